@@ -1,0 +1,185 @@
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Body, Event, EventError};
+use crate::action::Action;
+use crate::agent_state::AgentState;
+use crate::observation::ObservationKind;
+
+fn wire_files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire").join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// `message` is derived text, ours to word.
+fn without_message(mut event: Value) -> Value {
+    event.as_object_mut().unwrap().remove("message");
+    event
+}
+
+fn assert_round_trip(value: &Value, name: &str) {
+    let event = Event::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let again = serde_json::to_value(&event).unwrap();
+    assert_eq!(without_message(again.clone()), without_message(value.clone()), "{name}");
+    assert!(again["message"].is_string(), "{name}: clients read `message`");
+    let text = serde_json::to_string(&event).unwrap();
+    assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{name}: through text");
+}
+
+#[test]
+fn every_event_of_the_wire_round_trips() {
+    for file in wire_files("events") {
+        assert_round_trip(&read(&file), &file.display().to_string());
+    }
+}
+
+#[test]
+fn every_trajectory_of_the_wire_round_trips() {
+    for file in wire_files("trajectories") {
+        for event in read(&file).as_array().unwrap() {
+            assert_round_trip(event, &format!("{} event {}", file.display(), event["id"]));
+        }
+    }
+}
+
+#[test]
+fn events_of_the_newest_version_have_no_variance() {
+    for file in wire_files("events") {
+        let event = Event::from_value(&read(&file)).unwrap();
+        assert_eq!(event.variance, super::Variance::default(), "{}", file.display());
+    }
+}
+
+#[test]
+fn older_dialects_are_read_and_written_as_they_came() {
+    for (name, event) in [
+        ("a field that is gone", run(json!({"command": "ls", "keep_prompt": true}))),
+        ("a field that was not there yet", run(json!({"command": "ls"}))),
+        ("null for a default", run(json!({"command": "ls", "security_risk": null, "thought": null}))),
+        ("a whole number of seconds", with(run(json!({"command": "ls"})), "timeout", json!(120))),
+        ("an envelope's null", with(run(json!({"command": "ls"})), "cause", json!(null))),
+        ("an unknown field of the envelope", with(run(json!({"command": "ls"})), "trace", json!([1]))),
+        (
+            "metrics without the newer lists",
+            with(
+                run(json!({"command": "ls"})),
+                "llm_metrics",
+                json!({"accumulated_cost": 0, "costs": [{"model": "m", "cost": 1}, {"model": "m", "cost": 0.5, "timestamp": 1.0}]}),
+            ),
+        ),
+    ] {
+        assert_round_trip(&event, name);
+    }
+}
+
+#[test]
+fn an_older_dialect_is_understood() {
+    let event = Event::from_value(&run(json!({"command": "ls", "security_risk": null}))).unwrap();
+    let Body::Action(Action::Run(action)) = event.body else { panic!("a run") };
+    assert_eq!(action, crate::action::RunAction { command: "ls".into(), ..Default::default() });
+}
+
+#[test]
+fn a_changed_event_is_written_with_its_change() {
+    let mut event = Event::from_value(&run(json!({"command": "ls", "keep_prompt": true}))).unwrap();
+    let Body::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };
+    action.command = "pwd".into();
+    let written = serde_json::to_value(&event).unwrap();
+    assert_eq!(written["args"], json!({"command": "pwd", "keep_prompt": true}));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let cases = [
+        (with(run(json!({"command": "ls"})), "action", json!("fly")), "unknown action `fly`"),
+        (
+            json!({"id": 1, "timestamp": "2025-10-03T12:34:56", "source": "agent", "observation": "smell", "content": ""}),
+            "unknown observation `smell`",
+        ),
+        (run(json!({})), "field `args`: missing field `command`"),
+        (run(json!({"command": 7})), "field `args.command`: invalid type: integer `7`, expected a string"),
+        (
+            run(json!({"command": "ls", "security_risk": 9})),
+            "field `args.security_risk`: a security risk is -1, 0, 1 or 2, not 9",
+        ),
+        (
+            with(run(json!({"command": "ls"})), "id", json!("one")),
+            "field `id`: invalid type: string \"one\", expected u64",
+        ),
+        (
+            with(run(json!({"command": "ls"})), "timestamp", json!("yesterday")),
+            "field `timestamp`: a timestamp looks like 2025-10-03T12:34:56.789012, not \"yesterday\"",
+        ),
+        (
+            with(run(json!({"command": "ls"})), "source", json!("moon")),
+            "field `source`: unknown variant `moon`, expected one of `agent`, `user`, `environment`",
+        ),
+        (json!({"id": 1}), "an event has one of the fields `action`, `observation` and `record`"),
+        (json!([1]), "field ``: an event is an object"),
+    ];
+    for (value, expected) in cases {
+        assert_eq!(Event::from_value(&value).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_missing_field_of_the_envelope_is_named() {
+    let mut value = run(json!({"command": "ls"}));
+    value.as_object_mut().unwrap().remove("timestamp");
+    let error = Event::from_value(&value).unwrap_err();
+    assert!(
+        matches!(&error, EventError::Malformed { problem, .. } if problem.contains("timestamp")),
+        "{error}"
+    );
+}
+
+#[test]
+fn every_agent_state_has_the_name_that_serde_gives_it() {
+    for name in [
+        "loading",
+        "init",
+        "running",
+        "awaiting_user_input",
+        "paused",
+        "stopped",
+        "finished",
+        "rejected",
+        "error",
+        "awaiting_user_confirmation",
+        "user_confirmed",
+        "user_rejected",
+        "rate_limited",
+    ] {
+        let state: AgentState = serde_json::from_value(json!(name)).unwrap();
+        assert_eq!(state.as_str(), name);
+    }
+}
+
+#[test]
+fn an_observation_round_trips_without_an_envelope() {
+    let text =
+        r#"{"observation":"run","content":"hi\n","extras":{"command":"echo hi","metadata":{"exit_code":0}}}"#;
+    let observation: crate::Observation = serde_json::from_str(text).unwrap();
+    let ObservationKind::Run(run) = &observation.kind else { panic!("a run") };
+    assert_eq!((run.metadata.exit_code, observation.success()), (0, Some(true)));
+    let again: crate::Observation =
+        serde_json::from_value(serde_json::to_value(&observation).unwrap()).unwrap();
+    assert_eq!(again, observation);
+}
+
+fn run(args: Value) -> Value {
+    json!({"id": 3, "timestamp": "2025-10-03T12:34:56.789012", "source": "agent", "action": "run", "args": args})
+}
+
+fn with(mut event: Value, field: &str, value: Value) -> Value {
+    event[field] = value;
+    event
+}

@@ -1,0 +1,28 @@
+//! Reading what V0's many versions wrote: a field that is null where today's has a default, errors that name fields.
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde_json::Value;
+
+use crate::event::EventError;
+
+/// For `deserialize_with` beside `default`: null means the default.
+pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads `value`, found at `under` in an event (empty: the event itself).
+pub(crate) fn read<T: DeserializeOwned>(under: &str, value: &Value) -> Result<T, EventError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let inner = error.path().to_string();
+        let field = match (under, inner.as_str()) {
+            (under, ".") => under.to_owned(),
+            ("", inner) => inner.to_owned(),
+            (under, inner) => format!("{under}.{inner}"),
+        };
+        EventError::Malformed { field, problem: error.into_inner().to_string() }
+    })
+}

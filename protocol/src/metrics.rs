@@ -1,0 +1,103 @@
+//! What a conversation has cost so far: V0's `llm_metrics`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::lenient::null_is_default;
+
+/// The running totals of a conversation and the calls behind them. Money is in US dollars.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The sum of all costs. Never falls.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub accumulated_cost: f64,
+    /// The budget that a step may not begin beyond.
+    #[serde(default)]
+    pub max_budget_per_task: Option<f64>,
+    /// The sum of all usages; its `per_turn_token` is that of the last call.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub accumulated_token_usage: TokenUsage,
+    /// One entry a call whose price is known.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub costs: Vec<Cost>,
+    /// One entry a call.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub response_latencies: Vec<ResponseLatency>,
+    /// One entry a call.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub token_usages: Vec<TokenUsage>,
+}
+
+/// The price of one call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The model that was called.
+    #[serde(default)]
+    pub model: String,
+    /// In US dollars.
+    #[serde(default)]
+    pub cost: f64,
+    /// Seconds since the epoch.
+    #[serde(default)]
+    pub timestamp: f64,
+}
+
+/// How long one call took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResponseLatency {
+    /// The model that was called.
+    #[serde(default)]
+    pub model: String,
+    /// In seconds, from sending to the last byte.
+    #[serde(default)]
+    pub latency: f64,
+    /// The provider's id of the response.
+    #[serde(default)]
+    pub response_id: String,
+}
+
+/// Tokens of one call, or of all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// The model that was called.
+    #[serde(default)]
+    pub model: String,
+    /// Tokens sent, cached ones included.
+    #[serde(default)]
+    pub prompt_tokens: u64,
+    /// Tokens received.
+    #[serde(default)]
+    pub completion_tokens: u64,
+    /// Tokens read from the provider's cache.
+    #[serde(default)]
+    pub cache_read_tokens: u64,
+    /// Tokens written to the provider's cache.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    /// The model's window; 0 when unknown.
+    #[serde(default)]
+    pub context_window: u64,
+    /// Prompt and completion of the latest call.
+    #[serde(default)]
+    pub per_turn_token: u64,
+    /// The provider's id of the response; empty in sums.
+    #[serde(default)]
+    pub response_id: String,
+}
+
+impl Metrics {
+    /// Counts one call. `cost` is absent when the model's price is unknown.
+    pub fn record(&mut self, usage: TokenUsage, cost: Option<Cost>, latency: ResponseLatency) {
+        let total = &mut self.accumulated_token_usage;
+        total.model.clone_from(&usage.model);
+        total.prompt_tokens += usage.prompt_tokens;
+        total.completion_tokens += usage.completion_tokens;
+        total.cache_read_tokens += usage.cache_read_tokens;
+        total.cache_write_tokens += usage.cache_write_tokens;
+        total.context_window = usage.context_window;
+        total.per_turn_token = usage.per_turn_token;
+        self.accumulated_cost += cost.as_ref().map_or(0.0, |cost| cost.cost);
+        self.costs.extend(cost);
+        self.response_latencies.push(latency);
+        self.token_usages.push(usage);
+    }
+}

@@ -1,0 +1,87 @@
+//! Events of our own: what the log must hold to be the whole state, and V0 has no event for.
+//!
+//! They are stored and read like V0's, under the key `record`, and kept from V0's routes and sockets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BootId, SandboxId};
+use crate::kinds::kinds;
+
+kinds! {
+    /// Everything of our own that a log holds.
+    pub enum Record, wire key "record", fields under "args" {
+        /// A conversation begins; always a log's first event.
+        "conversation_started" => ConversationStarted(ConversationStarted),
+        /// A sandbox was placed for this conversation.
+        "sandbox_leased" => SandboxLeased(SandboxLeased),
+        /// The sandbox was removed, or found gone.
+        "sandbox_released" => SandboxReleased(SandboxReleased),
+        /// A limit stopped the agent.
+        "limit_reached" => LimitReached(LimitReached),
+        /// The user let the agent go on past a limit.
+        "limit_extended" => LimitExtended(LimitExtended),
+    }
+}
+
+/// What a conversation was asked to be, so that it can go on after a restart. Holds no secrets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConversationStarted {
+    /// The agent's name.
+    pub agent: String,
+    /// The model's name as it was configured.
+    pub model: String,
+    /// The limit of steps.
+    pub max_iterations: u32,
+    /// The runtime's name: `docker`, `local`, …
+    pub runtime: String,
+    /// The image, for runtimes that have one.
+    pub image: Option<String>,
+    /// The folder of the host that is the workspace; nothing: a fresh one.
+    pub workspace: Option<String>,
+}
+
+/// Where the sandbox is. Enough to attach to it again, or to remove it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SandboxLeased {
+    /// The runtime that placed it.
+    pub runtime: String,
+    /// Its id at that runtime.
+    pub sandbox_id: SandboxId,
+    /// The life of its action server. Found changed: what ran is gone.
+    pub boot_id: BootId,
+    /// Where the agent works in it, absolute.
+    pub working_dir: String,
+}
+
+/// The sandbox was removed, or found gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SandboxReleased {
+    /// Its id at its runtime.
+    pub sandbox_id: SandboxId,
+}
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Steps of the agent.
+    Iterations,
+}
+
+/// A limit stopped the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitReached {
+    /// What is limited.
+    pub limit: Limit,
+    /// The value it was reached at.
+    pub at: u32,
+}
+
+/// The user let the agent go on past a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitExtended {
+    /// What is limited.
+    pub limit: Limit,
+    /// The new value.
+    pub to: u32,
+}

@@ -1,0 +1,43 @@
+//! What an action may break, as its model or an analyzer judges it.
+
+use serde::{Deserialize, Serialize};
+
+/// V0's security risk: −1, 0, 1 or 2 on the wire.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "i64")]
+pub enum SecurityRisk {
+    /// Nobody has judged it.
+    #[default]
+    Unknown,
+    /// Reads, or changes only the sandbox.
+    Low,
+    /// Changes what the user cares about, within the workspace.
+    Medium,
+    /// May leak or destroy.
+    High,
+}
+
+impl From<SecurityRisk> for i64 {
+    fn from(risk: SecurityRisk) -> Self {
+        match risk {
+            SecurityRisk::Unknown => -1,
+            SecurityRisk::Low => 0,
+            SecurityRisk::Medium => 1,
+            SecurityRisk::High => 2,
+        }
+    }
+}
+
+impl TryFrom<i64> for SecurityRisk {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
+        match number {
+            -1 => Ok(Self::Unknown),
+            0 => Ok(Self::Low),
+            1 => Ok(Self::Medium),
+            2 => Ok(Self::High),
+            other => Err(format!("a security risk is -1, 0, 1 or 2, not {other}")),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What crosses between the host and the action server, beside HTTP's own words.
+//!
+//! | route | request → response |
+//! |---|---|
+//! | `GET /alive` | → `{"status":"ok"}`; open |
+//! | `GET /v1/info` | → [`Info`] |
+//! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`Frame`]s; the same id attaches, it never runs twice |
+//! | `GET /v1/actions/{id}?after=OFFSET` | → [`Frame`]s from that offset on |
+//! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
+//! | `POST /execute_action` | V0: `{"action": event}` → observation |
+//!
+//! Errors are an [`ErrorBody`] with a fitting status.
+
+mod action;
+mod frame;
+mod info;
+
+pub use action::{ActionRequest, NotForASandbox, SandboxAction};
+pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH};
+pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
+
+/// The header that carries the server's key, as V0 names it.
+pub const KEY_HEADER: &str = "x-session-api-key";
+
+/// The media type of a stream of [`Frame`]s.
+pub const FRAMES_MEDIA_TYPE: &str = "application/vnd.glovebox.frames";
+
+/// What `action-server dial` writes before the bytes of the server's socket: a host that reads anything else first
+/// is not talking to an action server.
+pub const DIAL_GREETING: &[u8] = b"glovebox dial 1\n";
