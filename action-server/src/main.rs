@@ -1,3 +1,5 @@
-//! x
+//! The server inside a sandbox.
+
+mod shell;
 
 fn main() {}
