@@ -1,1 +1,8 @@
-//! x
+//! The heart: events, conversations and agents; and the traits for everything outside.
+//!
+//! Knows no HTTP, no files, no environment, no database. What it needs of the world it asks through the seams
+//! [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`] and [`sandbox::Sandbox`].
+
+pub mod events;
+pub mod llm;
+pub mod sandbox;

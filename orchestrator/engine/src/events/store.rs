@@ -1,0 +1,78 @@
+//! The seam to where logs are kept.
+
+use async_trait::async_trait;
+use protocol::{ConversationId, Event, EventId, Timestamp};
+
+/// Keeps the logs of many conversations. One process at a time appends to a conversation.
+#[async_trait]
+pub trait EventStore: Send + Sync {
+    /// Appends events whose ids go on where the log ends: all of them or none. When this returns they survive the
+    /// death of this process.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfOrder`] when the log does not end before the first of them.
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError>;
+
+    /// At most `limit` events from `from` on, in order. Nothing: the log ends before `from`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError>;
+
+    /// All conversations, the one with the latest event first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError>;
+}
+
+/// What a list shows of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationSummary {
+    /// Its id.
+    pub id: ConversationId,
+    /// How many events its log has.
+    pub events: u64,
+    /// When its first event was appended.
+    pub created_at: Timestamp,
+    /// When its last event was appended.
+    pub last_updated_at: Timestamp,
+}
+
+/// How a store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The log does not end where the appended events begin: another process appends to it. Not worth a retry.
+    #[error("event {id} of conversation {conversation} does not follow the end of its log")]
+    OutOfOrder {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The first of the appended events.
+        id: EventId,
+    },
+    /// What is stored cannot be read as events.
+    #[error("event {id} of conversation {conversation} is damaged")]
+    Damaged {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The event.
+        id: EventId,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The storage itself failed.
+    #[error("{doing}")]
+    Storage {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
