@@ -1,0 +1,104 @@
+//! What may be built on: bans, floors, licences. Each with its reason; `deny.toml` holds the same bans and licences.
+
+use anyhow::{Result, anyhow};
+use semver::Version;
+use spdx::{Expression, ParseMode};
+
+/// Packages that must not appear, however far down.
+pub(super) const BANS: &[(&str, &str)] = &[
+    ("aws-lc-sys", "one TLS stack, rustls on ring; this one also needs cmake to build"),
+    ("aws-lc-rs", "one TLS stack, rustls on ring"),
+    ("openssl-sys", "one TLS stack; a static program cannot use the system's OpenSSL"),
+    ("native-tls", "one TLS stack; this one is OpenSSL on Linux"),
+    (
+        "tokio-tar",
+        "unmaintained, and lets an archive smuggle entries past the reader; use tar or astral-tokio-tar",
+    ),
+];
+
+/// The oldest version of a package that we accept, when an older one has a known fault.
+pub(super) struct Floor {
+    pub(super) package: &'static str,
+    pub(super) at_least: Version,
+    pub(super) reason: &'static str,
+}
+
+pub(super) const FLOORS: &[Floor] = &[
+    Floor { package: "russh", at_least: Version::new(0, 65, 0), reason: "older versions have advisories" },
+    Floor { package: "rmcp", at_least: Version::new(1, 4, 0), reason: "older versions have advisories" },
+    Floor {
+        package: "libsqlite3-sys",
+        at_least: Version::new(0, 37, 0),
+        reason: "the first to bundle SQLite 3.51.3; older SQLite can corrupt a WAL that is reset while written",
+    },
+];
+
+impl Floor {
+    pub(super) fn allows(&self, version: &Version) -> bool {
+        *version >= self.at_least
+    }
+}
+
+/// Licences that ask no more of an MIT program than to pass them on with it.
+pub(super) const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception", // an addition that only gives more freedom
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Whether some choice that the expression offers is made of allowed licences only.
+pub(super) fn allows_licence(expression: &str) -> Result<bool> {
+    // Lax: older manifests write `MIT/Apache-2.0` where they mean OR.
+    let expression =
+        Expression::parse_mode(expression, ParseMode::LAX).map_err(|error| anyhow!("{}", error.reason))?;
+    Ok(expression.evaluate(|requirement| LICENCES.contains(&requirement.to_string().as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(expression: &str) -> bool {
+        allows_licence(expression).unwrap()
+    }
+
+    #[test]
+    fn one_good_choice_is_enough() {
+        assert!(allowed("MIT"));
+        assert!(allowed("GPL-3.0-only OR MIT"));
+        assert!(allowed("MIT/Apache-2.0"));
+        assert!(allowed("Apache-2.0 WITH LLVM-exception OR GPL-2.0-only"));
+    }
+
+    #[test]
+    fn of_several_at_once_all_must_be_good() {
+        assert!(allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+        assert!(!allowed("MIT AND GPL-3.0-only"));
+    }
+
+    #[test]
+    fn unknown_additions_and_unreadable_expressions_do_not_pass() {
+        assert!(!allowed("Apache-2.0 WITH Classpath-exception-2.0"));
+        assert!(!allowed("LicenseRef-Mine"));
+        assert!(allows_licence("whatever you like").is_err());
+    }
+
+    #[test]
+    fn a_floor_includes_itself() {
+        let floor = &FLOORS[0];
+        assert!(floor.allows(&Version::new(0, 65, 0)));
+        assert!(!floor.allows(&Version::new(0, 64, 9)));
+    }
+}

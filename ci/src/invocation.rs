@@ -1,0 +1,108 @@
+//! The command line: what is asked for, as a value. Reads no environment and runs nothing.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::report::Style;
+use crate::step::Step;
+
+/// What one `cargo ci …` asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Invocation {
+    /// The list of steps.
+    Help,
+    /// Run these checks and sum up.
+    Checks { steps: Vec<Step>, style: Style },
+    /// Keep a private container engine with the test images until ^C.
+    Engine { folder: Option<PathBuf> },
+    /// Run the benchmarks with these arguments of theirs.
+    Bench { arguments: Vec<String> },
+}
+
+impl Invocation {
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut arguments = arguments.into_iter();
+        let mut steps = Vec::new();
+        let mut style = Style::Lines;
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--help" | "-h" | "help" => return Ok(Self::Help),
+                "--json" => style = Style::Json,
+                "engine" if steps.is_empty() => return engine(arguments),
+                "bench" if steps.is_empty() => return Ok(bench(arguments, style)),
+                name => match Step::named(name) {
+                    Some(step) => steps.push(step),
+                    None => bail!("there is no step {name:?}; `cargo ci --help` lists them"),
+                },
+            }
+        }
+        if steps.is_empty() {
+            steps = Step::ALL.to_vec();
+        }
+        Ok(Self::Checks { steps, style })
+    }
+}
+
+fn engine(mut arguments: impl Iterator<Item = String>) -> Result<Invocation> {
+    let mut folder = None;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(Invocation::Help),
+            "--folder" => folder = Some(arguments.next().context("--folder needs a path")?.into()),
+            other => bail!("`cargo ci engine` takes --folder PATH, not {other:?}"),
+        }
+    }
+    Ok(Invocation::Engine { folder })
+}
+
+/// `cargo ci --json bench`, `cargo ci bench --json` and `cargo ci bench -- --json` all mean the same.
+fn bench(arguments: impl Iterator<Item = String>, style: Style) -> Invocation {
+    let mut arguments: Vec<String> = arguments.collect();
+    if arguments.first().is_some_and(|first| first == "--") {
+        arguments.remove(0);
+    }
+    if style == Style::Json {
+        arguments.push("--json".to_owned());
+    }
+    Invocation::Bench { arguments }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Invocation> {
+        Invocation::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn nothing_named_is_every_check() {
+        let expected = Invocation::Checks { steps: Step::ALL.to_vec(), style: Style::Json };
+        assert_eq!(parse("--json").unwrap(), expected);
+    }
+
+    #[test]
+    fn steps_run_in_the_order_given() {
+        let expected = Invocation::Checks { steps: vec![Step::Test, Step::Format], style: Style::Lines };
+        assert_eq!(parse("test format").unwrap(), expected);
+    }
+
+    #[test]
+    fn an_unknown_step_is_named() {
+        assert!(parse("fromat").unwrap_err().to_string().contains("fromat"));
+    }
+
+    #[test]
+    fn the_engine_may_be_given_a_folder() {
+        assert_eq!(parse("engine --folder f").unwrap(), Invocation::Engine { folder: Some("f".into()) });
+        assert!(parse("engine --folder").is_err());
+    }
+
+    #[test]
+    fn benchmarks_get_the_remaining_arguments() {
+        let expected = Invocation::Bench { arguments: vec!["place".to_owned(), "--json".to_owned()] };
+        assert_eq!(parse("bench -- place --json").unwrap(), expected);
+        assert_eq!(parse("--json bench place").unwrap(), expected);
+    }
+}

@@ -1,0 +1,148 @@
+//! Step `layering`: our crates depend on each other only along the arrows that the design draws.
+//!
+//! Reads what the manifests declare, for every platform and also for tests and build scripts: an arrow is an arrow.
+
+use anyhow::{Result, bail};
+
+use crate::metadata::{Kind, Metadata, Package};
+use crate::report;
+use crate::step::Notes;
+use crate::workspace::Workspace;
+
+/// The design's picture. A new edge is a design change of its own, and starts here.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("action-server", &["protocol"]),
+    ("engine", &["protocol"]),
+    ("llm", &["engine", "protocol"]),
+    ("sandbox", &["engine", "protocol"]),
+    ("storage", &["engine", "protocol"]),
+    ("server", &["engine", "protocol"]),
+    ("orchestrator", &["engine", "llm", "sandbox", "server", "storage", "protocol"]),
+    (
+        "tests",
+        &["action-server", "engine", "llm", "orchestrator", "protocol", "sandbox", "server", "storage"],
+    ),
+    ("ci", &[]),
+];
+
+/// They never import each other, and take the engine's fakes for their own tests only.
+const SPOKES: &[&str] = &["llm", "sandbox", "storage", "server"];
+
+pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
+    let mut cargo = workspace.cargo();
+    let metadata = Metadata::read(cargo.args(["metadata", "--no-deps"]), "reading our crates' dependencies")?;
+    let members: Vec<&Package> = metadata.members().collect();
+    let faults = faults(&members);
+    if faults.is_empty() {
+        return Ok(Notes::new());
+    }
+    faults.iter().for_each(|fault| report::finding(fault));
+    bail!("{}", faults.join("; "));
+}
+
+fn faults(members: &[&Package]) -> Vec<String> {
+    members.iter().flat_map(|package| faults_of(package, members)).collect()
+}
+
+fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
+    let from = package.name.as_str();
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == from) else {
+        return vec![format!("{from} is not in the table of ci/src/layering.rs")];
+    };
+    let ours =
+        package.dependencies.iter().filter(|edge| members.iter().any(|member| member.name == edge.name));
+    let mut faults = Vec::new();
+    for edge in ours {
+        let to = edge.name.as_str();
+        // A crate may name itself in its dev-dependencies, to switch on a feature for its own tests.
+        let itself = to == from && edge.kind == Some(Kind::Dev);
+        if !allowed.contains(&to) && !itself {
+            faults.push(format!("{from} → {to} is not an arrow of the design"));
+        }
+        let fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
+        if fakes && SPOKES.contains(&from) && edge.kind != Some(Kind::Dev) {
+            faults.push(format!("{from} takes engine's `testing` outside its dev-dependencies"));
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn package(name: &str, dependencies: &Value) -> Package {
+        serde_json::from_value(json!({
+            "id": name, "name": name, "version": "0.1.0", "license": "MIT", "manifest_path": "Cargo.toml",
+            "dependencies": dependencies,
+        }))
+        .unwrap()
+    }
+
+    fn edge(name: &str) -> Value {
+        json!({ "name": name, "kind": null, "features": [] })
+    }
+
+    fn faults_with(name: &str, dependencies: &Value) -> Vec<String> {
+        let others = ["protocol", "engine", "llm", "storage"];
+        let mut packages: Vec<Package> = others
+            .into_iter()
+            .filter(|other| *other != name)
+            .map(|other| package(other, &json!([])))
+            .collect();
+        packages.push(package(name, dependencies));
+        faults(&packages.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arrows_of_the_design_pass_and_strangers_are_not_ours_to_judge() {
+        assert!(faults_with("llm", &json!([edge("engine"), edge("protocol"), edge("serde")])).is_empty());
+    }
+
+    #[test]
+    fn an_arrow_between_spokes_is_named() {
+        assert_eq!(
+            faults_with("llm", &json!([edge("storage")])),
+            ["llm → storage is not an arrow of the design"]
+        );
+    }
+
+    #[test]
+    fn tests_and_build_scripts_are_no_way_around() {
+        let dev = json!([{ "name": "llm", "kind": "dev", "features": [] }]);
+        assert_eq!(faults_with("engine", &dev), ["engine → llm is not an arrow of the design"]);
+        let build = json!([{ "name": "engine", "kind": "build", "features": [] }]);
+        assert_eq!(faults_with("protocol", &build), ["protocol → engine is not an arrow of the design"]);
+    }
+
+    #[test]
+    fn a_spoke_takes_the_fakes_for_its_tests_only() {
+        let fakes = |kind: Value| json!([{ "name": "engine", "kind": kind, "features": ["testing"] }]);
+        assert!(faults_with("storage", &fakes(json!("dev"))).is_empty());
+        assert_eq!(
+            faults_with("storage", &fakes(Value::Null)),
+            ["storage takes engine's `testing` outside its dev-dependencies"]
+        );
+    }
+
+    #[test]
+    fn a_crate_may_switch_on_its_own_feature_for_its_tests() {
+        let dev = json!([{ "name": "engine", "kind": "dev", "features": ["testing"] }]);
+        assert!(faults_with("engine", &dev).is_empty());
+    }
+
+    #[test]
+    fn a_crate_that_the_design_does_not_know_is_named() {
+        assert_eq!(faults_with("helpers", &json!([])), ["helpers is not in the table of ci/src/layering.rs"]);
+    }
+
+    #[test]
+    fn no_spoke_is_allowed_another() {
+        for (name, allowed) in ARROWS.iter().filter(|(name, _)| SPOKES.contains(name)) {
+            assert!(allowed.iter().all(|to| !SPOKES.contains(to)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What `cargo metadata` says of packages and their declared dependencies; only the fields that a check reads.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::command;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_members: Vec<String>,
+    pub(crate) workspace_root: PathBuf,
+    pub(crate) target_directory: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) version: semver::Version,
+    pub(crate) license: Option<String>,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// One line of a manifest's dependency tables.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    pub(crate) kind: Option<Kind>,
+    pub(crate) features: Vec<String>,
+}
+
+/// No kind at all is an ordinary dependency.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    Dev,
+    Build,
+}
+
+impl Metadata {
+    /// `cargo` is a `cargo metadata` with whatever further arguments.
+    pub(crate) fn read(cargo: &mut Command, doing: &str) -> Result<Self> {
+        let json = command::capture(cargo.args(["--format-version", "1"]), doing)?;
+        serde_json::from_str(&json).with_context(|| format!("{doing}: reading what cargo metadata printed"))
+    }
+
+    /// Our own packages.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+}

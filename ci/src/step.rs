@@ -1,0 +1,96 @@
+//! The steps: their names, what each looks at, and the loop that runs them one after another.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::report::{Outcome, Report, Style};
+use crate::workspace::Workspace;
+use crate::{budget, clippy, dependencies, docs, format, interrupt, layering, test};
+
+/// A check of the default run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Format,
+    Layering,
+    Dependencies,
+    Clippy,
+    Budget,
+    Docs,
+    Test,
+}
+
+/// What a passed step wants remembered in the summary: numbers measured, parts skipped.
+pub(crate) type Notes = Vec<String>;
+
+impl Step {
+    /// In the order of a whole run: what fails in a second comes first.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Format,
+        Self::Layering,
+        Self::Dependencies,
+        Self::Clippy,
+        Self::Budget,
+        Self::Docs,
+        Self::Test,
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Layering => "layering",
+            Self::Dependencies => "dependencies",
+            Self::Clippy => "clippy",
+            Self::Budget => "budget",
+            Self::Docs => "docs",
+            Self::Test => "test",
+        }
+    }
+
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::Format => "the code is formatted as cargo fmt would",
+            Self::Layering => "our crates depend on each other only as the design draws it",
+            Self::Dependencies => {
+                "bans, licences and version floors; every dependency has its reason beside it"
+            }
+            Self::Clippy => "no warnings of the compiler or of clippy",
+            Self::Budget => "the action server is static, small and made of few crates",
+            Self::Docs => {
+                "links lead somewhere, the README tells the true command, cargo doc has no warnings"
+            }
+            Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
+        }
+    }
+
+    fn run(self, workspace: &Workspace) -> Result<Notes> {
+        match self {
+            Self::Format => format::run(workspace),
+            Self::Layering => layering::run(workspace),
+            Self::Dependencies => dependencies::run(workspace),
+            Self::Clippy => clippy::run(workspace),
+            Self::Budget => budget::run(workspace),
+            Self::Docs => docs::run(workspace),
+            Self::Test => test::run(workspace),
+        }
+    }
+}
+
+/// Runs all of `steps`, also after one failed, and tells how each ended. An interrupt ends the run.
+pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Result<ExitCode> {
+    let mut report = Report::new(style);
+    for &step in steps {
+        if interrupt::requested() {
+            break;
+        }
+        let start = Instant::now();
+        let result = step.run(workspace);
+        report.step(step.name(), Outcome::of(result), start.elapsed())?;
+    }
+    report.summary(interrupt::requested())
+}
