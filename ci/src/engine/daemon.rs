@@ -96,7 +96,9 @@ fn dockerd(folder: &Path, docker: &Docker) -> Result<Command> {
     for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
         dockerd.arg(option).arg(folder.join(name));
     }
-    for (option, what) in [("--containerd-namespace", "containers"), ("--containerd-plugins-namespace", "plugins")] {
+    for (option, what) in
+        [("--containerd-namespace", "containers"), ("--containerd-plugins-namespace", "plugins")]
+    {
         dockerd.arg(option).arg(format!("glovebox-ci-{what}-{}", std::process::id()));
     }
     dockerd.args(["--bridge=none", "--iptables=false"]).stdout(log.try_clone()?).stderr(log);
