@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if faults.is_empty() {
         return Ok(Notes::new());
     }
-    faults.iter().for_each(|fault| report::finding(fault));
+    faults.iter().for_each(|fault| report::note(fault));
     bail!("{}", faults.join("; "));
 }
 

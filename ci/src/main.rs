@@ -33,10 +33,7 @@ use workspace::Workspace;
 fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
-        Err(error) => {
-            report::failure(&error);
-            ExitCode::FAILURE
-        }
+        Err(error) => report::failure(&error),
     }
 }
 

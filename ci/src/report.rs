@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result};
 use serde_json::{Value, json};
 
+use crate::interrupt;
 use crate::step::{Notes, Step};
 
 /// The exit code of a program that ^C ended, by the shells' convention.
@@ -133,19 +134,15 @@ fn object(step: &Ended) -> Value {
     }
 }
 
-/// One thing found wrong by a step that goes on to look for more.
-pub(crate) fn finding(text: &str) {
-    note(text);
-}
-
 /// A sentence on stderr about what is going on. Whoever closed stderr does not want it.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(stderr(), "ci: {text}");
 }
 
-/// The error that ended the program.
-pub(crate) fn failure(error: &Error) {
+/// The error that ended the program, and what the program's caller is told of it.
+pub(crate) fn failure(error: &Error) -> ExitCode {
     note(&format!("{error:#}"));
+    if interrupt::requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
 }
 
 /// A line on stdout.

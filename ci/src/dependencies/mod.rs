@@ -24,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     }
     faults.extend(reasons::missing_in(workspace, &workspace.root.join("Cargo.toml"))?);
     faults.extend(deny::disagreements(workspace)?);
-    faults.iter().for_each(|fault| report::finding(fault));
+    faults.iter().for_each(|fault| report::note(fault));
     match faults.as_slice() {
         [] => Ok(vec![format!("{} packages in all", metadata.packages.len())]),
         [only] => bail!("{only}"),

@@ -20,7 +20,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut faults = broken_links(workspace, &files)?;
     faults.extend(test_command(workspace));
     faults.extend(traces(workspace, &files)?);
-    faults.iter().for_each(|fault| report::finding(fault));
+    faults.iter().for_each(|fault| report::note(fault));
     build(workspace)?;
     match faults.as_slice() {
         [] => Ok(Notes::new()),
