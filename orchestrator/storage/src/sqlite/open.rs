@@ -1,0 +1,144 @@
+//! The file on the disk: who may read it, and how every connection to it is set up.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Other processes hold the write lock for one group of appends, or for one checkpoint; both take milliseconds. Longer
+/// than this is a process that was stopped in the middle.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A log that grew beyond this, while something kept it from being reset, is cut back at the next reset.
+const WAL_LIMIT_BYTES: i64 = 64 << 20;
+
+/// Why the store cannot be opened. None is worth a retry without a change outside.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder of the file cannot be made.
+    #[error("creating the folder {}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file cannot be made.
+    #[error("creating {}", file.display())]
+    Create {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not a database, or cannot be used.
+    #[error("opening {}", file.display())]
+    Open {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// The tables cannot be brought to this version's shape.
+    #[error("migrating {} to version {version}", file.display())]
+    Migrate {
+        /// The file.
+        file: PathBuf,
+        /// The version that was wanted.
+        version: i64,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A newer glovebox has written the file.
+    #[error("{} has version {found}, this program knows {known}", file.display())]
+    TooNew {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// The thread that writes cannot be started.
+    #[error("starting the writer of {}", file.display())]
+    Thread {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The runtime ended meanwhile.
+    #[error("opening {} was aborted", file.display())]
+    Aborted {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: tokio::task::JoinError,
+    },
+}
+
+/// Where the logs are.
+#[derive(Debug, Clone)]
+pub(super) struct Location {
+    file: PathBuf,
+}
+
+impl Location {
+    pub(super) fn new(file: PathBuf) -> Self {
+        Self { file }
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub(super) fn into_file(self) -> PathBuf {
+        self.file
+    }
+
+    /// Makes folder and file for their owner only. SQLite gives its side files the mode of the file. What exists keeps
+    /// its mode, and is not opened here: closing a second descriptor would drop the locks that another store of this
+    /// process holds on the file.
+    pub(super) fn create(&self) -> Result<(), OpenError> {
+        if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(|source| OpenError::Folder { folder: folder.to_owned(), source })?;
+        }
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file) {
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                Err(OpenError::Create { file: self.file.clone(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn connect(&self) -> Result<Connection, OpenError> {
+        self.configured().map_err(|source| OpenError::Open { file: self.file.clone(), source })
+    }
+
+    /// No URI names and no creation: the path means the file that [`Self::create`] has made.
+    fn configured(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.file, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.pragma_update(None, "journal_size_limit", WAL_LIMIT_BYTES)?;
+        Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_bundled_sqlite_cannot_corrupt_its_log_on_reset() {
+        assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+    }
+}

@@ -1,0 +1,120 @@
+//! What is read: a stretch of one log, and the list of all. Each in one snapshot.
+//!
+//! A row that is missing, or does not hold the event that its key names, is damage and never skipped.
+
+use engine::events::{ConversationSummary, StoreError};
+use protocol::{ConversationId, Event, EventId, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+
+use super::failed;
+
+const EVENTS: &str = "reading events";
+const CONVERSATIONS: &str = "reading the list of conversations";
+
+/// What is wrong with a stored event.
+#[derive(Debug, thiserror::Error)]
+enum Damage {
+    #[error("its row is missing")]
+    Missing,
+    #[error("its row holds event {0}")]
+    Misplaced(EventId),
+    #[error("its row holds no event")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+pub(super) fn events(
+    connection: &mut Connection,
+    conversation: &ConversationId,
+    from: EventId,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let snapshot = connection.transaction().map_err(|error| failed(EVENTS, error))?;
+    let Some((number, end)) = log(&snapshot, conversation).map_err(|error| failed(EVENTS, error))? else {
+        return Ok(Vec::new());
+    };
+    let end = end.min(from.0.saturating_add(limit as u64));
+    let rows = rows(&snapshot, number, from.0, end).map_err(|error| failed(EVENTS, error))?;
+    decode(&rows, from.0, end).map_err(|(id, damage)| StoreError::Damaged {
+        conversation: conversation.clone(),
+        id,
+        source: Box::new(damage),
+    })
+}
+
+/// The conversation's number, and the id that its next event has.
+fn log(snapshot: &Transaction<'_>, conversation: &ConversationId) -> rusqlite::Result<Option<(i64, u64)>> {
+    snapshot
+        .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
+        .query_row([conversation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+/// Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
+fn rows(
+    snapshot: &Transaction<'_>,
+    number: i64,
+    from: u64,
+    end: u64,
+) -> rusqlite::Result<Vec<(u64, Vec<u8>)>> {
+    if from >= end {
+        return Ok(Vec::new());
+    }
+    snapshot
+        .prepare_cached(
+            "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
+        )?
+        .query_map(params![number, from, end], |row| {
+            Ok((row.get(0)?, row.get_ref(1)?.as_bytes().unwrap_or_default().to_vec()))
+        })?
+        .collect()
+}
+
+fn decode(rows: &[(u64, Vec<u8>)], from: u64, end: u64) -> Result<Vec<Event>, (EventId, Damage)> {
+    let mut rows = rows.iter();
+    (from..end)
+        .map(|id| {
+            match rows.next() {
+                Some((stored, json)) if *stored == id => event(EventId(id), json),
+                _ => Err(Damage::Missing),
+            }
+            .map_err(|damage| (EventId(id), damage))
+        })
+        .collect()
+}
+
+fn event(id: EventId, json: &[u8]) -> Result<Event, Damage> {
+    let event: Event = serde_json::from_slice(json)?;
+    if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
+}
+
+/// The latest first. Times compare as text: ISO 8601, written by us in UTC.
+pub(super) fn conversations(connection: &mut Connection) -> Result<Vec<ConversationSummary>, StoreError> {
+    let list = |connection: &Connection| -> rusqlite::Result<Vec<ConversationSummary>> {
+        connection
+            .prepare_cached(
+                "SELECT id, events, created_at, last_updated_at FROM conversations
+                 ORDER BY last_updated_at DESC, number DESC",
+            )?
+            .query_map([], summary)?
+            .collect()
+    };
+    list(connection).map_err(|error| failed(CONVERSATIONS, error))
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {
+    Ok(ConversationSummary {
+        id: parsed(row, 0, ConversationId::try_from)?,
+        events: row.get(1)?,
+        created_at: parsed(row, 2, Timestamp::try_from)?,
+        last_updated_at: parsed(row, 3, Timestamp::try_from)?,
+    })
+}
+
+fn parsed<T, E>(row: &Row<'_>, column: usize, parse: fn(String) -> Result<T, E>) -> rusqlite::Result<T>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    parse(row.get(column)?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into())
+    })
+}

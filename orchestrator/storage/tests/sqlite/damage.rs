@@ -1,0 +1,60 @@
+//! What the disk or a stranger did to the rows: a typed error that names the event, never a skipped one.
+
+use engine::events::{EventStore as _, StoreError};
+use protocol::EventId;
+
+use crate::scene::{Scene, conversation, event, events, id};
+
+/// The event that is called damaged after `sql`, and why.
+async fn damage(sql: &str) -> (EventId, String) {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let log = conversation("a");
+    store.append(&log, &events(0..5)).await.unwrap();
+    scene.tamper(sql);
+    assert_eq!(store.read(&log, id(0), 3).await.unwrap(), events(0..3)); // what is whole can be read
+    let StoreError::Damaged { conversation, id, source } = store.read(&log, id(2), 10).await.unwrap_err()
+    else {
+        panic!("another error");
+    };
+    assert_eq!(conversation, log);
+    (id, source.to_string())
+}
+
+#[tokio::test]
+async fn a_row_that_is_no_json() {
+    let found = damage("UPDATE events SET json = substr(json, 1, 40) WHERE id = 3").await;
+    assert_eq!(found, (id(3), "its row holds no event".into()));
+}
+
+#[tokio::test]
+async fn a_row_that_is_no_text() {
+    let found = damage("UPDATE events SET json = CAST(x'ff' AS TEXT) WHERE id = 3").await;
+    assert_eq!(found, (id(3), "its row holds no event".into()));
+}
+
+#[tokio::test]
+async fn a_row_with_another_event() {
+    let sql = "UPDATE events SET json = (SELECT json FROM events WHERE id = 1) WHERE id = 3";
+    assert_eq!(damage(sql).await, (id(3), "its row holds event 1".into()));
+}
+
+#[tokio::test]
+async fn a_row_that_is_gone() {
+    assert_eq!(damage("DELETE FROM events WHERE id = 3").await, (id(3), "its row is missing".into()));
+    assert_eq!(damage("DELETE FROM events WHERE id = 4").await, (id(4), "its row is missing".into()));
+}
+
+#[tokio::test]
+async fn a_row_that_should_not_be_there_fails_its_own_append_only() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let (bad, good) = (conversation("bad"), conversation("good"));
+    store.append(&bad, &events(0..1)).await.unwrap();
+    scene.tamper("INSERT INTO events (conversation, id, json) VALUES (1, 2, '{}')");
+    let (refused, next) = (events(1..3), [event(0)]);
+    let (refused, appended) = tokio::join!(store.append(&bad, &refused), store.append(&good, &next));
+    assert!(matches!(refused.unwrap_err(), StoreError::Storage { .. }));
+    appended.unwrap();
+    assert_eq!(store.read(&bad, id(0), 10).await.unwrap(), events(0..1));
+}

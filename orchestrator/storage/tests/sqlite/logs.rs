@@ -1,0 +1,156 @@
+//! Appending in order, reading by cursor, the list of conversations.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use engine::events::{ConversationSummary, EventStore as _, StoreError};
+use protocol::Timestamp;
+use storage::{OpenError, SqliteStore};
+
+use crate::scene::{Scene, conversation, event, events, id};
+
+#[tokio::test]
+async fn what_is_appended_is_read_in_order() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let log = conversation("a");
+    store.append(&log, &events(0..2)).await.unwrap();
+    store.append(&log, &[event(2)]).await.unwrap();
+    store.append(&log, &[]).await.unwrap();
+    assert_eq!(store.read(&log, id(0), 100).await.unwrap(), events(0..3));
+}
+
+#[tokio::test]
+async fn a_reader_follows_by_cursor() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let log = conversation("a");
+    store.append(&log, &events(0..10)).await.unwrap();
+    assert_eq!(store.read(&log, id(0), 4).await.unwrap(), events(0..4));
+    assert_eq!(store.read(&log, id(4), 4).await.unwrap(), events(4..8));
+    assert_eq!(store.read(&log, id(8), 4).await.unwrap(), events(8..10));
+    assert_eq!(store.read(&log, id(10), 4).await.unwrap(), []);
+    assert_eq!(store.read(&log, id(u64::MAX), usize::MAX).await.unwrap(), []);
+    assert_eq!(store.read(&log, id(3), 0).await.unwrap(), []);
+    assert_eq!(store.read(&conversation("nobody"), id(0), 4).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn ids_go_on_where_the_log_ends() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let log = conversation("a");
+    store.append(&log, &events(0..3)).await.unwrap();
+    for wrong in [events(2..3), events(4..5), vec![event(3), event(5)], vec![event(u64::MAX)]] {
+        let error = store.append(&log, &wrong).await.unwrap_err();
+        assert!(matches!(error, StoreError::OutOfOrder { .. }), "{error}");
+    }
+    assert_eq!(store.read(&log, id(0), 100).await.unwrap(), events(0..3));
+    store.append(&log, &[event(3)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_first_append_makes_no_conversation() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let error = store.append(&conversation("a"), &[event(1)]).await.unwrap_err();
+    assert_eq!(error.to_string(), "event 1 of conversation a does not follow the end of its log");
+    assert_eq!(store.conversations().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_conversations_append_at_once() {
+    let scene = Scene::new();
+    let store = Arc::new(scene.store().await);
+    let appending: Vec<_> = (0..20)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let log = conversation(&format!("c{number}"));
+                for next in 0..50 {
+                    store.append(&log, &[event(next)]).await.unwrap();
+                    // One that is refused harms none of its group.
+                    store.append(&log, &[event(next)]).await.unwrap_err();
+                }
+            })
+        })
+        .collect();
+    for task in appending {
+        task.await.unwrap();
+    }
+    for number in 0..20 {
+        let log = conversation(&format!("c{number}"));
+        assert_eq!(store.read(&log, id(0), 100).await.unwrap(), events(0..50));
+    }
+}
+
+#[tokio::test]
+async fn the_list_shows_the_latest_conversation_first() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    store.append(&conversation("old"), &events(0..2)).await.unwrap();
+    store.append(&conversation("new"), &events(0..5)).await.unwrap();
+    let at = |text: &str| Timestamp::try_from(text.to_owned()).unwrap();
+    let summary = |name: &str, events, last: &str| ConversationSummary {
+        id: conversation(name),
+        events,
+        created_at: at("2025-10-03T12:00:00.000000"),
+        last_updated_at: at(last),
+    };
+    assert_eq!(
+        store.conversations().await.unwrap(),
+        [summary("new", 5, "2025-10-03T12:00:04.000000"), summary("old", 2, "2025-10-03T12:00:01.000000"),]
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_store_has_committed_what_was_queued() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let log = conversation("a");
+    let first = events(0..3);
+    {
+        // Polled once, so that it is queued, then dropped.
+        let mut append = store.append(&log, &first);
+        let waker = std::task::Waker::noop();
+        let _ = append.as_mut().poll(&mut std::task::Context::from_waker(waker));
+    }
+    drop(store);
+    let store = scene.store().await;
+    assert_eq!(store.read(&log, id(0), 100).await.unwrap(), first);
+    store.append(&log, &[event(3)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_owner_may_read_the_file_and_its_folder() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    store.append(&conversation("a"), &[event(0)]).await.unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let file = scene.file();
+    assert_eq!(mode(file.parent().unwrap()), 0o700);
+    let files: Vec<_> =
+        std::fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 3, "{files:?}"); // the file, its log, the log's index
+    assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    let scene = Scene::new();
+    drop(scene.store().await);
+    scene.tamper("PRAGMA user_version = 1000");
+    let error = SqliteStore::open(scene.file()).await.err().unwrap();
+    assert!(matches!(error, OpenError::TooNew { found: 1000, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_named() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.file().parent().unwrap()).unwrap();
+    std::fs::write(scene.file(), "this is not a database, it is much too friendly for one".repeat(100))
+        .unwrap();
+    let error = SqliteStore::open(scene.file()).await.err().unwrap();
+    assert!(matches!(error, OpenError::Open { .. }), "{error}");
+    assert_eq!(error.to_string(), format!("opening {}", scene.file().display()));
+}

@@ -1,0 +1,57 @@
+//! A store in a folder of its own, and events to put into it.
+
+use std::path::PathBuf;
+
+use protocol::{ConversationId, Event, EventId};
+use rusqlite::Connection;
+use serde_json::json;
+use storage::SqliteStore;
+use tempfile::TempDir;
+
+pub(crate) struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// In a folder that only the store makes.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("data").join("events.db")
+    }
+
+    pub(crate) async fn store(&self) -> SqliteStore {
+        SqliteStore::open(self.file()).await.unwrap()
+    }
+
+    /// The file behind the store's back.
+    pub(crate) fn tamper(&self, sql: &str) {
+        Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
+    }
+}
+
+pub(crate) fn conversation(name: &str) -> ConversationId {
+    name.parse().unwrap()
+}
+
+/// The second of the timestamp is the id's.
+pub(crate) fn event(id: u64) -> Event {
+    Event::from_value(&json!({
+        "id": id,
+        "timestamp": format!("2025-10-03T12:00:{:02}.000000", id % 60),
+        "source": "user",
+        "action": "message",
+        "args": { "content": format!("hello {id}, größer \u{1f9e4}"), "image_urls": null, "wait_for_response": false },
+    }))
+    .unwrap()
+}
+
+pub(crate) fn events(ids: std::ops::Range<u64>) -> Vec<Event> {
+    ids.map(event).collect()
+}
+
+pub(crate) fn id(id: u64) -> EventId {
+    EventId(id)
+}

@@ -1,0 +1,42 @@
+//! Several stores on one file, as several processes have them (that they are real processes is `crash`'s part).
+
+use engine::events::{EventStore as _, StoreError};
+use storage::SqliteStore;
+
+use crate::scene::{Scene, conversation, event, events, id};
+
+#[tokio::test]
+async fn an_append_of_another_store_is_seen() {
+    let scene = Scene::new();
+    let (one, other) = (scene.store().await, scene.store().await);
+    let log = conversation("a");
+    one.append(&log, &events(0..2)).await.unwrap();
+    let error = other.append(&log, &[event(1)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::OutOfOrder { .. }), "{error}");
+    other.append(&log, &[event(2)]).await.unwrap();
+    assert_eq!(one.read(&log, id(0), 10).await.unwrap(), events(0..3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_file_may_be_opened_by_many_at_once() {
+    let scene = Scene::new();
+    let opening: Vec<_> = (0..8).map(|_| tokio::spawn(SqliteStore::open(scene.file()))).collect();
+    for store in opening {
+        store.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_who_append_the_same_event_one_wins() {
+    let scene = Scene::new();
+    let stores = [scene.store().await, scene.store().await];
+    let log = conversation("a");
+    for next in 0..50 {
+        let event = [event(next)];
+        let (one, other) = tokio::join!(stores[0].append(&log, &event), stores[1].append(&log, &event));
+        assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+        let error = one.and(other).unwrap_err();
+        assert!(matches!(error, StoreError::OutOfOrder { .. }), "{error}");
+    }
+    assert_eq!(stores[0].read(&log, id(0), 100).await.unwrap(), events(0..50));
+}
