@@ -85,6 +85,18 @@ pub struct TokenUsage {
 }
 
 impl Metrics {
+    /// The totals without the calls behind them: an event names its own call only, so that its length does not
+    /// grow with the conversation's.
+    #[must_use]
+    pub fn totals(&self) -> Self {
+        Self {
+            accumulated_cost: self.accumulated_cost,
+            max_budget_per_task: self.max_budget_per_task,
+            accumulated_token_usage: self.accumulated_token_usage.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Counts one call. `cost` is absent when the model's price is unknown.
     pub fn record(&mut self, usage: TokenUsage, cost: Option<Cost>, latency: ResponseLatency) {
         let total = &mut self.accumulated_token_usage;
