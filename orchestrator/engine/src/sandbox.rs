@@ -53,7 +53,7 @@ pub trait Sandbox: Send + Sync {
         &self,
         id: &ActionId,
         request: &ActionRequest,
-        on_output: &(dyn Fn(OutputChunk<'_>) + Send + Sync),
+        on_output: &OnOutput,
     ) -> Result<Observation, SandboxError>;
 
     /// Ends what an action started: the whole process tree. The action's observation still comes. One that has
@@ -63,6 +63,9 @@ pub trait Sandbox: Send + Sync {
     /// See [`SandboxError`].
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError>;
 }
+
+/// Hears an action's output. An alias because `async_trait` would give the chunk's lifetime a name.
+pub type OnOutput = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync;
 
 /// What is to be placed.
 #[derive(Debug, Clone, PartialEq)]

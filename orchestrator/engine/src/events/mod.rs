@@ -1,5 +1,7 @@
 //! Event logs: append first, then publish; readers follow by cursor.
 
+mod log;
 mod store;
 
+pub use log::{Cursor, EventLog};
 pub use store::{ConversationSummary, EventStore, StoreError};

@@ -1,0 +1,146 @@
+//! The log of one conversation as its owner and its readers hold it.
+//!
+//! The owner appends to the store and only then moves the head. Readers own nothing but a place: they read from the
+//! store up to the head and wait there. A slow reader holds up nobody and loses nothing. Ends for readers when the
+//! owner drops the log: what is there is read first.
+
+use std::sync::Arc;
+
+use protocol::{ConversationId, Event, EventId};
+use tokio::sync::watch;
+
+use super::{EventStore, StoreError};
+
+/// How many events are read from the store at once: a page is worth a query, and bounds what a reader holds.
+const PAGE: usize = 256;
+
+/// The one place that appends to a conversation.
+pub struct EventLog {
+    store: Arc<dyn EventStore>,
+    conversation: ConversationId,
+    head: watch::Sender<EventId>,
+}
+
+impl EventLog {
+    /// Opens the log of a conversation, empty if it has none, and reads all of it.
+    ///
+    /// # Errors
+    /// What the store's reading can fail with.
+    pub async fn open(
+        store: Arc<dyn EventStore>,
+        conversation: ConversationId,
+    ) -> Result<(Self, Vec<Arc<Event>>), StoreError> {
+        let mut events = Vec::new();
+        loop {
+            let next = EventId(events.len() as u64);
+            let page = store.read(&conversation, next, PAGE).await?;
+            if page.is_empty() {
+                return Ok((Self { store, conversation, head: watch::Sender::new(next) }, events));
+            }
+            events.extend(page.into_iter().map(Arc::new));
+        }
+    }
+
+    /// Appends events that follow the head, then shows them to the readers.
+    ///
+    /// # Errors
+    /// What the store's appending can fail with; nothing is shown then.
+    pub async fn append(&self, events: &[Event]) -> Result<(), StoreError> {
+        let Some(last) = events.last() else { return Ok(()) };
+        self.store.append(&self.conversation, events).await?;
+        self.head.send_replace(last.id.next());
+        Ok(())
+    }
+
+    /// A reader that begins at `from`.
+    pub fn cursor(&self, from: EventId) -> Cursor {
+        Cursor {
+            store: Arc::clone(&self.store),
+            conversation: self.conversation.clone(),
+            next: from,
+            head: self.head.subscribe(),
+        }
+    }
+}
+
+/// A reader's place in a log.
+pub struct Cursor {
+    store: Arc<dyn EventStore>,
+    conversation: ConversationId,
+    next: EventId,
+    head: watch::Receiver<EventId>,
+}
+
+impl Cursor {
+    /// The next events, as soon as there are some; nothing when the log was closed and all of it is read.
+    /// Cancel-safe: the place moves only when events are returned.
+    ///
+    /// # Errors
+    /// What the store's reading can fail with; the place stays.
+    pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
+        let next = self.next;
+        // An error means that the owner is gone; the head it left is still there.
+        let _ = self.head.wait_for(|head| *head > next).await;
+        let events = self.store.read(&self.conversation, next, PAGE).await?;
+        if let Some(last) = events.last() {
+            self.next = last.id.next();
+        }
+        Ok(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use protocol::action::MessageAction;
+    use protocol::{Action, Event, EventId, EventSource};
+
+    use super::EventLog;
+    use crate::testing::{MemoryStore, timestamp};
+
+    fn event(id: u64) -> Event {
+        let message = MessageAction { content: format!("message {id}"), ..Default::default() };
+        Event::new(EventId(id), timestamp(), EventSource::User, Action::from(message))
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_holds_up_nobody_and_loses_nothing() {
+        let store = Arc::new(MemoryStore::default());
+        let (log, events) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+        assert!(events.is_empty());
+        let mut slow = log.cursor(EventId::FIRST);
+        for id in 0..1000 {
+            log.append(&[event(id)]).await.unwrap();
+        }
+        drop(log);
+        let mut ids = Vec::new();
+        loop {
+            let events = slow.next().await.unwrap();
+            if events.is_empty() {
+                break;
+            }
+            ids.extend(events.iter().map(|event| event.id.0));
+        }
+        assert_eq!(ids, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_hears_of_what_is_appended() {
+        let store = Arc::new(MemoryStore::default());
+        let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+        let mut reader = log.cursor(EventId::FIRST);
+        let (events, ()) = tokio::join!(reader.next(), async { log.append(&[event(0)]).await.unwrap() });
+        assert_eq!(events.unwrap(), [event(0)]);
+    }
+
+    #[tokio::test]
+    async fn an_event_out_of_order_is_refused_and_not_shown() {
+        let store = Arc::new(MemoryStore::default());
+        let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+        let mut reader = log.cursor(EventId::FIRST);
+        log.append(&[event(1)]).await.unwrap_err();
+        drop(log);
+        assert!(reader.next().await.unwrap().is_empty());
+    }
+}

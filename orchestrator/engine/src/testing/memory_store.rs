@@ -1,0 +1,70 @@
+//! An event store in memory, as strict about order as a real one.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use protocol::{ConversationId, Event, EventId};
+
+use crate::events::{ConversationSummary, EventStore, StoreError};
+
+/// Keeps logs as long as it lives.
+#[derive(Default)]
+pub struct MemoryStore {
+    /// A mutex, because no method waits while it holds it.
+    logs: Mutex<BTreeMap<ConversationId, Vec<Event>>>,
+}
+
+impl MemoryStore {
+    /// The whole log of a conversation.
+    pub fn log(&self, conversation: &ConversationId) -> Vec<Event> {
+        self.with(|logs| logs.get(conversation).cloned().unwrap_or_default())
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<ConversationId, Vec<Event>>) -> T) -> T {
+        act(&mut self.logs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl EventStore for MemoryStore {
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        self.with(|logs| {
+            let log = logs.entry(conversation.clone()).or_default();
+            for (expected, event) in (log.len() as u64..).zip(events) {
+                if event.id != EventId(expected) {
+                    return Err(StoreError::OutOfOrder { conversation: conversation.clone(), id: event.id });
+                }
+            }
+            log.extend_from_slice(events);
+            Ok(())
+        })
+    }
+
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        Ok(self.with(|logs| {
+            let log = logs.get(conversation).map(Vec::as_slice).unwrap_or_default();
+            log.iter().filter(|event| event.id >= from).take(limit).cloned().collect()
+        }))
+    }
+
+    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
+        Ok(self.with(|logs| {
+            logs.iter()
+                .filter_map(|(id, log)| {
+                    Some(ConversationSummary {
+                        id: id.clone(),
+                        events: log.len() as u64,
+                        created_at: log.first()?.timestamp.clone(),
+                        last_updated_at: log.last()?.timestamp.clone(),
+                    })
+                })
+                .collect()
+        }))
+    }
+}

@@ -1,0 +1,15 @@
+//! Stand-ins for the seams, for tests here and in the crates around: real in behaviour, scripted in content.
+
+mod memory_store;
+mod scripted_sandbox;
+
+pub use memory_store::MemoryStore;
+pub use scripted_sandbox::{Ending, ScriptedProvider, ScriptedSandbox};
+
+use protocol::Timestamp;
+
+/// A fixed time, for events whose time does not matter.
+#[expect(clippy::expect_used, reason = "a constant of the right shape")]
+pub fn timestamp() -> Timestamp {
+    Timestamp::try_from("2026-01-02T03:04:05.678901".to_owned()).expect("a timestamp")
+}

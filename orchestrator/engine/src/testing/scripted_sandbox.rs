@@ -1,0 +1,182 @@
+//! A sandbox that answers from a script and keeps a real sandbox's word: the same id never runs twice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use protocol::record::SandboxLeased;
+use protocol::sandbox_api::ActionRequest;
+use protocol::{ActionId, ConversationId, IdError, Observation, SandboxId};
+use tokio::sync::Notify;
+
+use crate::sandbox::{
+    OnOutput, OutputChunk, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress,
+};
+
+/// What an action's run comes to.
+type Script = dyn Fn(&ActionRequest) -> Ending + Send + Sync;
+
+/// How a scripted action ends.
+#[derive(Debug, Clone)]
+pub enum Ending {
+    /// At once, with this.
+    Observation(Observation),
+    /// When it is cancelled, with this.
+    WhenCancelled(Observation),
+}
+
+/// Places scripted sandboxes; the "machine" survives the provider's users, as a container does.
+#[derive(Clone)]
+pub struct ScriptedProvider {
+    script: Arc<Script>,
+    machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
+    placed: Arc<Mutex<u64>>,
+}
+
+/// One life of a scripted server.
+struct Machine {
+    lease: SandboxLeased,
+    /// How often each action ran: 1, or something is wrong.
+    runs: Mutex<BTreeMap<ActionId, u32>>,
+    cancelled: Mutex<Vec<ActionId>>,
+    changed: Notify,
+    lost: tokio_util::sync::CancellationToken,
+}
+
+/// A connection to a machine.
+pub struct ScriptedSandbox {
+    script: Arc<Script>,
+    machine: Arc<Machine>,
+}
+
+impl ScriptedProvider {
+    /// Sandboxes that answer each action with what the script says.
+    pub fn new(script: impl Fn(&ActionRequest) -> Ending + Send + Sync + 'static) -> Self {
+        Self { script: Arc::new(script), machines: Arc::default(), placed: Arc::default() }
+    }
+
+    /// The id that the sandbox of a conversation gets.
+    ///
+    /// # Errors
+    /// When the conversation's id leaves no room for it.
+    pub fn sandbox_id(conversation: &ConversationId) -> Result<SandboxId, IdError> {
+        SandboxId::try_from(format!("scripted-{conversation}"))
+    }
+
+    /// The machines' sandboxes end, as by a power cut.
+    pub fn lose_all(&self) {
+        for (_, machine) in std::mem::take(&mut *lock(&self.machines)) {
+            machine.lost.cancel();
+        }
+    }
+
+    /// How many sandboxes are placed now.
+    pub fn placed_now(&self) -> usize {
+        lock(&self.machines).len()
+    }
+
+    /// How often each action ran on the sandboxes placed now.
+    pub fn runs(&self) -> BTreeMap<ActionId, u32> {
+        lock(&self.machines).values().flat_map(|machine| lock(&machine.runs).clone()).collect()
+    }
+}
+
+#[async_trait]
+impl SandboxProvider for ScriptedProvider {
+    fn runtime(&self) -> &'static str {
+        "scripted"
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        on_progress(StartProgress::Starting);
+        let refused = |error: IdError| SandboxError::Start { detail: error.to_string(), logs: String::new() };
+        let sandbox_id = Self::sandbox_id(&spec.conversation).map_err(refused)?;
+        let life = {
+            let mut placed = lock(&self.placed);
+            *placed += 1;
+            *placed
+        };
+        let machine = Arc::new(Machine {
+            lease: SandboxLeased {
+                runtime: self.runtime().into(),
+                sandbox_id: sandbox_id.clone(),
+                boot_id: format!("boot-{life}").try_into().map_err(refused)?,
+                working_dir: "/workspace".into(),
+            },
+            runs: Mutex::default(),
+            cancelled: Mutex::default(),
+            changed: Notify::new(),
+            lost: tokio_util::sync::CancellationToken::new(),
+        });
+        lock(&self.machines).insert(sandbox_id, Arc::clone(&machine));
+        Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine }))
+    }
+
+    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let machine = lock(&self.machines).get(&lease.sandbox_id).cloned();
+        match machine {
+            Some(machine) if machine.lease == *lease => {
+                Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine }))
+            }
+            _ => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
+        }
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        if let Some(machine) = lock(&self.machines).remove(sandbox) {
+            machine.lost.cancel();
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sandbox for ScriptedSandbox {
+    fn lease(&self) -> &SandboxLeased {
+        &self.machine.lease
+    }
+
+    async fn execute(
+        &self,
+        id: &ActionId,
+        request: &ActionRequest,
+        on_output: &OnOutput,
+    ) -> Result<Observation, SandboxError> {
+        lock(&self.machine.runs).entry(id.clone()).or_insert(1);
+        let ending = async {
+            match (self.script)(request) {
+                Ending::Observation(observation) => {
+                    on_output(OutputChunk::Bytes { offset: 0, bytes: observation.content.as_bytes() });
+                    observation
+                }
+                Ending::WhenCancelled(observation) => loop {
+                    let changed = self.machine.changed.notified();
+                    if lock(&self.machine.cancelled).contains(id) {
+                        return observation;
+                    }
+                    changed.await;
+                },
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.machine.lost.cancelled() => Err(SandboxError::Lost { detail: "the machine died".into() }),
+            observation = ending => Ok(observation),
+        }
+    }
+
+    async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
+        lock(&self.machine.cancelled).push(id.clone());
+        self.machine.changed.notify_waiters();
+        Ok(())
+    }
+}
+
+/// No method waits while it holds one of these.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
