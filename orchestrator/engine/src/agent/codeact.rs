@@ -1,0 +1,158 @@
+//! V0's main agent: a model with a shell, an editor, room to think and a way to finish.
+
+use async_trait::async_trait;
+use protocol::action::{MessageAction, SystemAction};
+use protocol::tool_call::ToolCallMetadata;
+use protocol::{Action, Body, Observation};
+
+use super::tools::{self, ToolError};
+use super::{Agent, ModelCall, Step};
+use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, ModelResponse, ToolCall};
+use crate::view::View;
+
+/// The observation's `error_id` of a call that cannot become an action.
+const MALFORMED_CALL: &str = "AGENT$MALFORMED_CALL";
+
+/// The version of V0 whose events are spoken.
+const V0_VERSION: &str = "0.62.0";
+
+/// Makes the model's calls, one a step.
+#[derive(Debug, Clone)]
+pub struct CodeActAgent {
+    /// How long a command may take when the model does not say, in seconds.
+    pub command_timeout: f64,
+}
+
+#[async_trait]
+impl Agent for CodeActAgent {
+    fn name(&self) -> &'static str {
+        "CodeActAgent"
+    }
+
+    fn system(&self) -> SystemAction {
+        SystemAction {
+            content: include_str!("codeact.md").trim_end().to_owned(),
+            tools: Some(tools::definitions().iter().map(crate::llm::Tool::to_openai).collect()),
+            openhands_version: Some(V0_VERSION.to_owned()),
+            agent_class: Some(self.name().to_owned()),
+        }
+    }
+
+    async fn step(
+        &self,
+        view: &View,
+        llm: &dyn Llm,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Step, LlmError> {
+        if let Some((call, metadata)) = view.unmade_call() {
+            return Ok(self.make_call(&call, metadata, ""));
+        }
+        let request = LlmRequest { messages: view.messages(), tools: tools::definitions() };
+        let completion = llm.complete(&request, on_progress).await?;
+        let mut step = self.follow(&completion.response);
+        step.call = Some(ModelCall::from(&completion));
+        Ok(step)
+    }
+}
+
+impl CodeActAgent {
+    /// The first thing that a response asks for: its first call, or an answer from the user.
+    fn follow(&self, response: &ModelResponse) -> Step {
+        let calls = response.tool_calls();
+        match calls.first() {
+            Some(call) => {
+                let metadata = ToolCallMetadata {
+                    function_name: call.name.clone(),
+                    tool_call_id: call.id.clone(),
+                    model_response: response.0.clone(),
+                    total_calls_in_response: calls.len() as u64,
+                };
+                self.make_call(call, metadata, response.text())
+            }
+            None => {
+                let content = response.text().to_owned();
+                let message = MessageAction { content, wait_for_response: true, ..Default::default() };
+                Step {
+                    body: Action::from(message).into(),
+                    timeout: None,
+                    tool_call_metadata: None,
+                    call: None,
+                }
+            }
+        }
+    }
+
+    fn make_call(&self, call: &ToolCall, metadata: ToolCallMetadata, thought: &str) -> Step {
+        let (body, timeout) = match tools::to_action(call, thought) {
+            Ok((action, timeout)) => {
+                let timeout =
+                    matches!(action, Action::Run(_)).then(|| timeout.unwrap_or(self.command_timeout));
+                (Body::from(action), timeout)
+            }
+            Err(error) => (misused(&error).into(), None),
+        };
+        Step { body, timeout, tool_call_metadata: Some(metadata), call: None }
+    }
+}
+
+fn misused(error: &ToolError) -> Observation {
+    Observation::error(error.to_string(), MALFORMED_CALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn respond(message: serde_json::Value) -> Step {
+        let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
+        CodeActAgent { command_timeout: 120.0 }.follow(&response)
+    }
+
+    fn call(name: &str, arguments: &str) -> Step {
+        respond(json!({"content": "why", "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}},
+        ]}))
+    }
+
+    #[test]
+    fn a_call_becomes_an_action_with_the_text_beside_it_as_thought() {
+        let step = call("execute_bash", r#"{"command": "ls"}"#);
+        let Body::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
+        assert_eq!((run.command.as_str(), run.thought.as_str(), step.timeout), ("ls", "why", Some(120.0)));
+    }
+
+    #[test]
+    fn a_timeout_of_the_models_is_kept() {
+        let step = call("execute_bash", r#"{"command": "make", "timeout": "600"}"#);
+        assert_eq!(step.timeout, Some(600.0));
+    }
+
+    #[test]
+    fn a_call_that_does_not_parse_is_told_to_the_model() {
+        for (name, arguments, problem) in [
+            ("execute_bash", "{", "the arguments of execute_bash are not JSON"),
+            ("execute_bash", "{}", "the arguments of execute_bash: missing field `command`"),
+            ("fly", "{}", "there is no tool fly"),
+            (
+                "str_replace_editor",
+                r#"{"command": "eat", "path": "/a"}"#,
+                "str_replace_editor has no command eat",
+            ),
+        ] {
+            let step = call(name, arguments);
+            let Body::Observation(observation) = &step.body else { panic!("{step:?}") };
+            assert!(observation.content.starts_with(problem), "{}", observation.content);
+            assert!(step.tool_call_metadata.is_some());
+        }
+    }
+
+    #[test]
+    fn a_response_without_calls_waits_for_the_user() {
+        let step = respond(json!({"content": "Which one?"}));
+        let Body::Action(Action::Message(message)) = &step.body else { panic!("{step:?}") };
+        assert!(message.wait_for_response);
+        assert_eq!(message.content, "Which one?");
+    }
+}

@@ -1,0 +1,33 @@
+//! Say a thought aloud.
+
+use protocol::Action;
+use protocol::action::ThinkAction;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::llm::Tool;
+
+pub(super) const NAME: &str = "think";
+
+pub(super) fn definition() -> Tool {
+    Tool {
+        name: NAME.into(),
+        description: "Writes a thought into the log and changes nothing: for a plan, for weighing causes of a failure, \
+                      for what has been learnt."
+            .into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"thought": {"type": "string", "description": "The thought."}},
+            "required": ["thought"],
+        }),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Arguments {
+    thought: String,
+}
+
+pub(super) fn to_action(arguments: Arguments) -> Action {
+    ThinkAction { thought: arguments.thought }.into()
+}
