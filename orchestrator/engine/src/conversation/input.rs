@@ -1,0 +1,104 @@
+//! What a conversation can be told, and what it asks for in turn. Both closed: a new one is a design change.
+
+use protocol::action::{MessageAction, SystemAction};
+use protocol::record::{ConversationStarted, SandboxLeased};
+use protocol::sandbox_api::ActionRequest;
+use protocol::{Event, EventId, Observation, Timestamp};
+
+use crate::agent::Step;
+use crate::llm::LlmError;
+
+/// Something happened, at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// The time that the events get which come of it.
+    pub at: Timestamp,
+    /// What happened.
+    pub kind: InputKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputKind {
+    /// A new conversation is asked for.
+    Begin(Box<Begin>),
+    /// The log of an earlier process was folded; what it left undone goes on.
+    Recovered,
+    /// The user says something.
+    UserMessage(MessageAction),
+    /// The user ends what is going on.
+    UserStop,
+    /// The user lets the agent go on, perhaps past its limit of steps.
+    UserResume {
+        /// The new limit.
+        max_iterations: Option<u32>,
+    },
+    /// The agent took its step.
+    StepDone {
+        /// The first event that the agent did not see.
+        seen: EventId,
+        /// What it decided.
+        result: Result<Box<Step>, LlmError>,
+    },
+    /// An action ended.
+    ActionDone {
+        /// The action.
+        action: EventId,
+        /// What came of it.
+        observation: Box<Observation>,
+    },
+    /// The sandbox answers: a new one, or the leased one again.
+    SandboxReady(SandboxLeased),
+    /// No sandbox could be placed, or the leased one cannot be reached now.
+    SandboxFailed {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The leased sandbox is gone, and what ran in it.
+    SandboxLost {
+        /// What was found.
+        detail: String,
+    },
+    /// The leased sandbox was removed on purpose.
+    SandboxRemoved,
+}
+
+/// What a conversation begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begin {
+    /// What it was asked to be.
+    pub started: ConversationStarted,
+    /// The agent's prompt and tools.
+    pub system: SystemAction,
+}
+
+/// Something is to be done. The conversation's task does them in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
+    Append(Vec<Event>),
+    /// Let the agent take a step on the log up to `seen`.
+    Step {
+        /// The first event that the agent does not see.
+        seen: EventId,
+    },
+    /// The step that is being taken is of no more use.
+    AbandonStep,
+    /// Place a new sandbox, unless that is being done.
+    Place,
+    /// Reach the leased sandbox again, unless it is held.
+    Attach(Box<SandboxLeased>),
+    /// Perform an action, or attach to it, as soon as there is a sandbox. If that fails it is dropped: the ending
+    /// comes of the sandbox's failure.
+    Execute {
+        /// The action.
+        action: EventId,
+        /// What the sandbox is asked.
+        request: Box<ActionRequest>,
+    },
+    /// End an action; its observation still comes.
+    Cancel {
+        /// The action.
+        action: EventId,
+    },
+}

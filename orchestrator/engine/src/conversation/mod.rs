@@ -1,0 +1,14 @@
+//! A conversation: one log, one owner, one step after another.
+//!
+//! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
+//! what was decided.
+
+mod input;
+mod state;
+mod task;
+mod transition;
+
+pub use input::{Begin, Effect, Input, InputKind};
+pub use state::{Pending, State};
+pub use task::{Conversation, ConversationError, Live, Parts};
+pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

@@ -1,0 +1,341 @@
+//! What a conversation does next: pure. Live runs, recovery, replay and simulation share it.
+//!
+//! Two laws keep it small. The agent is taking a step exactly when [`State::is_stepping`], so whoever makes that true
+//! asks for the step. And an action that has no ending is being performed exactly when the agent's state is not
+//! `error`, so leaving `error` performs it again, under the same id.
+
+use protocol::action::ChangeAgentStateAction;
+use protocol::observation::{AgentStateChangedObservation, ThinkObservation};
+use protocol::record::{Limit, LimitExtended, LimitReached, SandboxLeased, SandboxReleased};
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
+
+use super::input::{Begin, Effect, Input, InputKind};
+use super::state::State;
+use crate::agent::Step;
+use crate::clock;
+use crate::llm::LlmError;
+
+/// The observation's `error_id` of an action whose sandbox was lost: whether it ran to its end is unknown.
+pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
+
+/// The observation's `error_id` of an action that was never sent to a sandbox.
+pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
+
+/// What comes of an input: the new state, and what is to be done, in order.
+pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
+    let mut turn = Turn { state, at: input.at, events: Vec::new(), effects: Vec::new() };
+    if turn.state.started.is_some() || matches!(input.kind, InputKind::Begin(_)) {
+        turn.take(input.kind);
+    }
+    turn.end()
+}
+
+/// One transition in the making: events are folded as they are made.
+struct Turn {
+    state: State,
+    at: Timestamp,
+    events: Vec<Event>,
+    effects: Vec<Effect>,
+}
+
+impl Turn {
+    fn take(&mut self, input: InputKind) {
+        match input {
+            InputKind::Begin(begin) => self.begin(*begin),
+            InputKind::Recovered => self.recover(),
+            InputKind::UserMessage(message) => {
+                self.append(EventSource::User, Action::from(message));
+                self.go_on();
+            }
+            InputKind::UserStop => self.stop(),
+            InputKind::UserResume { max_iterations } => self.resume(max_iterations),
+            InputKind::StepDone { seen, result } => {
+                if self.state.is_stepping() {
+                    match result {
+                        Ok(step) => self.act(*step, seen),
+                        Err(error) => self.fail_step(&error),
+                    }
+                }
+            }
+            InputKind::ActionDone { action, observation } => {
+                if self.is_pending(action) {
+                    self.end_pending(*observation);
+                    self.step_if_due();
+                }
+            }
+            InputKind::SandboxReady(lease) => self.sandbox_ready(lease),
+            InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
+            InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
+            InputKind::SandboxRemoved => self.sandbox_removed(),
+        }
+    }
+
+    fn begin(&mut self, begin: Begin) {
+        if self.state.started.is_none() {
+            self.append(EventSource::Environment, Record::from(begin.started));
+            self.append(EventSource::Agent, Action::from(begin.system));
+            self.change_state(AgentState::Loading, "");
+            self.effects.push(Effect::Place);
+        }
+    }
+
+    /// Takes up what the earlier process was doing. A sandbox is sought only if something waits for one.
+    fn recover(&mut self) {
+        match self.state.agent_state {
+            AgentState::Loading => self.reach_sandbox(),
+            AgentState::Error => {}
+            AgentState::Stopped => self.stop_recovered(),
+            _ if self.state.pending.is_some() => self.perform_pending(),
+            _ => self.step_if_due(),
+        }
+    }
+
+    /// The earlier process may have died before its cancel was heard.
+    fn stop_recovered(&mut self) {
+        if let Some(action) = self.state.pending.as_ref().map(|pending| pending.action) {
+            self.perform_pending();
+            self.effects.push(Effect::Cancel { action });
+        }
+    }
+
+    /// The user wants the agent to work; it may be at it already.
+    fn go_on(&mut self) {
+        match self.state.agent_state {
+            AgentState::Loading | AgentState::Running => {}
+            before => {
+                self.change_state(AgentState::Running, "");
+                if before == AgentState::Error && self.state.pending.is_some() {
+                    self.perform_pending();
+                }
+                self.step_if_due();
+            }
+        }
+    }
+
+    fn resume(&mut self, max_iterations: Option<u32>) {
+        if let Some(to) = max_iterations.filter(|to| *to != self.state.max_iterations) {
+            let extended = LimitExtended { limit: Limit::Iterations, to };
+            self.append(EventSource::User, Record::from(extended));
+        }
+        match self.state.agent_state {
+            // A failed start is tried again; nothing else has happened yet.
+            AgentState::Error if self.state.last_user_message.is_none() => {
+                self.change_state(AgentState::Loading, "");
+                self.reach_sandbox();
+            }
+            AgentState::Finished | AgentState::Rejected | AgentState::AwaitingUserInput => {}
+            _ => self.go_on(),
+        }
+    }
+
+    fn stop(&mut self) {
+        if self.state.agent_state == AgentState::Stopped {
+            return;
+        }
+        if self.state.is_stepping() {
+            self.effects.push(Effect::AbandonStep);
+        }
+        let was_performed = self.state.agent_state != AgentState::Error;
+        let stopped = ChangeAgentStateAction { agent_state: AgentState::Stopped, thought: String::new() };
+        self.append(EventSource::User, Action::from(stopped));
+        self.change_state(AgentState::Stopped, "");
+        let Some(action) = self.state.pending.as_ref().map(|pending| pending.action) else { return };
+        match (&self.state.lease, was_performed) {
+            (Some(_), true) => self.effects.push(Effect::Cancel { action }),
+            (Some(_), false) => self.end_pending(interrupted("its sandbox could not be reached")),
+            (None, _) => self.end_pending(not_performed("the user stopped before it was begun")),
+        }
+    }
+
+    /// The agent decided. Whatever it is gets its ending here, or is sent to the sandbox.
+    fn act(&mut self, step: Step, seen: EventId) {
+        let id = self.append_step(&step);
+        let Body::Action(action) = step.body else { return self.step_if_due() };
+        match action {
+            Action::Finish(_) => self.rest(AgentState::Finished, seen),
+            Action::Reject(_) => self.rest(AgentState::Rejected, seen),
+            Action::Message(message) if message.wait_for_response => {
+                self.rest(AgentState::AwaitingUserInput, seen);
+            }
+            Action::Message(_) => self.step_if_due(),
+            Action::Think(_) => {
+                let noted = Observation::new("The thought is noted.", ThinkObservation {});
+                self.append_outcome(id, step.tool_call_metadata, noted);
+                self.step_if_due();
+            }
+            _ if self.is_pending(id) => self.perform_pending(),
+            other => {
+                let text = format!("nothing here performs the action `{}`", other.kind());
+                self.append_outcome(id, step.tool_call_metadata, not_performed(&text));
+                self.step_if_due();
+            }
+        }
+    }
+
+    /// The agent has no more to do, unless the user said something that it has not seen.
+    fn rest(&mut self, state: AgentState, seen: EventId) {
+        if self.state.last_user_message.is_some_and(|message| message >= seen) {
+            self.step_if_due();
+        } else {
+            self.change_state(state, "");
+        }
+    }
+
+    fn fail_step(&mut self, error: &LlmError) {
+        self.change_state(AgentState::Error, &error.to_string());
+    }
+
+    fn sandbox_ready(&mut self, lease: SandboxLeased) {
+        if self.state.lease.as_ref() != Some(&lease) {
+            self.append(EventSource::Environment, Record::from(lease));
+        }
+        if self.state.agent_state == AgentState::Loading {
+            let next = match self.state.last_user_message {
+                Some(_) => AgentState::Running,
+                None => AgentState::AwaitingUserInput,
+            };
+            self.change_state(next, "");
+            self.step_if_due();
+        }
+    }
+
+    /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends.
+    fn sandbox_failed(&mut self, reason: &str) {
+        let waits = self.state.pending.is_some();
+        if waits && self.state.lease.is_none() {
+            self.end_pending(not_performed(reason));
+        }
+        match self.state.agent_state {
+            AgentState::Loading => self.change_state(AgentState::Error, reason),
+            AgentState::Running if waits => self.change_state(AgentState::Error, reason),
+            // Stopped, and the sandbox that should have ended the action cannot be reached.
+            _ if self.state.pending.is_some() => self.end_pending(interrupted(reason)),
+            _ => {}
+        }
+    }
+
+    fn sandbox_lost(&mut self, detail: &str) {
+        self.release();
+        if self.state.pending.is_some() {
+            self.end_pending(interrupted(detail));
+            self.step_if_due();
+        } else if self.state.agent_state == AgentState::Loading {
+            self.effects.push(Effect::Place);
+        }
+    }
+
+    fn sandbox_removed(&mut self) {
+        self.release();
+        self.end_pending(interrupted("its sandbox was removed"));
+        self.step_if_due();
+    }
+
+    fn release(&mut self) {
+        if let Some(lease) = self.state.lease.clone() {
+            let released = SandboxReleased { sandbox_id: lease.sandbox_id };
+            self.append(EventSource::Environment, Record::from(released));
+        }
+    }
+
+    fn step_if_due(&mut self) {
+        if !self.state.is_stepping() {
+            return;
+        }
+        if self.state.iterations >= self.state.max_iterations {
+            let at = self.state.iterations;
+            let reached = LimitReached { limit: Limit::Iterations, at };
+            self.append(EventSource::Environment, Record::from(reached));
+            self.change_state(AgentState::Error, &format!("the agent has taken all of its {at} steps"));
+        } else {
+            self.effects.push(Effect::Step { seen: self.state.next_id });
+        }
+    }
+
+    fn perform_pending(&mut self) {
+        let Some(pending) = self.state.pending.clone() else { return };
+        self.reach_sandbox();
+        self.effects.push(Effect::Execute { action: pending.action, request: Box::new(pending.request) });
+    }
+
+    fn reach_sandbox(&mut self) {
+        self.effects.push(match &self.state.lease {
+            Some(lease) => Effect::Attach(Box::new(lease.clone())),
+            None => Effect::Place,
+        });
+    }
+
+    fn is_pending(&self, action: EventId) -> bool {
+        self.state.pending.as_ref().is_some_and(|pending| pending.action == action)
+    }
+
+    fn end_pending(&mut self, observation: Observation) {
+        if let Some(pending) = self.state.pending.clone() {
+            self.append_outcome(pending.action, pending.tool_call_metadata, observation);
+        }
+    }
+
+    fn append_outcome(
+        &mut self,
+        cause: EventId,
+        tool_call_metadata: Option<protocol::tool_call::ToolCallMetadata>,
+        observation: Observation,
+    ) {
+        let mut event = self.event(EventSource::Agent, observation);
+        event.cause = Some(cause);
+        event.tool_call_metadata = tool_call_metadata;
+        self.push(event);
+    }
+
+    fn append_step(&mut self, step: &Step) -> EventId {
+        let mut event = self.event(EventSource::Agent, step.body.clone());
+        event.timeout = step.timeout;
+        event.tool_call_metadata.clone_from(&step.tool_call_metadata);
+        if let Some(call) = &step.call {
+            let mut metrics = self.state.metrics.totals();
+            call.record_in(&mut metrics, clock::epoch_seconds(&self.at));
+            event.llm_metrics = Some(metrics);
+        }
+        self.push(event)
+    }
+
+    fn change_state(&mut self, agent_state: AgentState, reason: &str) {
+        let changed = AgentStateChangedObservation { agent_state, reason: reason.to_owned() };
+        self.append(EventSource::Environment, Observation::silent(changed));
+    }
+
+    fn append(&mut self, source: EventSource, body: impl Into<Body>) -> EventId {
+        let event = self.event(source, body);
+        self.push(event)
+    }
+
+    fn event(&self, source: EventSource, body: impl Into<Body>) -> Event {
+        Event::new(self.state.next_id, self.at.clone(), source, body)
+    }
+
+    fn push(&mut self, event: Event) -> EventId {
+        let id = event.id;
+        self.state.apply(&event);
+        self.events.push(event);
+        id
+    }
+
+    fn end(self) -> (State, Vec<Effect>) {
+        let mut effects = self.effects;
+        if !self.events.is_empty() {
+            effects.insert(0, Effect::Append(self.events));
+        }
+        (self.state, effects)
+    }
+}
+
+fn interrupted(detail: &str) -> Observation {
+    let text = format!(
+        "The action was interrupted: {detail}. Whether it ran to its end is unknown, and processes and shell \
+         settings of before are gone. The next action gets a new sandbox."
+    );
+    Observation::error(text, INTERRUPTED)
+}
+
+fn not_performed(why: &str) -> Observation {
+    Observation::error(format!("The action was not performed: {why}."), NOT_PERFORMED)
+}
