@@ -96,6 +96,11 @@ pub enum Effect {
         /// What the sandbox is asked.
         request: Box<ActionRequest>,
     },
+    /// An action that waits for a sandbox is not to be performed any more: it has its ending.
+    Forget {
+        /// The action.
+        action: EventId,
+    },
     /// End an action; its observation still comes.
     Cancel {
         /// The action.

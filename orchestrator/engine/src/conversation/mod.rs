@@ -4,6 +4,8 @@
 //! what was decided.
 
 mod input;
+#[cfg(test)]
+mod laws;
 mod state;
 mod task;
 mod transition;

@@ -407,6 +407,10 @@ impl Task {
             Effect::Place => self.place(),
             Effect::Attach(lease) => self.attach(*lease),
             Effect::Execute { action, request } => self.execute(action, *request),
+            Effect::Forget { action } => {
+                self.waiting.take_if(|waiting| waiting.action == action);
+                self.performing.take_if(|(current, _)| *current == action);
+            }
             Effect::Cancel { action } => {
                 if let Some((_, cancel)) = self.performing.as_ref().filter(|(current, _)| *current == action)
                 {

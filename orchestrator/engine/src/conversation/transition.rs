@@ -119,7 +119,7 @@ impl Turn {
         }
         match self.state.agent_state {
             // A failed start is tried again; nothing else has happened yet.
-            AgentState::Error if self.state.last_user_message.is_none() => {
+            AgentState::Error if self.state.last_user_message.is_none() && self.state.pending.is_none() => {
                 self.change_state(AgentState::Loading, "");
                 self.reach_sandbox();
             }
@@ -143,7 +143,10 @@ impl Turn {
         match (&self.state.lease, was_performed) {
             (Some(_), true) => self.effects.push(Effect::Cancel { action }),
             (Some(_), false) => self.end_pending(interrupted("its sandbox could not be reached")),
-            (None, _) => self.end_pending(not_performed("the user stopped before it was begun")),
+            (None, _) => {
+                self.end_pending(not_performed("the user stopped before it was begun"));
+                self.effects.push(Effect::Forget { action });
+            }
         }
     }
 

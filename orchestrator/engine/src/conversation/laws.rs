@@ -1,0 +1,349 @@
+//! Laws of [`transition`], tried on random histories: messages, stops, answers late and doubled, sandboxes lost,
+//! crashes between any two effects.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use protocol::action::{FinishAction, MessageAction, RunAction, SystemAction, ThinkAction};
+use protocol::observation::RunObservation;
+use protocol::record::{ConversationStarted, SandboxLeased};
+use protocol::sandbox_api::SandboxAction;
+use protocol::{Action, AgentState, Body, Event, EventId, Observation};
+
+use super::{Begin, Effect, Input, InputKind, State, transition};
+use crate::agent::Step;
+use crate::llm::{LlmError, LlmErrorKind};
+use crate::testing::timestamp;
+
+/// What the world does next. What needs something to be going on is passed over when nothing is.
+#[derive(Debug, Clone)]
+enum Happening {
+    Message,
+    Stop,
+    Resume(bool),
+    StepEnds(Decision),
+    StaleStepEnds,
+    ActionEnds,
+    DoubledActionEnds,
+    SandboxComes,
+    SandboxFails,
+    SandboxIsLost,
+    Crash,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Decision {
+    Run,
+    Think,
+    Ask,
+    Finish,
+    Browse,
+    Misuse,
+    Fail,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let decision = prop_oneof![
+        6 => Just(Decision::Run),
+        1 => Just(Decision::Think),
+        1 => Just(Decision::Ask),
+        1 => Just(Decision::Finish),
+        1 => Just(Decision::Browse),
+        1 => Just(Decision::Misuse),
+        1 => Just(Decision::Fail),
+    ];
+    prop_oneof![
+        2 => Just(Happening::Message),
+        1 => Just(Happening::Stop),
+        1 => any::<bool>().prop_map(Happening::Resume),
+        8 => decision.prop_map(Happening::StepEnds),
+        1 => Just(Happening::StaleStepEnds),
+        6 => Just(Happening::ActionEnds),
+        1 => Just(Happening::DoubledActionEnds),
+        4 => Just(Happening::SandboxComes),
+        1 => Just(Happening::SandboxFails),
+        1 => Just(Happening::SandboxIsLost),
+        1 => Just(Happening::Crash),
+    ]
+}
+
+/// The world as the conversation's task keeps it: what is going on, and what was promised.
+#[derive(Default)]
+struct World {
+    state: State,
+    log: Vec<Event>,
+    stepping: Option<EventId>,
+    sandbox: Sandbox,
+    /// The action that is performed, or waits for the sandbox.
+    executing: Option<EventId>,
+    last_ended: Option<EventId>,
+    lives: u32,
+}
+
+#[derive(Default, PartialEq)]
+enum Sandbox {
+    #[default]
+    Absent,
+    Awaited(Option<Box<SandboxLeased>>),
+    Held,
+}
+
+impl World {
+    fn begun() -> Self {
+        let mut world = Self::default();
+        world.tell(InputKind::Begin(Box::new(Begin {
+            started: ConversationStarted {
+                agent: "CodeActAgent".into(),
+                model: "scripted".into(),
+                max_iterations: 6,
+                runtime: "scripted".into(),
+                image: None,
+                workspace: None,
+            },
+            system: SystemAction {
+                content: "prompt".into(),
+                tools: None,
+                openhands_version: None,
+                agent_class: None,
+            },
+        })));
+        world
+    }
+
+    fn tell(&mut self, kind: InputKind) {
+        let before = self.state.clone();
+        let (state, effects) = transition(std::mem::take(&mut self.state), Input { at: timestamp(), kind });
+        for (index, effect) in effects.iter().enumerate() {
+            assert_eq!(
+                matches!(effect, Effect::Append(_)),
+                index == 0 && state != before,
+                "append comes first, once"
+            );
+        }
+        self.state = state;
+        for effect in effects {
+            self.perform(effect);
+        }
+        self.check();
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Append(events) => {
+                for event in &events {
+                    assert_eq!(event.id.0, self.log.len() as u64, "ids have no gaps");
+                    self.log.push(event.clone());
+                }
+            }
+            Effect::Step { seen } => {
+                assert_eq!(self.stepping, None, "one step at a time");
+                assert_eq!(seen, self.state.next_id);
+                self.stepping = Some(seen);
+            }
+            Effect::AbandonStep => {
+                assert!(self.stepping.take().is_some(), "only a step that is taken is abandoned");
+            }
+            Effect::Place if self.sandbox == Sandbox::Absent => {
+                assert_eq!(self.state.lease, None, "no second sandbox");
+                self.sandbox = Sandbox::Awaited(None);
+            }
+            Effect::Attach(lease) if self.sandbox == Sandbox::Absent => {
+                self.sandbox = Sandbox::Awaited(Some(lease));
+            }
+            Effect::Place | Effect::Attach(_) => {}
+            Effect::Execute { action, .. } => {
+                assert_eq!(self.executing, None, "one action at a time");
+                self.executing = Some(action);
+            }
+            Effect::Forget { action } => {
+                assert!(self.sandbox != Sandbox::Held, "only what waits is forgotten");
+                self.executing.take_if(|current| *current == action);
+            }
+            Effect::Cancel { action } => {
+                assert_eq!(self.executing, Some(action), "only what is performed is cancelled");
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Message => self.tell(InputKind::UserMessage(MessageAction {
+                content: "do it".into(),
+                ..Default::default()
+            })),
+            Happening::Stop => self.tell(InputKind::UserStop),
+            Happening::Resume(extend) => {
+                let max_iterations = extend.then(|| self.state.iterations + 6);
+                self.tell(InputKind::UserResume { max_iterations });
+            }
+            Happening::StepEnds(decision) => {
+                if let Some(seen) = self.stepping.take() {
+                    self.tell(InputKind::StepDone { seen, result: decide(*decision) });
+                }
+            }
+            Happening::StaleStepEnds => {
+                // The task drops what an abandoned step decided; the law is that nothing goes wrong when the agent
+                // does not run.
+                if !self.state.is_stepping() {
+                    self.tell(InputKind::StepDone { seen: EventId(0), result: decide(Decision::Run) });
+                }
+            }
+            Happening::ActionEnds => {
+                if self.sandbox == Sandbox::Held
+                    && let Some(action) = self.executing.take()
+                {
+                    self.last_ended = Some(action);
+                    self.tell(ended(action));
+                }
+            }
+            Happening::DoubledActionEnds => {
+                if let Some(action) = self.last_ended {
+                    self.tell(ended(action));
+                }
+            }
+            Happening::SandboxComes => {
+                if let Sandbox::Awaited(lease) = &mut self.sandbox {
+                    let lease = lease.take().map_or_else(|| self.lives.wrapping_add(1), |_| self.lives);
+                    self.lives = lease;
+                    self.sandbox = Sandbox::Held;
+                    self.tell(InputKind::SandboxReady(self.lease()));
+                }
+            }
+            Happening::SandboxFails => {
+                if let Sandbox::Awaited(_) = self.sandbox {
+                    self.sandbox = Sandbox::Absent;
+                    self.executing = None;
+                    self.tell(InputKind::SandboxFailed { reason: "no engine".into() });
+                }
+            }
+            Happening::SandboxIsLost => {
+                if self.sandbox == Sandbox::Held || matches!(self.sandbox, Sandbox::Awaited(Some(_))) {
+                    self.sandbox = Sandbox::Absent;
+                    self.executing = None;
+                    self.tell(InputKind::SandboxLost { detail: "power cut".into() });
+                }
+            }
+            Happening::Crash => self.crash(),
+        }
+    }
+
+    fn crash(&mut self) {
+        assert_eq!(State::fold(&self.log), self.state, "the state is the fold of the log");
+        self.stepping = None;
+        self.executing = None;
+        self.sandbox = Sandbox::Absent;
+        self.tell(InputKind::Recovered);
+    }
+
+    fn lease(&self) -> SandboxLeased {
+        SandboxLeased {
+            runtime: "scripted".into(),
+            sandbox_id: "s".parse().unwrap(),
+            boot_id: format!("boot-{}", self.lives).parse().unwrap(),
+            working_dir: "/workspace".into(),
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(
+            self.stepping.is_some(),
+            self.state.is_stepping(),
+            "a step is taken exactly when it is due"
+        );
+        if let Some(pending) = &self.state.pending {
+            let is_performed = self.executing == Some(pending.action);
+            assert_eq!(
+                is_performed,
+                self.state.agent_state != AgentState::Error,
+                "no pending action is forgotten"
+            );
+        } else {
+            assert_eq!(self.executing, None, "nothing is performed that has ended");
+        }
+        assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
+        let mut endings: BTreeMap<u64, u32> = BTreeMap::new();
+        for event in &self.log {
+            if let (Some(cause), Body::Observation(_)) = (event.cause, &event.body) {
+                *endings.entry(cause.0).or_default() += 1;
+            }
+        }
+        let pending = self.state.pending.as_ref().map(|pending| pending.action);
+        let sent = self.log.iter().filter(|event| {
+            matches!(&event.body, Body::Action(action) if SandboxAction::try_from(action.clone()).is_ok())
+        });
+        for event in sent {
+            let expected = u32::from(pending != Some(event.id));
+            let found = endings.get(&event.id.0).copied().unwrap_or(0);
+            assert_eq!(found, expected, "action {} has exactly one ending", event.id);
+        }
+        assert!(endings.values().all(|count| *count == 1), "no ending is doubled");
+    }
+
+    /// From wherever it is: let everything that is going on end well, and ask for work.
+    fn reach_rest(&mut self) {
+        self.happen(&Happening::Message);
+        self.happen(&Happening::Resume(true));
+        for _ in 0..100 {
+            let is_at_rest = self.state.agent_state == AgentState::Finished && self.state.pending.is_none();
+            if is_at_rest {
+                return;
+            }
+            if self.state.agent_state == AgentState::Error {
+                self.happen(&Happening::Resume(true));
+            }
+            self.happen(&Happening::SandboxComes);
+            self.happen(&Happening::ActionEnds);
+            self.happen(&Happening::StepEnds(Decision::Finish));
+        }
+        panic!("no way out of {:?}", self.state);
+    }
+}
+
+fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
+    let body: Body = match decision {
+        Decision::Run => Action::from(RunAction { command: "ls".into(), ..Default::default() }).into(),
+        Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
+        Decision::Ask => {
+            Action::from(MessageAction { content: "?".into(), wait_for_response: true, ..Default::default() })
+                .into()
+        }
+        Decision::Finish => Action::from(FinishAction::default()).into(),
+        Decision::Browse => Action::from(protocol::action::BrowseAction::default()).into(),
+        Decision::Misuse => Observation::error("there is no tool fly", "").into(),
+        Decision::Fail => {
+            return Err(LlmError {
+                kind: LlmErrorKind::Authentication,
+                detail: "no".into(),
+                retry_after: None,
+            });
+        }
+    };
+    let call = Some(crate::agent::ModelCall {
+        usage: protocol::metrics::TokenUsage { prompt_tokens: 1, ..Default::default() },
+        cost: Some(0.5),
+        latency: std::time::Duration::from_secs(1),
+    });
+    Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
+}
+
+fn ended(action: EventId) -> InputKind {
+    let observation = Observation::new("out", RunObservation::default());
+    InputKind::ActionDone { action, observation: Box::new(observation) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+
+    #[test]
+    fn no_history_breaks_a_law_and_every_state_has_a_way_out(
+        history in prop::collection::vec(happening(), 0..60),
+    ) {
+        let mut world = World::begun();
+        for happening in &history {
+            let cost = world.state.metrics.accumulated_cost;
+            world.happen(happening);
+            prop_assert!(world.state.metrics.accumulated_cost >= cost, "costs never fall");
+        }
+        world.reach_rest();
+    }
+}
