@@ -1,0 +1,76 @@
+//! One HTTP/2 connection over one byte stream. Ends with the stream, or when it is dropped.
+//!
+//! Every setting differs from its default for a reason that was measured (`reference/connection.md`).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::connect::ByteStream;
+
+/// Sends requests over a connection; clones share it.
+pub(super) type Requests = http2::SendRequest<Full<Bytes>>;
+
+/// What one body may have in flight. With the default, bodies that nobody reads stop all others.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// Never the limit: streams are.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+/// A server's answers have a handful of short headers.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection and the tasks that drive it.
+pub(super) struct Connection {
+    requests: Requests,
+    _tasks: DropGuard,
+}
+
+impl Connection {
+    /// Says HTTP/2's first words on the stream.
+    pub(super) async fn over(stream: Box<dyn ByteStream>) -> hyper::Result<Self> {
+        let tasks = Tasks(CancellationToken::new());
+        let guard = tasks.0.clone().drop_guard();
+        let (requests, driver) = http2::Builder::new(tasks.clone())
+            .timer(TokioTimer::new())
+            .adaptive_window(false)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADER_BYTES)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        hyper::rt::Executor::execute(&tasks, async move {
+            // However it ends, `requests` is closed then, and the link opens another.
+            if let Err(error) = driver.await {
+                tracing::debug!(%error, "the connection to an action server broke");
+            }
+        });
+        Ok(Self { requests, _tasks: guard })
+    }
+
+    /// A sender of requests, unless the connection has ended.
+    pub(super) fn requests(&self) -> Option<Requests> {
+        (!self.requests.is_closed()).then(|| self.requests.clone())
+    }
+}
+
+/// Runs what drives one connection until that connection is dropped.
+#[derive(Clone)]
+struct Tasks(CancellationToken);
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, task: F) {
+        tokio::spawn(self.0.clone().run_until_cancelled_owned(task));
+    }
+}

@@ -1,0 +1,136 @@
+//! Opens connections and makes sure who is at the other end: the same life of the same server.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::HeaderValue;
+use protocol::BootId;
+use protocol::sandbox_api::Info;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::connection::Connection;
+use super::request::{self, Broken, Refusal};
+use crate::connect::{ConnectError, Connector};
+use engine::sandbox::SandboxError;
+
+/// The first pause between attempts; each next one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Opens connections to one server.
+pub(super) struct Dialer {
+    connector: Box<dyn Connector>,
+    key: HeaderValue,
+}
+
+/// Why there is no connection to the server that was asked for.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum DialError {
+    /// The server is certainly gone.
+    #[error("{0}")]
+    Gone(String),
+    /// There is a server, and it lives another life.
+    #[error("its server was started again: boot id {found} where {expected} was leased")]
+    AnotherLife { expected: BootId, found: BootId },
+    /// The server does not want us: another key.
+    #[error("{0}")]
+    Refused(String),
+    /// No attempt succeeded in time.
+    #[error("no connection within {} s, {attempts} attempts: {last}", .patience.as_secs_f32())]
+    OutOfPatience { patience: Duration, attempts: u32, last: String },
+}
+
+impl Dialer {
+    pub(super) fn new(connector: Box<dyn Connector>, key: HeaderValue) -> Self {
+        Self { connector, key }
+    }
+
+    /// Tries for as long as `patience`, with growing pauses. Takes a server of any life when `expected` is nothing.
+    pub(super) async fn dial(
+        &self,
+        expected: Option<&BootId>,
+        patience: Duration,
+    ) -> Result<(Connection, Info), DialError> {
+        let deadline = Instant::now() + patience;
+        let mut pause = FIRST_PAUSE;
+        let mut last = String::from("the server does not answer");
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match timeout_at(deadline, self.attempt(expected)).await {
+                Ok(Ok(reached)) => return Ok(reached),
+                Ok(Err(Failure::Final(error))) => return Err(error),
+                Ok(Err(Failure::Passing(reason))) => last = reason,
+                Err(_elapsed) => return Err(DialError::OutOfPatience { patience, attempts, last }),
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(DialError::OutOfPatience { patience, attempts, last });
+            }
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, Info), Failure> {
+        let stream = self.connector.connect().await?;
+        let connection = Connection::over(stream).await.map_err(Failure::passing)?;
+        let mut requests = connection.requests().ok_or(Failure::passing("the stream ended at once"))?;
+        let response = request::send(&mut requests, request::info(&self.key)).await?;
+        if !response.status().is_success() {
+            return Err(request::refusal(response).await.into());
+        }
+        let info: Info = request::read_json(response).await?;
+        match expected {
+            Some(expected) if *expected != info.boot_id => Err(Failure::Final(DialError::AnotherLife {
+                expected: expected.clone(),
+                found: info.boot_id,
+            })),
+            _ => Ok((connection, info)),
+        }
+    }
+}
+
+enum Failure {
+    Final(DialError),
+    Passing(String),
+}
+
+impl Failure {
+    fn passing(reason: impl fmt::Display) -> Self {
+        Self::Passing(reason.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Gone(detail) => Self::Final(DialError::Gone(detail)),
+            failed @ ConnectError::Failed { .. } => Self::passing(failed),
+        }
+    }
+}
+
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Self {
+        Self::passing(broken)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.is_for_the_key() {
+            Self::Final(DialError::Refused(refusal.to_string()))
+        } else {
+            Self::passing(refusal)
+        }
+    }
+}
+
+impl From<DialError> for SandboxError {
+    fn from(error: DialError) -> Self {
+        match error {
+            DialError::Refused(detail) => Self::Refused { detail },
+            other => Self::Lost { detail: other.to_string() },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Requests to an action server, and what its answers mean. Everything that is read is bounded in size and time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::sandbox::SandboxError;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use protocol::ActionId;
+use protocol::sandbox_api::{ErrorBody, ErrorCode, KEY_HEADER};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::connection::Requests;
+use super::dialer::DialError;
+use crate::placement::chain;
+
+/// Until the answer's headers: a server answers at once, but a file to write must cross first.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// Until a whole short body.
+const BODY_WAIT: Duration = Duration::from_secs(5);
+/// The longest body that is read whole.
+const MAX_BODY_LENGTH: usize = 64 << 10;
+/// The longest text of a server that goes into an error, in characters.
+const MAX_QUOTED: usize = 1024;
+
+/// HTTP/2 wants an authority; nothing resolves it.
+const AUTHORITY: &str = "http://sandbox";
+
+/// The request got no whole answer. It may be sent again over another connection.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Broken(pub(super) String);
+
+impl From<hyper::Error> for Broken {
+    fn from(error: hyper::Error) -> Self {
+        Self(chain(&error))
+    }
+}
+
+/// The server's no.
+#[derive(Debug, thiserror::Error)]
+#[error("{status}: {detail}")]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) code: ErrorCode,
+    detail: String,
+}
+
+impl Refusal {
+    pub(super) fn is_for_the_key(&self) -> bool {
+        self.status == StatusCode::FORBIDDEN || self.status == StatusCode::UNAUTHORIZED
+    }
+}
+
+impl From<Refusal> for SandboxError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused { detail: refusal.to_string() }
+    }
+}
+
+/// The key as a header that is not logged and not kept in header compression.
+pub(super) fn key_header(key: &SecretString) -> Result<HeaderValue, DialError> {
+    let mut header = HeaderValue::from_str(key.expose_secret())
+        .map_err(|_| DialError::Refused("the key cannot be sent in a header".into()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Who are you?
+pub(super) fn info(key: &HeaderValue) -> Request<Full<Bytes>> {
+    request(key, Method::GET, "/v1/info", Bytes::new())
+}
+
+/// Perform this, and tell what comes after the first `heard` bytes of output.
+pub(super) fn send_action(
+    key: &HeaderValue,
+    id: &ActionId,
+    heard: u64,
+    action: Bytes,
+) -> Request<Full<Bytes>> {
+    let mut request = request(key, Method::POST, &format!("/v1/actions/{id}?after={heard}"), action);
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request
+}
+
+/// Tell what comes after the first `heard` bytes of output.
+pub(super) fn attach(key: &HeaderValue, id: &ActionId, heard: u64) -> Request<Full<Bytes>> {
+    request(key, Method::GET, &format!("/v1/actions/{id}?after={heard}"), Bytes::new())
+}
+
+/// End what this action started.
+pub(super) fn cancel(key: &HeaderValue, id: &ActionId) -> Request<Full<Bytes>> {
+    request(key, Method::DELETE, &format!("/v1/actions/{id}"), Bytes::new())
+}
+
+fn request(key: &HeaderValue, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    // Ids hold only letters, digits, `-`, `_` and `.`: the path always parses.
+    *request.uri_mut() = format!("{AUTHORITY}{path}").parse().unwrap_or_default();
+    request.headers_mut().insert(KEY_HEADER, key.clone());
+    request
+}
+
+/// Sends a request and waits for the head of its answer.
+pub(super) async fn send(
+    requests: &mut Requests,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, Broken> {
+    let answered = async {
+        requests.ready().await?;
+        requests.send_request(request).await
+    };
+    match timeout(ANSWER_WAIT, answered).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Broken(format!("no answer within {} s", ANSWER_WAIT.as_secs()))),
+    }
+}
+
+/// Reads an answer that is one short JSON value.
+pub(super) async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Broken> {
+    let body = read_short(response).await?;
+    serde_json::from_slice(&body).map_err(|error| Broken(format!("decoding the answer: {error}")))
+}
+
+/// Reads why the server says no. When that cannot be read, its status must do.
+pub(super) async fn refusal(response: Response<Incoming>) -> Refusal {
+    let status = response.status();
+    let body = read_short(response).await;
+    match body.map(|body| serde_json::from_slice::<ErrorBody>(&body)) {
+        Ok(Ok(ErrorBody { code, detail })) => Refusal { status, code, detail: quoted(&detail) },
+        Ok(Err(_)) => {
+            Refusal { status, code: ErrorCode::Unknown, detail: "without a reason that we can read".into() }
+        }
+        Err(broken) => Refusal { status, code: ErrorCode::Unknown, detail: broken.to_string() },
+    }
+}
+
+async fn read_short(response: Response<Incoming>) -> Result<Bytes, Broken> {
+    let body = Limited::new(response.into_body(), MAX_BODY_LENGTH).collect();
+    match timeout(BODY_WAIT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(Broken(format!("reading the answer: {}", chain(error.as_ref())))),
+        Err(_) => Err(Broken(format!("the answer has no end within {} s", BODY_WAIT.as_secs()))),
+    }
+}
+
+/// A server's text, fit for a terminal: shortened, and without control characters that could move a cursor.
+pub(super) fn quoted(text: &str) -> String {
+    text.chars().take(MAX_QUOTED).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

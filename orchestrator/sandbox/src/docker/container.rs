@@ -1,0 +1,178 @@
+//! What a sandbox's container is: a value, made from a spec. Pure.
+
+use std::collections::HashMap;
+
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType};
+use engine::sandbox::{Resources, SandboxSpec};
+
+use super::image::Image;
+use super::user::User;
+use super::{DockerConfig, ServerSource};
+
+/// Where the server's file is in a container.
+pub(super) const SERVER: &str = "/.glovebox/action-server";
+/// Its socket: in a file system of its own, so that the image needs no writable folder.
+pub(super) const SOCKET: &str = "/.glovebox/run/socket";
+/// Where the agent works.
+pub(super) const WORKSPACE: &str = "/workspace";
+
+const RUN_FOLDER: &str = "/.glovebox/run";
+const HOME_FOLDER: &str = "/.glovebox/home";
+
+const MARK_LABEL: &str = "glovebox";
+pub(super) const CONVERSATION_LABEL: &str = "glovebox.conversation";
+pub(super) const OWNER_LABEL: &str = "glovebox.owner";
+
+/// What package managers and test suites do as root, and nothing else: own, read and write any file of the container
+/// (dpkg, tar, npm), act as another user (apt's `_apt`, database servers under test), end its processes. Not among
+/// them: raw sockets, devices, tracing, mounting.
+const CAPABILITIES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"];
+
+/// The scheduler's period in microseconds. A quota of it is taken on hosts with fewer processors too; the engine's
+/// own count of processors is refused there.
+const CPU_PERIOD: i64 = 100_000;
+
+/// Everything that decides a container.
+pub(super) struct ContainerPlan<'a> {
+    pub(super) config: &'a DockerConfig,
+    pub(super) spec: &'a SandboxSpec,
+    pub(super) image: &'a Image,
+    pub(super) server: &'a ServerSource,
+    /// Whom it runs as, when that is not the image's own user.
+    pub(super) user: Option<User>,
+}
+
+impl ContainerPlan<'_> {
+    /// What the engine is asked for.
+    pub(super) fn body(&self) -> ContainerCreateBody {
+        let serve = ["serve", "--socket", SOCKET, "--working-dir", WORKSPACE, "--key-stdin"];
+        ContainerCreateBody {
+            image: Some(self.image.name.clone()),
+            entrypoint: Some(vec![SERVER.into()]),
+            cmd: Some(serve.map(String::from).into()),
+            user: self.user.map(|user| user.to_string()),
+            // Who has no line in the image's passwd file would get `/` for a home, which it cannot write.
+            env: self.user.map(|_| vec![format!("HOME={HOME_FOLDER}")]),
+            // The engine makes this folder when the image has none.
+            working_dir: Some(WORKSPACE.into()),
+            // The key comes in this way, once, before anything else runs.
+            attach_stdin: Some(true),
+            open_stdin: Some(true),
+            stdin_once: Some(true),
+            labels: Some(self.labels()),
+            host_config: Some(self.host_config()),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn labels(&self) -> HashMap<String, String> {
+        HashMap::from([
+            (MARK_LABEL.into(), "1".into()),
+            (CONVERSATION_LABEL.into(), self.spec.conversation.to_string()),
+            (OWNER_LABEL.into(), self.config.owner.clone()),
+        ])
+    }
+
+    fn host_config(&self) -> HostConfig {
+        let Resources { memory_bytes, cpus, pids } = self.spec.resources;
+        let memory = i64::try_from(memory_bytes).unwrap_or(i64::MAX);
+        HostConfig {
+            network_mode: Some(self.config.network.clone().unwrap_or_else(|| "none".into())),
+            memory: Some(memory),
+            memory_swap: Some(memory), // together: no swap on top
+            cpu_period: Some(CPU_PERIOD),
+            cpu_quota: Some((cpus * CPU_PERIOD as f64) as i64),
+            pids_limit: Some(pids.into()),
+            cap_drop: Some(vec!["ALL".into()]),
+            cap_add: Some(CAPABILITIES.iter().map(|name| (*name).into()).collect()),
+            security_opt: Some(vec!["no-new-privileges".into()]),
+            mounts: Some(self.mounts()),
+            tmpfs: Some(self.memory_folders()),
+            // What runs inside can write to the server's stderr: the host's disk is not theirs to fill.
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("json-file".into()),
+                config: Some(HashMap::from([
+                    ("max-size".into(), "1m".into()),
+                    ("max-file".into(), "1".into()),
+                ])),
+            }),
+            ..HostConfig::default()
+        }
+    }
+
+    fn mounts(&self) -> Vec<Mount> {
+        let server = match self.server {
+            ServerSource::Mounted(path) => Some(bind(path.to_string_lossy().into(), SERVER, true)),
+            ServerSource::Uploaded => None,
+        };
+        let workspace = self.spec.workspace.as_ref();
+        let workspace = workspace.map(|path| bind(path.to_string_lossy().into(), WORKSPACE, false));
+        server.into_iter().chain(workspace).collect()
+    }
+
+    fn memory_folders(&self) -> HashMap<String, String> {
+        // Open to every user: only the engine knows the number behind the name of an image's user.
+        let mut folders =
+            HashMap::from([(RUN_FOLDER.into(), "rw,nosuid,nodev,noexec,size=64k,mode=1777".into())]);
+        if self.user.is_some() {
+            folders.insert(HOME_FOLDER.into(), "rw,nosuid,nodev,exec,size=512m,mode=1777".into());
+        }
+        folders
+    }
+}
+
+/// A mount that is refused, not created, when its source is missing.
+fn bind(source: String, target: &str, read_only: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source),
+        target: Some(target.into()),
+        read_only: Some(read_only),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::sandbox::{Resources, SandboxSpec};
+
+    use super::super::image::Image;
+    use super::super::{DockerConfig, ServerSource};
+    use super::ContainerPlan;
+    use crate::{HostSecret, ServerBinary};
+
+    #[test]
+    fn a_container_is_closed_bounded_and_never_sees_its_key() {
+        let config = DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me");
+        let spec = SandboxSpec {
+            conversation: "c".parse().unwrap(),
+            image: None,
+            workspace: Some("/home/me/work".into()),
+            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100 },
+        };
+        let sandbox = "glovebox-c".parse().unwrap();
+        let image = Image { name: "i".into(), user: String::new() };
+        let server = ServerSource::Mounted("/s".into());
+        let user = Some(super::User { uid: 1000, gid: 100 });
+        let plan = ContainerPlan { config: &config, spec: &spec, image: &image, server: &server, user };
+        let body = plan.body();
+        let host = body.host_config.clone().unwrap();
+        assert_eq!(host.network_mode.as_deref(), Some("none"));
+        assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
+        assert_eq!((host.cpu_quota, host.pids_limit), (Some(150_000), Some(100)));
+        assert_eq!(host.cap_drop.as_deref(), Some(&["ALL".to_owned()][..]));
+        assert_eq!(host.privileged, None);
+        assert_eq!(host.port_bindings, None);
+        let mounts: Vec<_> = host
+            .mounts
+            .iter()
+            .flatten()
+            .map(|mount| (mount.target.as_deref().unwrap(), mount.read_only))
+            .collect();
+        assert_eq!(mounts, [("/.glovebox/action-server", Some(true)), ("/workspace", Some(false))]);
+        assert_eq!(body.user.as_deref(), Some("1000:100"));
+
+        let key = secrecy::ExposeSecret::expose_secret(&config.secret.key_of(&sandbox)).to_owned();
+        assert!(!serde_json::to_string(&body).unwrap().contains(&key));
+    }
+}

@@ -1,0 +1,156 @@
+//! The engine: one client of its API, and what its refusals mean.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bollard::container::LogOutput;
+use bollard::errors::Error;
+use bollard::query_parameters::{
+    ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use engine::sandbox::SandboxError;
+use futures_util::{StreamExt, TryStreamExt};
+use protocol::{ConversationId, SandboxId};
+use tokio::time::timeout;
+
+use super::RUNTIME;
+use super::container::{CONVERSATION_LABEL, OWNER_LABEL};
+use crate::placement::{KEPT_LOG_LENGTH, chain, start_error};
+
+const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
+
+/// For one request to the engine; a pull streams and has a time of its own.
+const REQUEST_SECONDS: u64 = 60;
+
+/// For the logs of a container that failed: they go into an error that should come soon.
+const LOGS_WAIT: Duration = Duration::from_secs(3);
+
+/// An engine that has answered.
+#[derive(Debug, Clone)]
+pub(super) struct Engine {
+    pub(super) docker: Docker,
+    /// Its unix socket lies on this host, so it probably sees this host's files; a desktop's virtual machine may not.
+    pub(super) is_local: bool,
+}
+
+impl Engine {
+    /// Connects, and agrees on the version of the API that both know.
+    pub(super) async fn connect(host: Option<&str>) -> Result<Self, SandboxError> {
+        let host = host.unwrap_or(DEFAULT_HOST);
+        let connected = match host.split_once("://") {
+            Some(("unix", path)) => Docker::connect_with_unix(path, REQUEST_SECONDS, API_DEFAULT_VERSION),
+            Some(("tcp" | "http", _)) => {
+                Docker::connect_with_http(host, REQUEST_SECONDS, API_DEFAULT_VERSION)
+            }
+            _ => Err(Error::UnsupportedURISchemeError { uri: host.into() }),
+        };
+        let docker = match connected {
+            Ok(docker) => docker.negotiate_version().await,
+            Err(error) => Err(error),
+        };
+        let is_local = host.starts_with("unix://");
+        docker.map(|docker| Self { docker, is_local }).map_err(|error| SandboxError::RuntimeUnavailable {
+            runtime: RUNTIME,
+            detail: format!(
+                "asking the engine at {host} for its version: {}; is Docker running?",
+                chain(&error)
+            ),
+        })
+    }
+
+    /// Removes a container with its volumes, running or not. One that is not there is no error.
+    pub(super) async fn remove(&self, container: &str) -> Result<(), SandboxError> {
+        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        match self.docker.remove_container(container, Some(options)).await {
+            Ok(()) => Ok(()),
+            // Gone, or somebody else is removing it this moment.
+            Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(SandboxError::Host {
+                doing: format!("removing the container {container}"),
+                source: std::io::Error::other(error),
+            }),
+        }
+    }
+
+    /// The containers that carry this owner's label, with the conversations they were made for.
+    pub(super) async fn containers_of(
+        &self,
+        owner: &str,
+    ) -> Result<Vec<(ConversationId, SandboxId)>, SandboxError> {
+        let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
+        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let containers = self.docker.list_containers(Some(options)).await;
+        let containers =
+            containers.map_err(|error| failed(&format!("listing the containers of {owner}"), &error))?;
+        Ok(containers
+            .into_iter()
+            .filter_map(|container| {
+                let conversation = container.labels?.get(CONVERSATION_LABEL)?.parse().ok()?;
+                let name = container.names?.into_iter().next()?;
+                Some((conversation, name.trim_start_matches('/').parse().ok()?))
+            })
+            .collect())
+    }
+
+    /// The end of what a container wrote. Best effort: it goes into an error that has its own reason.
+    pub(super) async fn log_tail(&self, container: &str) -> String {
+        let options = LogsOptionsBuilder::default().stdout(true).stderr(true).tail("all").build();
+        let logs = self.docker.logs(container, Some(options)).map_ok(LogOutput::into_bytes);
+        let tail = logs.take_while(|piece| std::future::ready(piece.is_ok())).fold(
+            Vec::new(),
+            async |mut tail: Vec<u8>, piece| {
+                tail.extend_from_slice(&piece.unwrap_or_default());
+                let excess = tail.len().saturating_sub(KEPT_LOG_LENGTH);
+                tail.drain(..excess);
+                tail
+            },
+        );
+        String::from_utf8_lossy(&timeout(LOGS_WAIT, tail).await.unwrap_or_default()).into_owned()
+    }
+
+    /// Why nothing can be run in a container any more; nothing when it runs, or the engine does not say.
+    pub(super) async fn end_of(&self, container: &str) -> Option<String> {
+        let found = match self.docker.inspect_container(container, None).await {
+            Ok(found) => found.state.unwrap_or_default(),
+            Err(error) if status(&error) == Some(404) => {
+                return Some(format!("the container {container} is gone"));
+            }
+            Err(_) => return None,
+        };
+        if found.running == Some(true) {
+            return None;
+        }
+        let memory = if found.oom_killed == Some(true) { ", out of memory" } else { "" };
+        let code = found.exit_code.unwrap_or_default();
+        Some(format!("the container {container} has ended with code {code}{memory}"))
+    }
+}
+
+/// The status of the engine's refusal; nothing when there was no answer.
+pub(super) fn status(error: &Error) -> Option<u16> {
+    match error {
+        Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
+        _ => None,
+    }
+}
+
+/// The engine's own sentence, or how asking it failed.
+pub(super) fn said(error: &Error) -> String {
+    match error {
+        Error::DockerResponseServerError { message, .. } => message.clone(),
+        Error::DockerStreamError { error } => error.clone(),
+        other => chain(other),
+    }
+}
+
+/// A request of a start that failed: refused by the engine, or the engine has gone.
+pub(super) fn failed(doing: &str, error: &Error) -> SandboxError {
+    match status(error) {
+        Some(_) => start_error(format!("{doing}: {}", said(error))),
+        None => SandboxError::RuntimeUnavailable {
+            runtime: RUNTIME,
+            detail: format!("{doing}: {}; is Docker running?", said(error)),
+        },
+    }
+}

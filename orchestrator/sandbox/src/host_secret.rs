@@ -1,0 +1,69 @@
+//! Keys of action servers: derived from one secret of the host, never stored.
+//!
+//! A host that starts again derives the same keys and can attach to what it left. Nothing here prints, and no key is
+//! ever put into an argument, an environment or a file.
+
+use std::fmt;
+
+use protocol::SandboxId;
+use ring::hmac;
+use secrecy::{ExposeSecret, SecretBox, SecretString};
+
+/// Separates these keys from anything else that may once be derived from the same secret.
+const PURPOSE: &[u8] = b"glovebox action server key 1\0";
+
+/// The host's secret, from which the key of every sandbox is derived.
+pub struct HostSecret(SecretBox<[u8; 32]>);
+
+impl HostSecret {
+    /// 32 random bytes that outlive the program.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(SecretBox::new(Box::new(bytes)))
+    }
+
+    /// The key of one sandbox: 64 hexadecimal digits.
+    pub(crate) fn key_of(&self, sandbox: &SandboxId) -> SecretString {
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.0.expose_secret()));
+        context.update(PURPOSE);
+        context.update(sandbox.as_str().as_bytes());
+        hex(context.sign().as_ref()).into()
+    }
+}
+
+impl fmt::Debug for HostSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HostSecret(…)")
+    }
+}
+
+/// Two lower-case digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::HostSecret;
+
+    #[test]
+    fn a_sandbox_has_the_same_key_after_a_restart_and_no_other_has_it() {
+        let key = |secret: [u8; 32], id: &str| {
+            HostSecret::new(secret).key_of(&id.parse().unwrap()).expose_secret().to_owned()
+        };
+        assert_eq!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-a"));
+        assert_ne!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-b"));
+        assert_ne!(key([7; 32], "glovebox-a"), key([8; 32], "glovebox-a"));
+        assert_eq!(key([7; 32], "glovebox-a").len(), 64);
+    }
+
+    #[test]
+    fn the_secret_does_not_print() {
+        assert_eq!(format!("{:?}", HostSecret::new([b'k'; 32])), "HostSecret(…)");
+    }
+}

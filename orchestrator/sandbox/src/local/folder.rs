@@ -1,0 +1,151 @@
+//! The folder of one local sandbox: its socket, the record of its process, its log, and a workspace unless the user
+//! gave one. Only its owner can enter it.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use engine::sandbox::SandboxError;
+use protocol::{ConversationId, SandboxId};
+use tokio::task::spawn_blocking;
+
+use super::process::KnownProcess;
+use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
+
+/// A socket's path and its final zero fit into 108 bytes.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The folder of one sandbox.
+pub(super) struct SandboxFolder {
+    path: PathBuf,
+}
+
+impl SandboxFolder {
+    /// Where the sandbox's folder is or would be.
+    pub(super) fn of(state_dir: &Path, sandbox: &SandboxId) -> Result<Self, SandboxError> {
+        let folder = Self { path: sandboxes(state_dir).join(sandbox.as_str()) };
+        let length = folder.socket().as_os_str().len();
+        if length > MAX_SOCKET_PATH {
+            return Err(start_error(format!(
+                "the path {} has {length} bytes, a unix socket's at most {MAX_SOCKET_PATH}: \
+                 choose a shorter state folder",
+                folder.socket().display()
+            )));
+        }
+        Ok(folder)
+    }
+
+    /// One letter: the path has no room for more.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join("s")
+    }
+
+    pub(super) fn workspace(&self) -> PathBuf {
+        self.path.join("workspace")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    fn record(&self) -> PathBuf {
+        self.path.join("server.json")
+    }
+
+    /// Creates the folder, which must not be there.
+    pub(super) fn create(&self) -> Result<(), SandboxError> {
+        let private =
+            |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
+        private(true, self.path.parent().unwrap_or(&self.path))
+            .and_then(|()| private(false, &self.path))
+            .and_then(|()| private(false, &self.workspace()))
+            .map_err(|source| self.failed("creating", source))
+    }
+
+    /// Notes which process serves here.
+    pub(super) fn record_server(&self, server: &KnownProcess) -> Result<(), SandboxError> {
+        serde_json::to_vec(server)
+            .map_err(io::Error::other)
+            .and_then(|text| std::fs::write(self.record(), text))
+            .map_err(|source| self.failed("recording the server of", source))
+    }
+
+    /// The process that was noted; nothing when there is no folder, or its start never came so far.
+    pub(super) fn server(&self) -> Result<Option<KnownProcess>, SandboxError> {
+        match std::fs::read(self.record()) {
+            // Cut short by a crash of the host while it was written: known as little as one never written.
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(self.failed("reading the server's record of", source)),
+        }
+    }
+
+    /// The end of what the server wrote. Best effort: it goes into an error that has its own reason.
+    pub(super) fn log_tail(&self) -> String {
+        let tail = || -> io::Result<Vec<u8>> {
+            let mut log = std::fs::File::open(self.log())?;
+            let length = log.metadata()?.len();
+            log.seek(SeekFrom::Start(length.saturating_sub(KEPT_LOG_LENGTH as u64)))?;
+            let mut tail = Vec::new();
+            log.take(KEPT_LOG_LENGTH as u64).read_to_end(&mut tail)?;
+            Ok(tail)
+        };
+        String::from_utf8_lossy(&tail().unwrap_or_default()).into_owned()
+    }
+
+    /// Deletes the folder with all that is in it. Links are deleted, not followed.
+    pub(super) async fn remove(&self) -> Result<(), SandboxError> {
+        let path = self.path.clone();
+        let removed = spawn_blocking(move || match std::fs::remove_dir_all(&path) {
+            // Tools leave read-only folders behind, Go's module cache for one.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                make_folders_writable(&path)?;
+                std::fs::remove_dir_all(&path)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        });
+        let removed = removed.await.unwrap_or_else(|panic| Err(panic.into()));
+        removed.map_err(|source| self.failed("removing", source))
+    }
+
+    fn failed(&self, doing: &str, source: io::Error) -> SandboxError {
+        SandboxError::Host { doing: format!("{doing} the sandbox folder {}", self.path.display()), source }
+    }
+}
+
+/// The sandboxes whose folders are there.
+pub(super) fn all_below(state_dir: &Path) -> Result<Vec<(ConversationId, SandboxId)>, SandboxError> {
+    let path = sandboxes(state_dir);
+    let entries = match std::fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(SandboxError::Host {
+                doing: format!("listing sandboxes in {}", path.display()),
+                source,
+            });
+        }
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.filter_map(|name| Some((conversation_of(&name)?, name.parse().ok()?))).collect())
+}
+
+fn sandboxes(state_dir: &Path) -> PathBuf {
+    state_dir.join("sandboxes")
+}
+
+fn make_folders_writable(folder: &Path) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}

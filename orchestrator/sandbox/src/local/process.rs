@@ -1,0 +1,157 @@
+//! A process of this host that is known by more than its id, so that another one with the same id is never signalled.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+
+/// How long a server may take to end what it runs (its own supervisor gives it 2 s, and 1 s more for what is left), and
+/// the kernel to end a killed one.
+const GRACE: Timespec = Timespec { tv_sec: 4, tv_nsec: 0 };
+
+/// A process: an id, when it started, and under which kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KnownProcess {
+    pub(super) pid: i32,
+    /// In clock ticks since the kernel started.
+    start_time_ticks: u64,
+    kernel_boot_id: String,
+}
+
+impl KnownProcess {
+    /// The process that has this id now.
+    pub(super) fn with_pid(pid: i32) -> io::Result<Self> {
+        let start_time_ticks = stat(pid)?.start_time_ticks;
+        Ok(Self { pid, start_time_ticks, kernel_boot_id: kernel_boot_id()? })
+    }
+
+    /// Ends the process, gently and then by force, and by force what is left of its descendants.
+    pub(super) async fn end_with_descendants(&self) -> io::Result<()> {
+        let Some(handle) = self.open()? else {
+            return Ok(());
+        };
+        let descendants = self.descendants()?;
+        // On a thread of its own, for at most two graces: the runtime has no safe way to wait for a pidfd.
+        let ended = spawn_blocking(move || -> io::Result<bool> {
+            Ok(signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?)
+        });
+        if !ended.await.unwrap_or_else(|panic| Err(panic.into()))? {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end when it is killed"));
+        }
+        for descendant in descendants {
+            if let Some(handle) = descendant.open()? {
+                ignore_ended(pidfd_send_signal(handle, Signal::KILL))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A handle on this very process, unless it has ended.
+    fn open(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return Ok(None);
+        };
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            other => other?,
+        };
+        // Compared after the handle is held: from here on the id cannot come to mean another.
+        let is_this = Self::with_pid(self.pid).is_ok_and(|found| found == *self);
+        Ok(is_this.then_some(handle))
+    }
+
+    fn descendants(&self) -> io::Result<Vec<Self>> {
+        let pids = std::fs::read_dir("/proc")?.flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        // One may end while it is looked at: then it is no longer of interest.
+        let all: Vec<(i32, Stat)> = pids.filter_map(|pid| Some((pid, stat(pid).ok()?))).collect();
+        let mut found = Vec::new();
+        let mut parents = vec![self.pid];
+        while let Some(parent) = parents.pop() {
+            for (pid, stat) in all.iter().filter(|(_, stat)| stat.parent == parent) {
+                parents.push(*pid);
+                let (start_time_ticks, kernel_boot_id) = (stat.start_time_ticks, self.kernel_boot_id.clone());
+                found.push(Self { pid: *pid, start_time_ticks, kernel_boot_id });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether the process ended in time.
+fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
+    ignore_ended(pidfd_send_signal(process, signal))?;
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&GRACE))? > 0) // readable: it has ended
+}
+
+fn ignore_ended(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(rustix::io::Errno::SRCH) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+struct Stat {
+    parent: i32,
+    start_time_ticks: u64,
+}
+
+fn stat(pid: i32) -> io::Result<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse_stat(&text)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat: {text:?}")))
+}
+
+/// The name, second, is in brackets and may hold anything, brackets and spaces too.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let after_name = &text[text.rfind(')')? + 1..];
+    let mut fields = after_name.split_ascii_whitespace(); // from the third: the state
+    let parent = fields.nth(1)?.parse().ok()?; // the fourth
+    let start_time_ticks = fields.nth(17)?.parse().ok()?; // the 22nd
+    Some(Stat { parent, start_time_ticks })
+}
+
+fn kernel_boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::{KnownProcess, parse_stat};
+
+    #[test]
+    fn a_hostile_name_does_not_shift_the_fields() {
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let stat = parse_stat(&format!("77 (a) R 1 (b) S {}", fields.join(" "))).unwrap();
+        assert_eq!((stat.parent, stat.start_time_ticks), (4, 22));
+        assert!(parse_stat("77 (sh").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_process_ends_with_its_descendants_and_another_life_of_its_id_does_not() {
+        let mut child =
+            Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).spawn().unwrap();
+        let known = KnownProcess::with_pid(child.id().try_into().unwrap()).unwrap();
+        while known.descendants().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let sleeping = known.descendants().unwrap();
+
+        let other = KnownProcess { start_time_ticks: known.start_time_ticks + 1, ..known.clone() };
+        other.end_with_descendants().await.unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "another process was meant");
+
+        known.end_with_descendants().await.unwrap();
+        child.wait().unwrap();
+        for sleeping in sleeping {
+            if let Some(handle) = sleeping.open().unwrap() {
+                assert!(super::signal_and_wait(&handle, rustix::process::Signal::CONT).unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What every backend does with a spec and with errors, before and after its own part.
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use engine::sandbox::SandboxError;
+use protocol::{ConversationId, SandboxId};
+use rustix::fs::Access;
+
+/// How much of the end of what a sandbox wrote is kept for an error, in bytes.
+pub(crate) const KEPT_LOG_LENGTH: usize = 64 << 10;
+
+const PREFIX: &str = "glovebox-";
+
+/// The sandbox of a conversation: always the same one, so that what a crash left behind is found by its name.
+pub(crate) fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
+    format!("{PREFIX}{conversation}").parse().map_err(|error| {
+        start_error(format!("the conversation's id {conversation} does not make a sandbox's name: {error}"))
+    })
+}
+
+/// The conversation whose sandbox this is; nothing when it is not one of ours.
+pub(crate) fn conversation_of(sandbox: &str) -> Option<ConversationId> {
+    sandbox.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// A folder of the user's that we can work in, as an absolute path without links.
+pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
+    let workspace = path.canonicalize().and_then(|path| {
+        if !path.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        rustix::fs::access(&path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
+        Ok(path)
+    });
+    workspace.map_err(|error| unusable_workspace(path, error))
+}
+
+/// The start error for a workspace that cannot be used.
+pub(crate) fn unusable_workspace(path: &Path, reason: impl std::fmt::Display) -> SandboxError {
+    start_error(format!("the workspace {} cannot be written: {reason}", path.display()))
+}
+
+/// A start error without logs.
+pub(crate) fn start_error(detail: impl Into<String>) -> SandboxError {
+    SandboxError::Start { detail: detail.into(), logs: String::new() }
+}
+
+/// The error with what the sandbox wrote, where it has a place for it.
+pub(crate) fn with_logs(error: SandboxError, logs: String) -> SandboxError {
+    match error {
+        SandboxError::Start { detail, .. } => SandboxError::Start { detail, logs },
+        // The key was just handed over: a server that refuses it did not start as it was told.
+        SandboxError::Refused { detail } => SandboxError::Start { detail, logs },
+        other => other,
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        // Some libraries print their causes themselves.
+        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_workspace, conversation_of, sandbox_id_of};
+
+    #[test]
+    fn a_sandbox_is_named_after_its_conversation_and_found_by_its_name() {
+        let conversation = "019a-b.c".parse().unwrap();
+        let sandbox = sandbox_id_of(&conversation).unwrap();
+        assert_eq!(sandbox.as_str(), "glovebox-019a-b.c");
+        assert_eq!(conversation_of(sandbox.as_str()), Some(conversation));
+        assert_eq!(conversation_of("somebody-elses"), None);
+        assert!(sandbox_id_of(&"x".repeat(128).parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_workspace_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for path in [folder.path().join("missing"), file] {
+            let error = check_workspace(&path).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+        assert!(check_workspace(folder.path()).is_ok());
+    }
+}
