@@ -1,1 +1,196 @@
-//! Shells.
+//! Shells: V0's `run` action on a terminal.
+//!
+//! A [`Shell`] is a handle; behind it one task owns the terminal and the shell's process ([`session`]). Commands of one
+//! shell run one after the other, shells are independent of each other. A command is stopped by its cancellation token,
+//! by a key, or by the end of its shell, never by a lost caller or a timeout. Everything ends with [`Shell::shut_down`] or
+//! with the last handle.
+//!
+//! The way of a command: [`script`] hands it to the shell, [`prompt`] is what the shell is told, [`pty`] carries the
+//! bytes, [`marks`] finds where the command's own begin and end, [`output`] folds them into text, [`answers`] words the
+//! observation.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Observation;
+use protocol::action::RunAction;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod answers;
+pub(crate) mod children;
+mod facts;
+mod marks;
+mod output;
+mod process_tree;
+mod program;
+mod prompt;
+mod pty;
+mod running;
+mod script;
+mod session;
+mod shell_process;
+mod start_error;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use children::reap_adopted;
+pub(crate) use program::ShellKind;
+
+use facts::Facts;
+use program::ShellProgram;
+use session::{OutputSink, Request, Session};
+use start_error::StartError;
+
+/// What a shell needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct ShellConfig {
+    /// Where it begins.
+    pub(crate) working_dir: PathBuf,
+    /// The shell's complete environment, but for what keeps programs from paging and for our prompt.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// For commands, where they cannot be handed over in memory.
+    pub(crate) scratch_dir: PathBuf,
+    /// How long a command may be silent before its action is answered; V0's default is 10 s.
+    pub(crate) no_change_timeout: Duration,
+}
+
+/// A handle to a shell.
+#[derive(Clone)]
+pub(crate) struct Shell {
+    config: Arc<ShellConfig>,
+    program: ShellProgram,
+    facts: Facts,
+    requests: mpsc::Sender<Request>,
+    /// One action at a time. Whoever waits holds their own action, so the queue costs us nothing and a cancel leaves it
+    /// at once.
+    turn: Arc<Semaphore>,
+    working_dir: watch::Receiver<PathBuf>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Which shell this machine has: what a client can write.
+pub(crate) fn kind() -> ShellKind {
+    ShellProgram::find(std::env::var_os("PATH").as_deref()).kind()
+}
+
+impl Shell {
+    /// Starts the actor, and with it the machine's best shell. It must be called in a runtime.
+    pub(crate) fn start(config: ShellConfig) -> Self {
+        let program = ShellProgram::find(facts::search_path(&config.environment));
+        Self::start_program(config, program)
+    }
+
+    fn start_program(config: ShellConfig, program: ShellProgram) -> Self {
+        let facts = Facts::gather(&config.environment);
+        Self::start_session(Arc::new(config), program, facts, CancellationToken::new())
+    }
+
+    fn start_session(
+        config: Arc<ShellConfig>,
+        program: ShellProgram,
+        facts: Facts,
+        stop: CancellationToken,
+    ) -> Self {
+        let (folder, working_dir) = watch::channel(config.working_dir.clone());
+        // Room for the one whose turn it is.
+        let (requests, inbox) = mpsc::channel(1);
+        let session =
+            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), folder, stop.clone());
+        let tasks = TaskTracker::new();
+        tasks.spawn(session.serve(inbox));
+        Self { config, program, facts, requests, turn: Arc::new(Semaphore::new(1)), working_dir, stop, tasks }
+    }
+
+    /// Runs one action to its ending. `output` gets the raw bytes of the terminal as they come. `cancel` kills all
+    /// that the command started; the observation still comes. Dropping the future does not stop a command that has
+    /// begun; what it says next is told to the next action.
+    pub(crate) async fn run(
+        &self,
+        action: RunAction,
+        timeout: Option<Duration>,
+        output: OutputSink,
+        cancel: CancellationToken,
+    ) -> Observation {
+        let observation = match action.is_static {
+            true => self.run_static(action, timeout, output, cancel).await,
+            false => self.run_in_session(action, timeout, output, cancel).await,
+        };
+        observation.unwrap_or_else(StartError::into_observation)
+    }
+
+    async fn run_in_session(
+        &self,
+        action: RunAction,
+        timeout: Option<Duration>,
+        output: OutputSink,
+        cancel: CancellationToken,
+    ) -> Result<Observation, StartError> {
+        let turn = tokio::select! {
+            turn = Arc::clone(&self.turn).acquire_owned() => turn.map_err(|_| StartError::Stopped)?,
+            () = cancel.cancelled() => return Ok(self.never_begun(&action)),
+            () = self.stop.cancelled() => return Err(StartError::Stopped),
+        };
+        let (reply, observation) = oneshot::channel();
+        let request = Request { action, timeout, output, cancel, reply, turn };
+        self.requests.send(request).await.map_err(|_| StartError::Stopped)?;
+        observation.await.map_err(|_| StartError::Stopped)
+    }
+
+    /// A shell for one action, which ends with it: nobody could ask for more later. So silence does not end it, and
+    /// what is left at its end or its timeout is killed.
+    async fn run_static(
+        &self,
+        action: RunAction,
+        timeout: Option<Duration>,
+        output: OutputSink,
+        cancel: CancellationToken,
+    ) -> Result<Observation, StartError> {
+        let folder = self.working_dir().join(action.cwd.as_deref().unwrap_or_default());
+        if !folder.is_dir() {
+            return Err(StartError::NoFolder(folder));
+        }
+        let config = Arc::new(ShellConfig { working_dir: folder, ..self.config.as_ref().clone() });
+        let stop = self.stop.child_token();
+        let shell = Self::start_session(config, self.program.clone(), self.facts.clone(), stop);
+        let action = RunAction { blocking: true, ..action };
+        // A task, so that a lost caller does not stop it; it is the parent shell's, whose end ends it.
+        let run = self.tasks.spawn(async move {
+            let observation = shell.run_in_session(action, timeout, output, cancel).await;
+            shell.shut_down().await;
+            observation
+        });
+        run.await.unwrap_or(Err(StartError::Stopped))
+    }
+
+    fn never_begun(&self, action: &RunAction) -> Observation {
+        answers::never_begun(action, &self.facts, &self.working_dir.borrow())
+    }
+
+    /// Where the session is: what relative paths of file actions begin with.
+    pub(crate) fn working_dir(&self) -> PathBuf {
+        self.working_dir.borrow().clone()
+    }
+
+    /// Kills everything that runs in this shell, within 2 s, and ends its task. Actions get their observation before.
+    pub(crate) async fn shut_down(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl std::fmt::Debug for Shell {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let folder: &Path = &self.working_dir.borrow();
+        formatter
+            .debug_struct("Shell")
+            .field("program", &self.program.path)
+            .field("working_dir", &folder)
+            .finish()
+    }
+}

@@ -1,0 +1,301 @@
+//! Folds a terminal's bytes into the text a reader would have been left with.
+//!
+//! Pure and incremental, and the same text however the bytes are cut. Escape sequences are gone, a progress bar that
+//! redraws its line is one line, invalid UTF-8 is replaced. It is a line, not a screen: what moves the cursor up or
+//! addresses the whole screen is ignored, because `TERM=dumb` asks for none of it.
+//!
+//! Memory is bounded by the limit given, whatever comes: the first half of the limit and the last half are kept, what
+//! was between them is counted.
+
+use std::collections::VecDeque;
+
+use vte::{Params, Parser, Perform};
+
+/// Characters of one line that can still be overwritten. A longer line is kept, but its beginning is settled: a
+/// progress bar is never this long, and a file without newlines must not be held twice.
+const MAX_LINE_CHARS: usize = 16 * 1024;
+
+/// What was folded since the last [`Fold::take`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Folded {
+    /// The first characters.
+    pub(super) head: String,
+    /// The last characters; follows `head` directly if nothing is missing.
+    pub(super) tail: String,
+    /// How many characters between them are gone.
+    pub(super) dropped: u64,
+}
+
+/// The fold of one command's output.
+pub(super) struct Fold {
+    parser: Parser,
+    line: Line,
+}
+
+impl Fold {
+    /// Keeps `limit` characters.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { parser: Parser::new(), line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0 } }
+    }
+
+    /// Reads on.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.parser.advance(&mut self.line, bytes);
+    }
+
+    /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
+    /// cut here cannot be redrawn any more.
+    pub(super) fn take(&mut self) -> Folded {
+        self.line.settle();
+        self.line.kept.take()
+    }
+}
+
+/// The line under the cursor.
+struct Line {
+    kept: Kept,
+    chars: Vec<char>,
+    column: usize,
+}
+
+impl Line {
+    fn settle(&mut self) {
+        self.chars.drain(..).for_each(|char| self.kept.push(char));
+        self.column = 0;
+    }
+
+    fn put(&mut self, char: char) {
+        if self.chars.len() == MAX_LINE_CHARS && self.column == MAX_LINE_CHARS {
+            self.settle();
+        }
+        if self.column == self.chars.len() {
+            self.chars.push(char);
+        } else {
+            // The cursor may stand right of the text, where a terminal shows blanks.
+            if self.column > self.chars.len() {
+                self.chars.resize(self.column + 1, ' ');
+            }
+            self.chars[self.column] = char;
+        }
+        self.column += 1;
+    }
+
+    fn move_to(&mut self, column: usize) {
+        self.column = column.min(MAX_LINE_CHARS - 1);
+    }
+
+    /// CSI K.
+    fn erase(&mut self, part: u16) {
+        let end = self.column.min(self.chars.len());
+        match part {
+            0 => self.chars.truncate(end),
+            1 => self.chars.iter_mut().take(self.column + 1).for_each(|char| *char = ' '),
+            2 => self.chars.clear(),
+            _ => {}
+        }
+    }
+
+    /// CSI P.
+    fn delete(&mut self, count: usize) {
+        let start = self.column.min(self.chars.len());
+        let end = start.saturating_add(count).min(self.chars.len());
+        self.chars.drain(start..end);
+    }
+}
+
+impl Perform for Line {
+    fn print(&mut self, char: char) {
+        // The parser takes DEL for a character.
+        if char != '\x7f' {
+            self.put(char);
+        }
+    }
+
+    fn execute(&mut self, byte: u8) {
+        match byte {
+            b'\n' => {
+                self.settle();
+                self.kept.push('\n');
+            }
+            b'\r' => self.column = 0,
+            0x08 => self.column = self.column.saturating_sub(1),
+            // A file's tabs are data, not a movement: a Makefile must survive `cat`.
+            b'\t' => self.put('\t'),
+            _ => {}
+        }
+    }
+
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
+        if ignore || !intermediates.is_empty() {
+            return;
+        }
+        let first = params.iter().next().and_then(|values| values.first()).copied().unwrap_or(0);
+        let count = usize::from(first.max(1));
+        match action {
+            'K' => self.erase(first),
+            'C' => self.move_to(self.column.saturating_add(count)),
+            'D' => self.move_to(self.column.saturating_sub(count)),
+            'G' => self.move_to(count - 1),
+            'P' => self.delete(count),
+            _ => {}
+        }
+    }
+}
+
+/// The first half and the last half of `limit` characters.
+struct Kept {
+    limit: usize,
+    head: String,
+    head_chars: usize,
+    tail: VecDeque<char>,
+    dropped: u64,
+}
+
+impl Kept {
+    fn new(limit: usize) -> Self {
+        Self { limit, head: String::new(), head_chars: 0, tail: VecDeque::new(), dropped: 0 }
+    }
+
+    fn push(&mut self, char: char) {
+        let half = self.limit / 2;
+        if self.head_chars < half {
+            self.head.push(char);
+            self.head_chars += 1;
+            return;
+        }
+        if self.tail.len() == self.limit - half {
+            self.tail.pop_front();
+            self.dropped += 1;
+        }
+        self.tail.push_back(char);
+    }
+
+    fn take(&mut self) -> Folded {
+        let taken = std::mem::replace(self, Self::new(self.limit));
+        Folded { head: taken.head, tail: taken.tail.into_iter().collect(), dropped: taken.dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fold<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Folded {
+        let mut fold = Fold::new(limit);
+        chunks.into_iter().for_each(|chunk| fold.feed(chunk));
+        fold.take()
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        let folded = fold(10_000, [bytes]);
+        folded.head + &folded.tail
+    }
+
+    #[test]
+    fn lines_and_tabs_stay() {
+        assert_eq!(text(b"a\tb\r\n\n  c\n"), "a\tb\n\n  c\n");
+    }
+
+    #[test]
+    fn a_progress_bar_is_its_last_state() {
+        assert_eq!(text(b" 10%\r 20%\r100%\ndone"), "100%\ndone");
+        assert_eq!(text(b"downloading\rdone\x1b[K\n"), "done\n");
+        assert_eq!(text(b"downloading\rdone\n"), "doneloading\n");
+        assert_eq!(text(b"long text\x1b[2K\rok"), "ok");
+    }
+
+    #[test]
+    fn the_cursor_moves_within_the_line() {
+        assert_eq!(text(b"abc\x08\x08X"), "aXc");
+        assert_eq!(text(b"abcdef\x1b[4D\x1b[2P|"), "ab|f");
+        assert_eq!(text(b"abc\x1b[1G>\x1b[2C."), ">bc.");
+        assert_eq!(text(b"\x1b[3Cx"), "   x");
+    }
+
+    #[test]
+    fn colours_titles_and_bells_are_gone() {
+        assert_eq!(
+            text(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x07\x1bP1;2q#\x1b\\."),
+            "red link."
+        );
+    }
+
+    #[test]
+    fn invalid_utf8_is_replaced() {
+        assert_eq!(text(b"a\xffb\xc3\xa9"), "a\u{fffd}b\u{e9}");
+    }
+
+    #[test]
+    fn head_and_tail_stay_and_the_rest_is_counted() {
+        let folded = fold(6, [b"0123456789\n".as_slice()]);
+        assert_eq!(folded, Folded { head: "012".into(), tail: "89\n".into(), dropped: 5 });
+    }
+
+    #[test]
+    fn a_line_of_ten_megabytes_needs_no_more_memory_than_the_limit() {
+        let mut fold = Fold::new(30_000);
+        for _ in 0..160 {
+            fold.feed(&[b'x'; 64 * 1024]);
+        }
+        assert!(fold.line.chars.capacity() <= 2 * MAX_LINE_CHARS);
+        assert!(fold.line.kept.tail.capacity() <= 2 * 15_000 + 1);
+        let folded = fold.take();
+        assert_eq!(folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped, 160 * 64 * 1024);
+    }
+
+    #[test]
+    fn what_was_taken_does_not_come_again() {
+        let mut fold = Fold::new(100);
+        fold.feed(b"50%");
+        assert_eq!(fold.take().head, "50%");
+        fold.feed(b"\r60%\x1b[");
+        assert_eq!(fold.take().head, "60%");
+        fold.feed(b"31m!\n");
+        assert_eq!(fold.take().head, "!\n");
+    }
+
+    fn terminal_bytes() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop_oneof![
+            proptest::sample::select(vec![
+                "\r",
+                "\n",
+                "\x08",
+                "\x1b[K",
+                "\x1b[1K",
+                "\x1b[2K",
+                "\x1b[3C",
+                "\x1b[2D",
+                "\x1b[5G",
+                "\x1b[2P",
+                "\x1b]0;t\x07",
+                "\x1b[65535C",
+                "\u{1f600}",
+                "é",
+                "\x1b",
+            ])
+            .prop_map(|text| text.as_bytes().to_vec()),
+            "[a-z ]{0,12}".prop_map(String::into_bytes),
+            proptest::collection::vec(any::<u8>(), 0..6),
+        ];
+        proptest::collection::vec(part, 0..30).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_changes_nothing(bytes in terminal_bytes(), size in 1usize..9, limit in 2usize..60) {
+            prop_assert_eq!(fold(limit, bytes.chunks(size)), fold(limit, [bytes.as_slice()]));
+        }
+
+        #[test]
+        fn no_control_character_is_left(bytes in terminal_bytes()) {
+            let folded = text(&bytes);
+            prop_assert!(!folded.contains(|char: char| char.is_ascii_control() && char != '\n' && char != '\t'), "{folded:?}");
+        }
+
+        #[test]
+        fn plain_text_is_itself(plain in "[ -~\t\n\u{e0}-\u{ff}]{0,200}") {
+            prop_assert_eq!(text(plain.as_bytes()), plain);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Which processes belong to a command, and their end.
+//!
+//! A command's processes are what descends from its shell and was not there when it began, and the orphans among them,
+//! which this process adopts. What an earlier command left in the background, and what that starts, is spared. Signals
+//! and looks at `/proc` only; it never waits.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::children;
+use super::prompt::SESSION_VARIABLE;
+
+/// A process as `/proc` lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    dead: bool,
+}
+
+/// What was there when a command began.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    /// The shell that was given the command: the session's, or one that was started in it.
+    shell: i32,
+    session: String,
+    /// Children of the shell and orphans of this server, each standing for everything below it.
+    spared: HashSet<i32>,
+}
+
+impl Baseline {
+    /// To be taken before the command is sent. Costs two small reads where nothing runs in the background.
+    pub(super) fn take(shell: i32, session: &str) -> Self {
+        let spared = children::of(shell).into_iter().chain(children::adopted()).collect();
+        Self { shell, session: session.to_owned(), spared }
+    }
+
+    /// The baseline of a session's end: nothing is spared.
+    pub(super) fn nothing(shell: i32, session: &str) -> Self {
+        Self { shell, session: session.to_owned(), spared: HashSet::new() }
+    }
+
+    /// The shell that was given the command.
+    pub(super) fn shell(&self) -> i32 {
+        self.shell
+    }
+
+    /// Kills what is new, parents before children so that none is replaced, and tells whether there was anything. What
+    /// is forked meanwhile is found the next time.
+    pub(super) fn kill_new(&self) -> bool {
+        let new = self.new_processes();
+        new.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
+        !new.is_empty()
+    }
+
+    fn new_processes(&self) -> Vec<i32> {
+        let processes = scan();
+        let mut below: HashMap<i32, Vec<Process>> = HashMap::new();
+        for process in &processes {
+            below.entry(process.parent).or_default().push(*process);
+        }
+        let adopted: HashSet<i32> = children::adopted().into_iter().collect();
+        let orphans =
+            processes.iter().filter(|each| adopted.contains(&each.pid) && self.owns_orphan(each.pid));
+        let mut queue: VecDeque<Process> =
+            below.get(&self.shell).into_iter().flatten().chain(orphans).copied().collect();
+        let mut new = Vec::new();
+        while let Some(process) = queue.pop_front() {
+            if self.spared.contains(&process.pid) {
+                continue;
+            }
+            if !process.dead {
+                new.push(process.pid);
+            }
+            queue.extend(below.get(&process.pid).into_iter().flatten());
+        }
+        new
+    }
+
+    /// Sessions run side by side, and one's daemon is no business of the other. A process that has cleaned its
+    /// environment is taken for ours: nothing else adopts children here.
+    fn owns_orphan(&self, pid: i32) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let prefix = format!("{SESSION_VARIABLE}=");
+        let session =
+            environment.split(|&byte| byte == 0).find_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+        session.is_none_or(|session| session == self.session.as_bytes())
+    }
+}
+
+/// Sends a signal to one process; it may be gone.
+pub(super) fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
+
+/// Sends a signal to a process group; it may be gone.
+pub(super) fn send_to_group(group: i32, signal: Signal) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(group), signal);
+}
+
+/// Whether a process ignores SIGINT, as after `trap '' INT`.
+pub(super) fn ignores_interrupt(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (libc::SIGINT - 1)) != 0
+}
+
+/// Every process there is. Empty without `/proc`.
+pub(super) fn scan() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|pid| parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?))
+        .collect()
+}
+
+/// `PID (NAME) STATE PARENT …`; the name may hold anything, also parentheses.
+fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+    let dead = matches!(fields.next()?, "Z" | "X");
+    Some(Process { pid, parent: fields.next()?.parse().ok()?, dead })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_cannot_forge_its_parent() {
+        let process = parse_stat(7, b"7 (a) S 1 (b) Z 42 7 7 0");
+        assert_eq!(process, Some(Process { pid: 7, parent: 42, dead: true }));
+        assert_eq!(parse_stat(7, b"7 (a"), None);
+    }
+
+    #[test]
+    fn this_process_is_found_below_its_parent() {
+        let own = std::process::id().cast_signed();
+        let parent = std::os::unix::process::parent_id().cast_signed();
+        assert!(scan().iter().any(|each| each.pid == own && each.parent == parent));
+    }
+}

@@ -1,0 +1,157 @@
+//! The terminal of one shell, and the one place where a process is forked: all of Glovebox's `unsafe` code.
+//!
+//! Only the master side is held. The slave side is opened to start the shell and closed at once, so that the terminal
+//! hangs up when the last process leaves it; that the shell itself ended is told by its exit, never by the terminal,
+//! because a background job may hold it open. Dropping this hangs up.
+
+// Between fork and exec the child has to make its session and terminal; the standard library leaves that to `pre_exec`.
+#![allow(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::pty::{PtyMaster, Winsize, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::termios::{InputFlags, LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{setsid, tcgetpgrp};
+use tokio::io::unix::AsyncFd;
+use tokio::process::Command;
+
+use super::program::Dialect;
+use super::script::{SCRIPT_DESCRIPTOR, Script};
+
+nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
+nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
+
+/// Wide enough that no program wraps or cuts its lines for us; as tall as a screen, for those that ask.
+const WINDOW: Winsize = Winsize { ws_row: 50, ws_col: 1000, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// The master side.
+pub(super) struct Pty {
+    master: AsyncFd<PtyMaster>,
+    slave_path: PathBuf,
+    /// The kernel's type: nix's cannot be shared between threads.
+    settings: libc::termios,
+}
+
+impl Pty {
+    /// A new terminal, set as `dialect` needs it.
+    ///
+    /// # Errors
+    /// No `/dev/ptmx`, no devpts mounted, or no terminal left.
+    pub(super) fn open(dialect: Dialect) -> io::Result<Self> {
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let master = posix_openpt(flags)?;
+        // No grantpt: devpts gives the slave to who opened the master, and older C libraries look up a group for it.
+        unlockpt(&master)?;
+        let slave_path = ptsname_r(&master)?.into();
+        // SAFETY: the descriptor is open, and the kernel only reads the size behind the pointer.
+        unsafe { set_window_size(master.as_raw_fd(), &WINDOW) }?;
+        let mut settings = tcgetattr(&master)?;
+        settings.output_flags.remove(OutputFlags::OPOST);
+        settings.input_flags.remove(InputFlags::IXON);
+        settings.input_flags.insert(InputFlags::IUTF8);
+        settings.local_flags.set(LocalFlags::ECHO, dialect == Dialect::Ash);
+        tcsetattr(&master, SetArg::TCSANOW, &settings)?;
+        // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
+        let master = unsafe { AsyncFd::register(master) }?;
+        Ok(Self { master, slave_path, settings: settings.into() })
+    }
+
+    /// The slave's name.
+    pub(super) fn slave_path(&self) -> &Path {
+        &self.slave_path
+    }
+
+    /// Makes `command`, once started, the leader of a session of its own on this terminal, with the script as
+    /// [`SCRIPT_DESCRIPTOR`] and with every signal at its default: a server that was started with `nohup` or in the
+    /// background ignores some, and a child that inherits that could not be interrupted.
+    pub(super) fn attach(&self, command: &mut Command, script: &Script) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let slave = options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(&self.slave_path)?;
+        command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        let script = script.shell_end().map(|end| end.as_raw_fd());
+        // SAFETY: the closure runs between fork and exec and makes system calls only: no allocation, no lock, nothing
+        // of the parent's. `script` is open then, because this Pty's owner keeps the script until the shell has ended.
+        unsafe { command.pre_exec(move || enter_terminal(script)) };
+        Ok(())
+    }
+
+    /// Waits for output. Cancel-safe. 0 means that no process has the terminal open any more.
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.master.readable().await?;
+            match ready.try_io(|master| master.get_ref().read(buffer)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// What has been written to the terminal and not been read; 0 when there is nothing. Exact: the kernel hands over
+    /// what a process wrote before it looks whether there is anything.
+    pub(super) fn read_now(&self, buffer: &mut [u8]) -> usize {
+        self.master.get_ref().read(buffer).unwrap_or(0)
+    }
+
+    /// Types at once what the terminal has room for.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> usize {
+        self.master.get_ref().write(bytes).unwrap_or(0)
+    }
+
+    /// Waits until the terminal takes input. Cancel-safe.
+    pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.master.writable().await?;
+            match ready.try_io(|master| master.get_ref().write(bytes)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// Drops what was typed and not read, and undoes what `stty` and dead programs did.
+    pub(super) fn reset(&self) -> io::Result<()> {
+        Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
+    }
+
+    /// As [`Pty::reset`], but only if the settings are not ours, and what was typed stays.
+    pub(super) fn repair(&self) -> io::Result<()> {
+        let settings = Termios::from(self.settings);
+        if tcgetattr(self.master.get_ref())? != settings {
+            tcsetattr(self.master.get_ref(), SetArg::TCSANOW, &settings)?;
+        }
+        Ok(())
+    }
+
+    /// The process group that ^C would reach.
+    pub(super) fn foreground_group(&self) -> Option<i32> {
+        tcgetpgrp(self.master.get_ref()).ok().map(nix::unistd::Pid::as_raw).filter(|&group| group > 0)
+    }
+}
+
+/// Runs in the child. Standard input is the slave already.
+fn enter_terminal(script: Option<RawFd>) -> io::Result<()> {
+    setsid()?;
+    // SAFETY: descriptor 0 is the terminal; the argument 0 means not to steal one.
+    unsafe { take_terminal(0, 0) }?;
+    for each in Signal::iterator().filter(|each| !matches!(each, Signal::SIGKILL | Signal::SIGSTOP)) {
+        // SAFETY: the default disposition is no function that could run.
+        unsafe { signal(each, SigHandler::SigDfl) }?;
+    }
+    if let Some(script) = script {
+        // SAFETY: both numbers are plain descriptors of this process; nothing in it owns SCRIPT_DESCRIPTOR's place.
+        if unsafe { libc::dup2(script, SCRIPT_DESCRIPTOR) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

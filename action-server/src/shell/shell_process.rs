@@ -1,0 +1,203 @@
+//! One shell on one terminal: starting it, hearing it, typing to it, killing it.
+//!
+//! Knows nothing of actions and never decides anything. Ends when the shell's process ends, which is heard once, after the
+//! last of its output; dropping it hangs up its terminal.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::process::Command;
+use uuid::Uuid;
+
+use super::children::{self, OwnChild};
+use super::marks::{MarkReader, Piece};
+use super::process_tree::{self, Baseline};
+use super::program::{Dialect, ShellProgram};
+use super::prompt::{PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
+use super::pty::Pty;
+use super::script::Script;
+
+/// One read; a terminal gives at most 4 KiB.
+const BUFFER_BYTES: usize = 4 * 1024;
+
+/// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
+const LAST_READS: u32 = 64;
+
+/// What the kernel lets one `NAME=value` be (MAX_ARG_STRLEN). One longer would keep the shell from starting at all.
+const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
+
+/// What was heard.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// So many bytes, to be had from [`ShellProcess::pieces`].
+    Bytes(usize),
+    /// The shell is gone; its exit status, 128 and the signal's number if it was killed.
+    Exited(i32),
+}
+
+/// A running shell.
+pub(super) struct ShellProcess {
+    pty: Pty,
+    hung_up: bool,
+    script: Script,
+    prompt: Prompt,
+    marks: MarkReader,
+    child: OwnChild,
+    exited: Option<i32>,
+    last_reads: u32,
+    session: String,
+    sequence: u64,
+    /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
+    unsent: VecDeque<u8>,
+    buffer: Box<[u8]>,
+}
+
+impl ShellProcess {
+    /// Starts `program` in `working_dir`. Its first prompt is still to be heard.
+    ///
+    /// # Errors
+    /// No terminal, no program, or no process could be had.
+    pub(super) fn start(
+        program: &ShellProgram,
+        environment: &[(OsString, OsString)],
+        working_dir: &Path,
+        scratch_dir: &Path,
+    ) -> io::Result<Self> {
+        let pty = Pty::open(program.dialect)?;
+        let session = Uuid::now_v7().simple().to_string();
+        let prompt = Prompt::new(program.dialect, Uuid::now_v7().simple().to_string(), pty.slave_path());
+        let script = Script::create(scratch_dir, &session)?;
+        let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() < MAX_VARIABLE_BYTES;
+        let mut command = Command::new(&program.path);
+        command
+            .args(&program.arguments)
+            .env_clear()
+            .envs(environment.iter().filter(fits).map(|(name, value)| (name, value)))
+            .env_remove("ENV")
+            .envs(PLAIN_TERMINAL)
+            .env(SESSION_VARIABLE, &session)
+            .envs(prompt.environment())
+            .current_dir(working_dir);
+        pty.attach(&mut command, &script)?;
+        let child = children::spawn(&mut command)?;
+        let marks = MarkReader::new(prompt.nonce());
+        Ok(Self {
+            pty,
+            hung_up: false,
+            script,
+            prompt,
+            marks,
+            child,
+            exited: None,
+            last_reads: 0,
+            session,
+            sequence: 0,
+            unsent: VecDeque::new(),
+            buffer: vec![0; BUFFER_BYTES].into(),
+        })
+    }
+
+    /// Waits for what comes next, and goes on typing meanwhile. Cancel-safe.
+    pub(super) async fn hear(&mut self) -> Heard {
+        loop {
+            if let Some(status) = self.exited {
+                return self.hear_last(status);
+            }
+            tokio::select! {
+                read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
+                    Ok(0) | Err(_) => self.hung_up = true,
+                    Ok(count) => return Heard::Bytes(count),
+                },
+                written = self.pty.write(self.unsent.as_slices().0), if !self.unsent.is_empty() => match written {
+                    Ok(count) => drop(self.unsent.drain(..count)),
+                    Err(_) => self.unsent.clear(),
+                },
+                status = self.child.child.wait() => self.exited = Some(status.map_or(-1, exit_code)),
+            }
+        }
+    }
+
+    fn hear_last(&mut self, status: i32) -> Heard {
+        if self.last_reads == LAST_READS {
+            return Heard::Exited(status);
+        }
+        self.last_reads += 1;
+        match self.pty.read_now(&mut self.buffer) {
+            0 => Heard::Exited(status),
+            count => Heard::Bytes(count),
+        }
+    }
+
+    /// The `count` bytes heard last, told apart.
+    pub(super) fn pieces(&mut self, count: usize, sink: impl FnMut(Piece<'_>)) {
+        self.marks.feed(&self.buffer[..count], sink);
+    }
+
+    /// Sends a command to the shell that is at its prompt. What it starts is what is not in the returned baseline; its
+    /// output begins at the start mark with the returned number.
+    ///
+    /// # Errors
+    /// The script could not be written, or the terminal is gone.
+    pub(super) fn send_command(&mut self, command: &str) -> io::Result<(Baseline, u64)> {
+        self.sequence += 1;
+        self.script.write(&self.prompt.first_line(self.sequence), command)?;
+        self.unsent.clear();
+        self.pty.reset()?;
+        let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
+        let baseline = Baseline::take(shell, &self.session);
+        let line = self.prompt.typed_line(&self.script.path());
+        self.send_input(line.as_bytes());
+        Ok((baseline, self.sequence))
+    }
+
+    /// Types.
+    pub(super) fn send_input(&mut self, bytes: &[u8]) {
+        let sent = if self.unsent.is_empty() { self.pty.write_now(bytes) } else { 0 };
+        self.unsent.extend(&bytes[sent..]);
+    }
+
+    /// The command has begun. A shell that edits lines itself has just put back what it found at its prompt, which may
+    /// have been broken by then.
+    pub(super) fn command_started(&self, dialect: Dialect) {
+        if dialect == Dialect::Ash {
+            let _ = self.pty.repair();
+        }
+    }
+
+    /// The command is over: what it did not read is not for the shell.
+    pub(super) fn forget_input(&mut self) {
+        self.unsent.clear();
+    }
+
+    /// The process group that has the terminal.
+    pub(super) fn foreground_group(&self) -> Option<i32> {
+        self.pty.foreground_group()
+    }
+
+    /// Kills the shell alone, and waits for its end no longer than `patience`: one that hangs in the kernel is left to
+    /// the runtime to bury.
+    pub(super) async fn kill(mut self, patience: Duration) {
+        process_tree::send(self.child.pid(), Signal::SIGKILL);
+        let _ = tokio::time::timeout(patience, self.child.child.wait()).await;
+    }
+
+    /// Kills the shell and everything that ever came of it.
+    pub(super) async fn kill_all(self, patience: Duration) {
+        let everything = Baseline::nothing(self.child.pid(), &self.session);
+        // Stopped, it starts nothing new while its children die.
+        process_tree::send(self.child.pid(), Signal::SIGSTOP);
+        everything.kill_new();
+        self.kill(patience).await;
+        everything.kill_new();
+    }
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}

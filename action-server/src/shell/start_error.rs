@@ -1,0 +1,43 @@
+//! Why a command could not be given to a shell. None of these ran anything, so each may be tried again.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::Observation;
+
+/// The command was not run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// No terminal, no such program, or no process to be had.
+    #[error("starting the shell {}", program.display())]
+    Spawn { program: PathBuf, source: io::Error },
+    /// It is there, but says nothing.
+    #[error("waiting for the shell's prompt for {} seconds", .0.as_secs())]
+    NoPrompt(Duration),
+    /// It ended before its first prompt.
+    #[error("the shell ended with exit code {status} before its first prompt")]
+    Ended { status: i32 },
+    /// The script could not be handed over.
+    #[error("handing the command to the shell")]
+    Script(#[source] io::Error),
+    /// The folder of a static command.
+    #[error("{} is not a folder to run a command in", .0.display())]
+    NoFolder(PathBuf),
+    /// The server is going down.
+    #[error("the shell was shut down")]
+    Stopped,
+}
+
+impl StartError {
+    /// What the client is told. An observation, not an HTTP error: the agent can do something about most of them.
+    pub(super) fn into_observation(self) -> Observation {
+        let id = match &self {
+            Self::Stopped => "shell_stopped",
+            Self::NoFolder(_) => "no_such_folder",
+            Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Script(_) => "shell_start",
+        };
+        let text = format!("ERROR: {:#}.", anyhow::Error::new(self));
+        Observation::error(text, id)
+    }
+}

@@ -1,0 +1,144 @@
+//! What commands do to their shell and terminal, and that the session survives it.
+
+use super::*;
+
+on_every_shell! {
+    async fn terminal_settings_are_repaired(fixture) {
+        for damage in ["stty raw", "stty -icanon min 0 time 0", "stty -isig -icrnl", "stty echo opost ixon", "stty eof x intr y", "stty 50"] {
+            fixture.run(damage).await;
+            fixture.say(":").await;
+            let settings = fixture.say("stty -a").await;
+            for expected in [" icanon", " isig", " icrnl", "-opost", "-ixon"] {
+                assert!(settings.contains(expected.trim_start()) && !settings.contains(&format!("-{}", expected.trim())) || expected.starts_with('-') && settings.contains(expected), "{damage}: {expected}: {settings}");
+            }
+        }
+        assert_eq!(fixture.say("echo fine").await, "fine");
+    }
+
+    async fn a_users_prompt_changes_nothing(fixture) {
+        fixture.say("PS1='> '; PS2='more '; PROMPT_COMMAND='echo mine'").await;
+        assert_eq!(fixture.say("echo hi").await, "hi");
+        fixture.say("unset PS1 PS2 PROMPT_COMMAND").await;
+        assert_eq!(fixture.say("echo a\necho b").await, "a\nb");
+        fixture.run("PROMPT_COMMAND=false; (exit 4)").await;
+        assert_eq!(fixture.run("(exit 5)").await.metadata.exit_code, 5);
+    }
+
+    async fn a_trace_shows_the_users_commands_only(fixture) {
+        fixture.say("set -x").await;
+        let traced = fixture.say("echo hi").await;
+        assert!(traced.ends_with("echo hi\nhi"), "{traced}");
+        assert_eq!(traced.lines().count(), 2, "{traced}");
+        let traced = fixture.run("(exit 2)").await;
+        assert_eq!(traced.metadata.exit_code, 2);
+        fixture.run("set +x").await;
+        assert_eq!(fixture.say("echo hi").await, "hi");
+    }
+
+    async fn strict_modes_are_survived(fixture) {
+        fixture.say("set -u; set -f").await;
+        assert_eq!(fixture.say("echo *").await, "*");
+        fixture.run("echo $UNSET_VARIABLE").await;
+        assert_eq!(fixture.say("echo fine").await, "fine");
+    }
+
+    async fn redirections_of_the_shell_itself_do_not_hide_its_end(fixture) {
+        fixture.say("exec 3>&1 4>&2 >out 2>err").await;
+        assert_eq!(fixture.say("echo hidden").await, "");
+        fixture.say("exec >&3 2>&4").await;
+        assert_eq!(fixture.say("cat out").await, "hidden");
+    }
+
+    async fn a_shell_without_standard_input_is_replaced(fixture) {
+        fixture.run("exec </dev/null").await;
+        fixture.run("true").await;
+        assert_eq!(fixture.say("echo fine").await, "fine");
+    }
+
+    async fn traps_are_the_users(fixture) {
+        fixture.say("trap 'echo leaving' EXIT").await;
+        let answered = fixture.run("exit 3").await;
+        assert_eq!((answered.content.as_str(), answered.metadata.exit_code), ("leaving", 3));
+        assert_eq!(fixture.say("echo fine").await, "fine");
+    }
+
+    async fn a_process_that_holds_the_terminal_does_not_hide_the_shells_end(fixture) {
+        let answered = fixture.run("sleep 1000 & echo $! >sleeper; exit 8").await;
+        assert_eq!(answered.metadata.exit_code, 8);
+        let sleeper = fixture.pid_in("sleeper").await;
+        process_tree::send(sleeper, nix::sys::signal::Signal::SIGKILL);
+    }
+
+    async fn a_large_environment_works(fixture) {
+        let export = "big=$(head -c 100000 /dev/zero | tr '\\0' x)\n\
+                      for i in 1 2 3 4 5 6 7 8 9 10; do export \"BIG$i=$big\"; done";
+        fixture.say(export).await;
+        assert_eq!(fixture.say("env | wc -c | awk '{ print ($1 > 1000000) }'").await, "1");
+    }
+
+    async fn pagers_are_off(fixture) {
+        let commands = "git init -q . && git config user.email a@b && git config user.name c\n\
+                        for i in $(seq 60); do git commit -q --allow-empty -m \"commit $i\"; done\n\
+                        git log --oneline | wc -l; git log | tail -n 1";
+        if fixture.run("git --version").await.metadata.exit_code == 0 {
+            assert_eq!(fixture.say(commands).await.split_whitespace().next(), Some("60"));
+            assert_eq!(fixture.say("git log --oneline").await.lines().count(), 60);
+        }
+    }
+
+    async fn binary_output_is_survived(fixture) {
+        let answered = fixture.run_for("head -c 200000 /dev/urandom", Duration::from_secs(10)).await;
+        assert_eq!(answered.metadata.exit_code, 0);
+        assert_eq!(fixture.say("echo fine").await, "fine");
+    }
+}
+
+#[tokio::test]
+async fn a_bash_in_the_bash_is_a_session_too() {
+    run_on("bash", async |fixture: Fixture| {
+        fixture.say("A=outer").await;
+        fixture.run("bash --norc").await;
+        assert_eq!(fixture.say("echo [$A] $SHLVL; A=inner; cd /").await.split(' ').next(), Some("[]"));
+        assert_eq!(fixture.say("echo $A; pwd").await, "inner\n/");
+        assert_eq!(fixture.run("(exit 4)").await.metadata.exit_code, 4);
+        let answered = fixture.run("exit 7").await;
+        assert_eq!(answered.metadata.exit_code, 7);
+        assert_eq!(fixture.say("echo $A; pwd").await, format!("outer\n{}", fixture.path().display()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bash_that_replaces_the_shell_is_the_session() {
+    run_on("bash", async |fixture: Fixture| {
+        let answered = fixture.run("export A=kept; exec bash --norc").await;
+        assert_eq!(answered.metadata.suffix, completed(0));
+        assert_eq!(fixture.say("echo $A").await, "kept");
+        assert_eq!(fixture.run("exit 3").await.metadata.exit_code, 3);
+        assert_eq!(fixture.say("echo [$A]").await, "[]");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_prompts_of_a_bash_on_another_terminal_mean_nothing() {
+    run_on("bash", async |fixture: Fixture| {
+        if fixture.run("command -v script").await.metadata.exit_code != 0 {
+            return;
+        }
+        let answered = fixture
+            .run("printf 'echo inner\\nexit 5\\n' | script -qec 'bash --norc' /dev/null; echo status $?")
+            .await;
+        assert!(answered.content.contains("inner"), "{}", answered.content);
+        assert!(answered.content.ends_with("status 5"), "{}", answered.content);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn history_expansion_is_off() {
+    run_on("bash", async |fixture: Fixture| {
+        assert_eq!(fixture.say("echo 'a!b' \"c!d\" e!f").await, "a!b c!d e!f");
+    })
+    .await;
+}

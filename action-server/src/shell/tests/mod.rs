@@ -1,0 +1,189 @@
+//! What a shell promises, on every shell that this machine has: each case runs on bash, dash and busybox ash.
+//!
+//! Nothing sleeps for luck: a case waits for what it wants to see, and gives up after [`PATIENCE`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use protocol::observation::{CommandMetadata, ObservationKind};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+
+mod asking_again;
+mod cancelling;
+mod damage;
+mod endings;
+mod many;
+mod output_of_actions;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Declares cases that run on every shell.
+macro_rules! on_every_shell {
+    ($($(#[$meta:meta])* async fn $name:ident($fixture:ident) $body:block)*) => {$(
+        mod $name {
+            use super::*;
+
+            async fn case($fixture: Fixture) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_bash() {
+                $crate::shell::tests::run_on("bash", case).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_dash() {
+                $crate::shell::tests::run_on("dash", case).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_busybox_ash() {
+                $crate::shell::tests::run_on("busybox", case).await;
+            }
+        }
+    )*};
+}
+use on_every_shell;
+
+/// A shell in a folder of its own.
+struct Fixture {
+    shell: Shell,
+    folder: Arc<TempDir>,
+}
+
+/// What an observation said.
+#[derive(Debug)]
+struct Answered {
+    content: String,
+    metadata: CommandMetadata,
+}
+
+async fn run_on<F: Future<Output = ()>>(name: &str, case: impl FnOnce(Fixture) -> F) {
+    let Some(path) = program::find_executable(name, std::env::var_os("PATH").as_deref()) else {
+        eprintln!("skipped: {name} is not installed");
+        return;
+    };
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let folder = Arc::new(TempDir::new().unwrap());
+    let shell = Shell::start_program(config(folder.path()), ShellProgram::at(path));
+    case(Fixture { shell: shell.clone(), folder }).await;
+    timeout(Duration::from_secs(2), shell.shut_down()).await.expect("the shell shuts down within 2 s");
+}
+
+fn config(folder: &Path) -> ShellConfig {
+    ShellConfig {
+        working_dir: folder.canonicalize().unwrap(),
+        environment: std::env::vars_os().collect(),
+        scratch_dir: folder.to_owned(),
+        no_change_timeout: PATIENCE,
+    }
+}
+
+fn action(command: &str) -> RunAction {
+    RunAction {
+        command: command.to_owned(),
+        is_input: false,
+        thought: String::new(),
+        blocking: false,
+        is_static: false,
+        cwd: None,
+        hidden: false,
+        confirmation_state: Default::default(),
+        security_risk: Default::default(),
+    }
+}
+
+fn answered(observation: Observation) -> Answered {
+    match observation.kind {
+        ObservationKind::Run(run) => Answered { content: observation.content, metadata: run.metadata },
+        other => panic!("not a run observation: {other:?}, {}", observation.content),
+    }
+}
+
+fn completed(status: i32) -> String {
+    format!("\n[The command completed with exit code {status}.]")
+}
+
+/// Waits until `condition` holds.
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < give_up, "never: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process runs; a zombie does not.
+fn is_alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+        !state.starts_with('Z') && !state.starts_with('X')
+    })
+}
+
+impl Fixture {
+    fn path(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
+    }
+
+    fn is_bash(&self) -> bool {
+        self.shell.program.kind() == ShellKind::Bash
+    }
+
+    async fn act(&self, action: RunAction, limit: Option<Duration>, cancel: CancellationToken) -> Answered {
+        let run = self.shell.run(action.clone(), limit, Box::new(|_| {}), cancel);
+        answered(timeout(PATIENCE * 2, run).await.unwrap_or_else(|_| panic!("no answer to {action:?}")))
+    }
+
+    /// A command, to its end.
+    async fn run(&self, command: &str) -> Answered {
+        self.act(action(command), None, CancellationToken::new()).await
+    }
+
+    /// A command that must end well, and what it says.
+    async fn say(&self, command: &str) -> String {
+        let answered = self.run(command).await;
+        assert_eq!(answered.metadata.suffix, completed(0), "{command}: {}", answered.content);
+        answered.content
+    }
+
+    /// A command, for so long.
+    async fn run_for(&self, command: &str, limit: Duration) -> Answered {
+        self.act(action(command), Some(limit), CancellationToken::new()).await
+    }
+
+    /// Text typed to the running command.
+    async fn type_in(&self, text: &str) -> Answered {
+        self.act(RunAction { is_input: true, ..action(text) }, None, CancellationToken::new()).await
+    }
+
+    /// Starts `command`, waits until its output holds `sign`, and leaves it running; the handle yields its answer.
+    async fn leave_running(
+        &self,
+        command: &str,
+        sign: &str,
+        cancel: CancellationToken,
+    ) -> tokio::task::JoinHandle<Answered> {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&seen);
+        let shell = self.shell.clone();
+        let action = RunAction { blocking: true, ..action(command) };
+        let running = tokio::spawn(async move {
+            let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
+            answered(shell.run(action, None, output, cancel).await)
+        });
+        eventually(sign, || String::from_utf8_lossy(&seen.lock().unwrap()).contains(sign)).await;
+        running
+    }
+
+    /// The number in a file that a command writes.
+    async fn pid_in(&self, file: &str) -> i32 {
+        let path = self.path().join(file);
+        let read = || std::fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok();
+        eventually(file, || read().is_some()).await;
+        read().unwrap()
+    }
+}
