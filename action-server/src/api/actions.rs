@@ -1,0 +1,50 @@
+//! `/v1/actions/{id}`: begin or attach, attach, cancel. A reader that goes away takes nothing with it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use protocol::sandbox_api::{ActionRequest, FRAMES_MEDIA_TYPE};
+
+use super::Api;
+use super::extract::{After, Id, JsonBody, action_request};
+use crate::error::ApiError;
+use crate::ledger::{Entry, LedgerError, frames};
+
+/// `POST`.
+pub(crate) async fn begin(
+    State(api): State<Api>,
+    Id(id): Id,
+    After(after): After,
+    JsonBody(body): JsonBody,
+) -> Result<Response, ApiError> {
+    let request: ActionRequest = action_request(body)?;
+    let entry = api.executor().execute(id, request)?;
+    Ok(stream(entry, after))
+}
+
+/// `GET`.
+pub(crate) async fn attach(
+    State(api): State<Api>,
+    Id(id): Id,
+    After(after): After,
+) -> Result<Response, ApiError> {
+    let entry = api.executor().ledger.find(id)?;
+    Ok(stream(entry, after))
+}
+
+/// `DELETE`. What has ended, held or not, is as cancelled as it can be.
+pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
+    match api.executor().ledger.find(id) {
+        Ok(entry) => entry.cancel(),
+        Err(LedgerError::Gone(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn stream(entry: Arc<Entry>, after: u64) -> Response {
+    ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], Body::from_stream(frames(entry, after))).into_response()
+}

@@ -1,0 +1,85 @@
+//! What requests carry, read into types; what is wrong with it is told by the name of the parameter or field.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::IntoResponse as _;
+use protocol::sandbox_api::ActionRequest;
+use protocol::{Action, ActionId};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Api, BODY_BYTES};
+use crate::error::ApiError;
+use crate::execute::duration;
+
+/// The `{id}` of the path.
+pub(crate) struct Id(pub(super) ActionId);
+
+/// How much of the output the client has, from the query; 0 when it does not say.
+pub(crate) struct After(pub(super) u64);
+
+/// The whole body.
+pub(crate) struct JsonBody(pub(super) Value);
+
+impl FromRequestParts<Api> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, api).await;
+        let Path(id) =
+            path.map_err(|error| ApiError::Parameter { name: "id", problem: error.body_text() })?;
+        Ok(Self(id.try_into()?))
+    }
+}
+
+impl FromRequestParts<Api> for After {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        #[derive(Deserialize)]
+        struct Parameters {
+            #[serde(default)]
+            after: u64,
+        }
+        let query = Query::<Parameters>::from_request_parts(parts, api).await;
+        let Query(parameters) =
+            query.map_err(|error| ApiError::Parameter { name: "after", problem: error.body_text() })?;
+        Ok(Self(parameters.after))
+    }
+}
+
+impl FromRequest<Api> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, api).await.map_err(unreadable)?;
+        serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson)
+    }
+}
+
+fn unreadable(rejection: BytesRejection) -> ApiError {
+    let problem = rejection.body_text();
+    match rejection.into_response().status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge(BODY_BYTES),
+        _ => ApiError::Body(problem),
+    }
+}
+
+/// Reads an action event.
+pub(super) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
+    match event.get("action").and_then(Value::as_str) {
+        Some(kind) if !Action::KINDS.contains(&kind) => return Err(ApiError::NoSuchAction(kind.to_owned())),
+        _ => {}
+    }
+    let request: ActionRequest =
+        serde_json::from_value(event).map_err(|error| ApiError::Malformed(error.to_string()))?;
+    match request.timeout {
+        Some(seconds) if duration(seconds).is_none() => {
+            Err(ApiError::Malformed(format!("field `timeout`: {seconds} is no number of seconds")))
+        }
+        _ => Ok(request),
+    }
+}

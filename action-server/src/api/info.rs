@@ -1,0 +1,36 @@
+//! `GET /v1/info`: what this server is and can do. The same as long as it lives.
+
+use std::path::Path;
+
+use axum::Json;
+use axum::extract::State;
+use protocol::BootId;
+use protocol::sandbox_api::{Capability, Info, Limits};
+
+use super::{Api, BODY_BYTES};
+use crate::ledger::{HELD_OUTPUT_BYTES, MAX_ENDED, RETENTION};
+use crate::shell::{self, ShellKind};
+
+pub(crate) async fn info(State(api): State<Api>) -> Json<Info> {
+    Json(api.0.info.clone())
+}
+
+/// What this life of the server is, found out once at its beginning.
+pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
+    let shell = match shell::kind() {
+        ShellKind::Bash => Capability::Bash,
+        ShellKind::Posix => Capability::PosixShell,
+    };
+    Info {
+        version: env!("CARGO_PKG_VERSION").into(),
+        boot_id,
+        working_dir: working_dir.to_string_lossy().into_owned(),
+        capabilities: vec![shell, Capability::Files],
+        limits: Limits {
+            body_bytes: BODY_BYTES as u64,
+            output_bytes: HELD_OUTPUT_BYTES as u64,
+            ended_actions: MAX_ENDED as u64,
+            retention_seconds: RETENTION.as_secs(),
+        },
+    }
+}

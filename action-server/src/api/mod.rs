@@ -1,0 +1,46 @@
+//! The handlers, one file a resource. They translate between HTTP and the rest; they decide nothing and keep nothing.
+
+pub(crate) mod actions;
+pub(crate) mod admission;
+pub(crate) mod alive;
+pub(crate) mod execute_action;
+mod extract;
+pub(crate) mod info;
+
+use std::sync::Arc;
+
+use protocol::sandbox_api::Info;
+use tokio::sync::Semaphore;
+
+use crate::auth::Key;
+use crate::execute::Executor;
+
+/// The longest request body: a file of 10 MiB with JSON's escapes, and room.
+pub(crate) const BODY_BYTES: usize = 32 << 20;
+
+/// What handlers share. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Api(Arc<Shared>);
+
+struct Shared {
+    key: Option<Key>,
+    executor: Executor,
+    info: Info,
+    requests: Arc<Semaphore>,
+}
+
+impl Api {
+    pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info) -> Self {
+        let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
+        Self(Arc::new(Shared { key, executor, info, requests }))
+    }
+
+    /// What requests must know, if anything.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        self.0.key.as_ref()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.0.executor
+    }
+}

@@ -1,0 +1,102 @@
+//! The key of the server and the one place that asks for it. It is read from standard input, kept in memory that other
+//! processes cannot look at, and never printed.
+
+use std::fmt;
+use std::hint::black_box;
+use std::io::{self, BufRead as _, Read as _, Write};
+
+use anyhow::{Context as _, bail};
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use protocol::sandbox_api::KEY_HEADER;
+
+use crate::api::Api;
+use crate::error::ApiError;
+
+/// Any generated key is shorter; a stream without line ends is not read for ever.
+const MAX_KEY_BYTES: u64 = 4096;
+
+/// What a request has to know.
+pub(crate) struct Key(Vec<u8>);
+
+impl Key {
+    /// The first line of standard input.
+    pub(crate) fn from_stdin() -> anyhow::Result<Self> {
+        let mut line = Vec::new();
+        let mut input = io::stdin().lock().take(MAX_KEY_BYTES);
+        input.read_until(b'\n', &mut line).context("reading the key from standard input")?;
+        Self::from_line(&line)
+    }
+
+    /// For the next process.
+    pub(crate) fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
+        output.write_all(&self.0)?;
+        output.write_all(b"\n")
+    }
+
+    fn from_line(line: &[u8]) -> anyhow::Result<Self> {
+        let key = line.trim_ascii_end();
+        if key.is_empty() {
+            bail!("the first line of standard input holds no key");
+        }
+        if line.len() as u64 == MAX_KEY_BYTES || !key.iter().all(u8::is_ascii_graphic) {
+            bail!(
+                "the key on standard input is not a line of at most {MAX_KEY_BYTES} visible ASCII characters"
+            );
+        }
+        Ok(Self(key.to_vec()))
+    }
+
+    /// Takes the same time wherever the first difference is.
+    fn is(&self, given: &[u8]) -> bool {
+        let differences =
+            self.0.iter().zip(given).fold(0, |all, (key, given)| black_box(all | (key ^ given)));
+        self.0.len() == given.len() && differences == 0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Lets a request pass that knows the key, or any where there is none.
+pub(crate) async fn require_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match api.key() {
+        Some(key) if !knows(request.headers(), key) => ApiError::Forbidden.into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+fn knows(headers: &HeaderMap, key: &Key) -> bool {
+    headers.get(KEY_HEADER).is_some_and(|given| key.is(given.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_key_fits() {
+        let key = Key::from_line(b"secret\r\n").unwrap();
+        assert!(key.is(b"secret"));
+        for wrong in [&b""[..], b"secre", b"secret1", b"Secret", b"secreT"] {
+            assert!(!key.is(wrong));
+        }
+    }
+
+    #[test]
+    fn keys_that_no_header_could_carry_are_refused() {
+        for line in [&b""[..], b"\n", b"a b\n", b"\xff\n", &[b'x'; MAX_KEY_BYTES as usize]] {
+            assert!(Key::from_line(line).is_err());
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_print() {
+        assert_eq!(format!("{:?}", Key::from_line(b"secret").unwrap()), "Key(…)");
+    }
+}

@@ -1,0 +1,89 @@
+//! The editor: `view`, `create`, `str_replace`, `insert`, `undo_edit`. What goes wrong is content that begins `ERROR:`,
+//! which a model reads and corrects; never an error of the request.
+
+mod create;
+mod error;
+mod insert;
+mod nearest;
+mod replace_text;
+mod undo;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use protocol::Observation;
+use protocol::action::{EditAction, FileImplementation};
+use protocol::observation::EditObservation;
+
+pub(super) use error::EditError;
+
+use super::lines::Lines;
+use super::{Files, diff, view};
+
+/// Shown before and after a change.
+const SNIPPET_LINES: usize = 4;
+
+const REVIEW: &str =
+    "Review the changes and make sure they are as expected; if they are not, edit the file again.\n";
+
+/// What a command did.
+#[derive(Debug, Default)]
+struct Outcome {
+    content: String,
+    /// Before and after; nothing where no file was changed.
+    change: Option<Change>,
+}
+
+#[derive(Debug)]
+struct Change {
+    /// Nothing: there was no file.
+    old: Option<Vec<u8>>,
+    new: Vec<u8>,
+}
+
+pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observation {
+    let outcome = match perform(files, path, action) {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome { content: error.told(), change: None },
+    };
+    let mut edit = EditObservation {
+        path: path.display().to_string(),
+        prev_exist: path.exists(),
+        impl_source: FileImplementation::OhAci,
+        ..EditObservation::default()
+    };
+    if let Some(Change { old, new }) = outcome.change {
+        edit.prev_exist = old.is_some();
+        edit.diff = Some(diff::unified(&edit.path, old.as_deref().unwrap_or_default(), &new));
+        edit.old_content = old.map(|old| String::from_utf8_lossy(&old).into_owned());
+        edit.new_content = Some(String::from_utf8_lossy(&new).into_owned());
+    }
+    Observation::new(outcome.content, edit)
+}
+
+fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<Outcome, EditError> {
+    let missing = |parameter| EditError::Missing { parameter, command: action.command.clone() };
+    match action.command.as_str() {
+        "view" => Ok(Outcome { content: view::view(path, None)?, change: None }),
+        "create" => create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?),
+        "str_replace" => {
+            let old = action.old_str.as_ref().ok_or(missing("old_str"))?;
+            replace_text::replace_text(files, path, old, action.new_str.as_deref().unwrap_or_default())
+        }
+        "insert" => {
+            let line = action.insert_line.ok_or(missing("insert_line"))?;
+            insert::insert(files, path, line, action.new_str.as_ref().ok_or(missing("new_str"))?)
+        }
+        "undo_edit" => undo::undo(files, path),
+        other => Err(EditError::Command(other.to_owned())),
+    }
+}
+
+/// The lines that hold the bytes from `start` to `end` of `text`, and some around.
+fn snippet(text: &[u8], start: usize, end: usize) -> String {
+    let lines = Lines::of(text);
+    let first = lines.index_at(start).saturating_sub(SNIPPET_LINES);
+    lines.numbered(first..lines.index_at(end) + SNIPPET_LINES + 1)
+}

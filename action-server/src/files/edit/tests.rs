@@ -1,0 +1,219 @@
+//! The editor as its clients see it, on real files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use protocol::Observation;
+use protocol::action::EditAction;
+use protocol::observation::{EditObservation, ObservationKind};
+use tempfile::TempDir;
+
+use crate::files::Files;
+
+struct Editor {
+    files: Files,
+    dir: TempDir,
+}
+
+impl Editor {
+    fn new() -> Self {
+        Self { files: Files::new(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn with(content: &[u8]) -> Self {
+        let editor = Self::new();
+        fs::write(editor.path(), content).unwrap();
+        editor
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("f")
+    }
+
+    fn content(&self) -> Vec<u8> {
+        fs::read(self.path()).unwrap()
+    }
+
+    fn perform(&self, command: &str, change: impl FnOnce(&mut EditAction)) -> Observation {
+        let mut action = EditAction::of("f", command);
+        change(&mut action);
+        self.files.edit(&action, self.dir.path().canonicalize().unwrap().as_path())
+    }
+
+    fn str_replace(&self, old: &str, new: &str) -> String {
+        self.perform("str_replace", |edit| {
+            edit.old_str = Some(old.into());
+            edit.new_str = Some(new.into());
+        })
+        .content
+    }
+
+    fn insert(&self, line: i64, text: &str) -> String {
+        self.perform("insert", |edit| {
+            edit.insert_line = Some(line);
+            edit.new_str = Some(text.into());
+        })
+        .content
+    }
+}
+
+fn edit(observation: &Observation) -> &EditObservation {
+    match &observation.kind {
+        ObservationKind::Edit(edit) => edit,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn create_makes_folders_and_never_overwrites() {
+    let editor = Editor::new();
+    let observation = editor.perform("create", |edit| {
+        edit.path = "a/f".into();
+        edit.file_text = Some("x\n".into());
+    });
+    let path = editor.dir.path().canonicalize().unwrap().join("a/f").display().to_string();
+    assert_eq!(observation.content, format!("File created successfully at: {path}"));
+    assert!(!edit(&observation).prev_exist);
+    assert_eq!(edit(&observation).diff, Some(format!("--- {path}\n+++ {path}\n@@ -0,0 +1 @@\n+x\n")));
+    let again = editor.perform("create", |edit| {
+        edit.path = "a/f".into();
+        edit.file_text = Some("y".into());
+    });
+    assert!(
+        again.content.starts_with(&format!("ERROR:\nInvalid `path` parameter: {path}. File already exists"))
+    );
+    assert_eq!(fs::read(path).unwrap(), b"x\n");
+}
+
+#[test]
+fn missing_parameters_are_named() {
+    let editor = Editor::with(b"x\n");
+    let said = |command: &str| editor.perform(command, |_| ()).content;
+    assert_eq!(said("create"), "ERROR:\nParameter `file_text` is required for command: create.");
+    assert_eq!(said("str_replace"), "ERROR:\nParameter `old_str` is required for command: str_replace.");
+    assert_eq!(said("insert"), "ERROR:\nParameter `insert_line` is required for command: insert.");
+    let no_text = editor.perform("insert", |edit| edit.insert_line = Some(0)).content;
+    assert_eq!(no_text, "ERROR:\nParameter `new_str` is required for command: insert.");
+    assert!(said("dance").starts_with("ERROR:\nUnrecognized command `dance`."));
+}
+
+#[test]
+fn a_replacement_shows_the_lines_around_and_the_diff() {
+    let editor = Editor::with(b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
+    let observation = editor.perform("str_replace", |edit| {
+        edit.old_str = Some("6\n".into());
+        edit.new_str = Some("six\nSIX\n".into());
+    });
+    let path = editor.path().display().to_string();
+    let lines = "     2\t2\n     3\t3\n     4\t4\n     5\t5\n     6\tsix\n     7\tSIX\n     8\t7\n     9\t8\n    10\t9\n    11\t10\n    12\t11\n";
+    assert_eq!(
+        observation.content,
+        format!(
+            "The file {path} has been edited. Here's the result of running `cat -n` on a snippet of {path}:\n{lines}{}",
+            super::REVIEW
+        )
+    );
+    assert_eq!(
+        edit(&observation).diff,
+        Some(format!("--- {path}\n+++ {path}\n@@ -6 +6,2 @@\n-6\n+six\n+SIX\n"))
+    );
+}
+
+#[test]
+fn bytes_outside_the_edit_stay() {
+    let editor = Editor::with(b"\xef\xbb\xbf\ta\r\n\xff\xfe b\r\nlast");
+    editor.str_replace(" b\n", "\tc\nd\n");
+    assert_eq!(editor.content(), b"\xef\xbb\xbf\ta\r\n\xff\xfe\tc\r\nd\r\nlast");
+    editor.insert(0, "first");
+    assert_eq!(editor.content(), b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast");
+    editor.insert(5, "end");
+    assert_eq!(editor.content(), b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast\r\nend");
+}
+
+#[test]
+fn a_text_is_found_without_the_blanks_around_it() {
+    let editor = Editor::with(b"def f():\n\treturn 1\n");
+    editor.str_replace("   return 1   \n", "return 2\n");
+    assert_eq!(editor.content(), b"def f():\n\treturn 2\n");
+}
+
+#[test]
+fn replacements_that_cannot_be_done_say_why_and_change_nothing() {
+    let editor = Editor::with(b"one two\ntwo\n");
+    let path = editor.path().display().to_string();
+    assert_eq!(
+        editor.str_replace("two", "2"),
+        "ERROR:\nNo replacement was performed. Multiple occurrences of old_str `two` in lines [1, 2]. Please ensure it is unique."
+    );
+    assert!(
+        editor
+            .str_replace("one  tow", "x")
+            .contains(&format!("old_str `one  tow` did not appear verbatim in {path}"))
+    );
+    assert!(editor.str_replace("two", "two").contains("`new_str` and `old_str` must be different."));
+    assert!(editor.str_replace("", "x").contains("Invalid `old_str` parameter"));
+    assert_eq!(editor.content(), b"one two\ntwo\n");
+}
+
+#[test]
+fn insert_names_the_lines_there_are() {
+    let editor = Editor::with(b"a\nb\n");
+    assert!(
+        editor.insert(2, "c").contains("on a snippet of the edited file:\n     1\ta\n     2\tb\n     3\tc\n")
+    );
+    assert_eq!(editor.content(), b"a\nb\nc\n");
+    for line in [-1, 4, i64::MAX] {
+        assert!(editor.insert(line, "x").ends_with(&format!(
+            "Invalid `insert_line` parameter: {line}. It should be within the range of allowed values: [0, 3]"
+        )));
+    }
+}
+
+#[test]
+fn undo_goes_back_edit_by_edit() {
+    let editor = Editor::with(b"a\n");
+    editor.str_replace("a", "b");
+    editor.str_replace("b", "c");
+    let path = editor.path().display().to_string();
+    let undone = editor.perform("undo_edit", |_| ()).content;
+    assert_eq!(
+        undone,
+        format!(
+            "Last edit to {path} undone successfully. Here's the result of running `cat -n` on {path}:\n     1\tb\n"
+        )
+    );
+    editor.perform("undo_edit", |_| ());
+    assert_eq!(editor.content(), b"a\n");
+    assert!(editor.perform("undo_edit", |_| ()).content.contains("No edit history found for"));
+}
+
+#[test]
+fn paths_that_are_no_text_files_are_told() {
+    let editor = Editor::new();
+    let path = editor.path().display().to_string();
+    let said = editor.str_replace("a", "b");
+    assert!(
+        said.starts_with(&format!(
+            "ERROR:\nInvalid `path` parameter: {path}. The path {path} does not exist"
+        ))
+    );
+    fs::create_dir(editor.path()).unwrap();
+    assert!(editor.str_replace("a", "b").contains("It is a directory"));
+    fs::remove_dir(editor.path()).unwrap();
+    fs::write(editor.path(), b"a\0b").unwrap();
+    assert_eq!(editor.str_replace("a", "b"), "ERROR:\nERROR_BINARY_FILE");
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let editor = Editor::with(b"a\n");
+    let link = editor.path().with_file_name("link");
+    std::os::unix::fs::symlink("f", &link).unwrap();
+    editor.perform("str_replace", |edit| {
+        edit.path = "link".into();
+        edit.old_str = Some("a".into());
+        edit.new_str = Some("b".into());
+    });
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(editor.content(), b"b\n");
+}

@@ -1,0 +1,126 @@
+//! Lines of a file, as bytes: where they begin, and how they are shown. A line ends after its `\n`; the last may lack it.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Shown at most, in characters. V0's bound; what an agent reads is what it pays for.
+pub(super) const MAX_SHOWN_CHARS: usize = 16_000;
+
+/// Said where more was left out. The literal is V0's.
+pub(super) const CLIPPED: &str = "<response clipped>";
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A text and where its lines begin.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    bytes: &'a [u8],
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        let after_newlines =
+            bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(after_newlines).filter(|start| *start < bytes.len()).collect();
+        Self { bytes, starts }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Where the line with this index begins; the end of the text for the index after the last, and beyond.
+    pub(super) fn start(&self, index: usize) -> usize {
+        self.starts.get(index).copied().unwrap_or(self.bytes.len())
+    }
+
+    /// The index of the line that holds the byte at `offset`.
+    pub(super) fn index_at(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset).saturating_sub(1)
+    }
+
+    /// A line as people read it: without its end and the file's mark.
+    pub(super) fn text(&self, index: usize) -> &'a [u8] {
+        let line = &self.bytes[self.start(index)..self.start(index + 1)];
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if index == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
+    }
+
+    /// The lines of `indices` as `cat -n` shows them, clipped.
+    pub(super) fn numbered(&self, indices: Range<usize>) -> String {
+        let mut shown = String::new();
+        let mut chars_left = MAX_SHOWN_CHARS;
+        for index in indices.start..indices.end.min(self.count()) {
+            let line = String::from_utf8_lossy(self.text(index));
+            match line.char_indices().nth(chars_left) {
+                None => _ = writeln!(shown, "{:6}\t{line}", index + 1),
+                Some((cut, _)) => {
+                    _ = writeln!(shown, "{:6}\t{}", index + 1, &line[..cut]);
+                    _ = writeln!(shown, "{CLIPPED}{}", self.clip_note(index));
+                    break;
+                }
+            }
+            chars_left = chars_left.saturating_sub(line.chars().count() + 1);
+        }
+        shown
+    }
+
+    fn clip_note(&self, index: usize) -> String {
+        let (line, count) = (index + 1, self.count());
+        format!(
+            "<NOTE>Clipped in line {line} of {count}. Use `view_range` or `grep -n` to see the rest.</NOTE>"
+        )
+    }
+}
+
+/// Where an insertion before the first line goes: a byte order mark stays the first thing in its file.
+pub(super) fn after_mark(bytes: &[u8]) -> usize {
+    if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
+}
+
+/// `text` with the line ends of `file`, when the file's are `\r\n` and the text, as models write it, has only `\n`.
+pub(super) fn with_line_ends_of(file: &[u8], text: &str) -> String {
+    let first = file.iter().position(|byte| *byte == b'\n');
+    let is_crlf = first.is_some_and(|at| at > 0 && file[at - 1] == b'\r');
+    if is_crlf && !text.contains('\r') { text.replace('\n', "\r\n") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_people_do() {
+        let count = |text: &[u8]| Lines::of(text).count();
+        assert_eq!(
+            [count(b""), count(b"a"), count(b"a\n"), count(b"a\n\n"), count(b"a\nb")],
+            [0, 1, 1, 2, 2]
+        );
+    }
+
+    #[test]
+    fn lines_are_shown_without_their_ends() {
+        let lines = Lines::of(b"\xef\xbb\xbfa\tb\r\n\xffc\nlast");
+        assert_eq!(lines.numbered(0..9), "     1\ta\tb\n     2\t\u{fffd}c\n     3\tlast\n");
+        assert_eq!([lines.index_at(0), lines.index_at(8), lines.index_at(99)], [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_clipped_and_told() {
+        let text = "0123456789\n".repeat(3_000);
+        let shown = Lines::of(text.as_bytes()).numbered(0..3_000);
+        assert!(shown.contains("<response clipped><NOTE>Clipped in line 1455 of 3000."), "{shown}");
+        let one_line = "x".repeat(20_000);
+        let shown = Lines::of(one_line.as_bytes()).numbered(0..1);
+        assert!(shown.contains(CLIPPED) && shown.len() < 17_000);
+    }
+
+    #[test]
+    fn text_takes_the_line_ends_of_its_file() {
+        assert_eq!(with_line_ends_of(b"a\r\nb", "x\ny"), "x\r\ny");
+        assert_eq!(with_line_ends_of(b"a\r\nb", "x\r\ny"), "x\r\ny");
+        assert_eq!(with_line_ends_of(b"a\nb", "x\ny"), "x\ny");
+    }
+}

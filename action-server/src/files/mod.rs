@@ -1,0 +1,85 @@
+//! Files of the sandbox: read, viewed, written, edited, one verb a file. Blocking; called where blocking is allowed.
+//!
+//! Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a request
+//! into a pipe or a device, never holds more of a file than [`MAX_FILE_BYTES`]. The agent has a shell, so paths are
+//! not confined: what the server's user may not touch, the system refuses.
+
+mod diff;
+mod edit;
+mod error;
+mod history;
+mod lines;
+mod media;
+mod open;
+mod path;
+mod read;
+mod replace;
+mod view;
+mod write;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use protocol::Observation;
+use protocol::action::{EditAction, FileImplementation, ReadAction, WriteAction};
+
+use history::History;
+
+/// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless
+/// it is full of control characters.
+const MAX_FILE_BYTES: usize = 10 << 20;
+
+/// Changes to files in the same slot wait for each other; two files rarely share one.
+const LOCK_SLOTS: usize = 64;
+
+/// What file actions share: the undo history, and locks that keep two changes of one file apart.
+#[derive(Debug)]
+pub(crate) struct Files {
+    history: Mutex<History>,
+    /// Held while a file is read, changed and written again. Only blocking threads take them.
+    changing: [Mutex<()>; LOCK_SLOTS],
+    slots: RandomState,
+}
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self {
+            history: Mutex::default(),
+            changing: [const { Mutex::new(()) }; LOCK_SLOTS],
+            slots: RandomState::new(),
+        }
+    }
+
+    /// The plain text, a data URL, or the editor's numbered view.
+    pub(crate) fn read(&self, action: &ReadAction, working_dir: &Path) -> Observation {
+        let path = path::resolve(&action.path, working_dir);
+        match action.impl_source {
+            FileImplementation::OhAci => view::observe(&path, action.view_range.as_deref()),
+            FileImplementation::Default | FileImplementation::LlmBasedEdit => {
+                read::observe(&path, action, working_dir)
+            }
+        }
+    }
+
+    /// The whole file, or a slice of its lines.
+    pub(crate) fn write(&self, action: &WriteAction, working_dir: &Path) -> Observation {
+        write::observe(self, &path::resolve(&action.path, working_dir), action, working_dir)
+    }
+
+    /// The editor's commands.
+    pub(crate) fn edit(&self, action: &EditAction, working_dir: &Path) -> Observation {
+        edit::observe(self, &path::resolve(&action.path, working_dir), action)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps others from changing `target` meanwhile.
+    fn change(&self, target: &Path) -> MutexGuard<'_, ()> {
+        let slot = self.slots.hash_one(target) % LOCK_SLOTS as u64;
+        let slot = usize::try_from(slot).unwrap_or_default();
+        self.changing[slot].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,116 @@
+//! The editor's view: numbered lines of a file, or what lies in a folder. Errors are content, as V0's clients expect.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use protocol::Observation;
+use protocol::action::FileImplementation;
+use protocol::observation::ReadObservation;
+
+use super::edit::EditError;
+use super::error::FileError;
+use super::lines::Lines;
+use super::open;
+
+/// Shown of one folder, over both levels.
+const MAX_ENTRIES: usize = 1000;
+
+/// For a read action; V0 answers binary files there with an error of its own kind.
+pub(super) fn observe(path: &Path, range: Option<&[i64]>) -> Observation {
+    let read = ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::OhAci };
+    match view(path, range) {
+        Ok(content) => Observation::new(content, read),
+        Err(EditError::File(error @ FileError::Binary)) => Observation::error(error.to_string(), ""),
+        Err(error) => Observation::new(error.told(), read),
+    }
+}
+
+/// What the view shows.
+pub(super) fn view(path: &Path, range: Option<&[i64]>) -> Result<String, EditError> {
+    if path.is_dir() {
+        return match range {
+            None => folder(path).map_err(EditError::File),
+            Some(_) => Err(EditError::ViewRange("a directory has no lines".into())),
+        };
+    }
+    let bytes = open::text(path).map_err(|error| EditError::of_path(path, error))?;
+    let lines = Lines::of(&bytes);
+    let (first, last, note) = shown_lines(range, lines.count())?;
+    let numbered = lines.numbered(first.saturating_sub(1)..last);
+    Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}", path.display()))
+}
+
+/// First and last line from 1, and what has to be said about them.
+fn shown_lines(range: Option<&[i64]>, count: usize) -> Result<(usize, usize, String), EditError> {
+    let Some(range) = range else { return Ok((1, count, String::new())) };
+    let [first, last] = *range else {
+        return Err(EditError::ViewRange(format!("{range:?} is not a list of two whole numbers")));
+    };
+    let first = match usize::try_from(first) {
+        Ok(first) if (1..=count.max(1)).contains(&first) => first,
+        _ => {
+            let problem =
+                format!("its first element `{first}` is not within the lines of the file, [1, {count}]");
+            return Err(EditError::ViewRange(problem));
+        }
+    };
+    match usize::try_from(last) {
+        Err(_) if last == -1 => Ok((first, count, String::new())),
+        Ok(last) if last > count => {
+            let note = format!("NOTE: The file has {count} lines, so line {last} cannot be shown.\n");
+            Ok((first, count, note))
+        }
+        Ok(last) if last >= first => Ok((first, last, String::new())),
+        _ => Err(EditError::ViewRange(format!(
+            "its second element `{last}` is smaller than the first, `{first}`"
+        ))),
+    }
+}
+
+fn folder(path: &Path) -> Result<String, FileError> {
+    let mut entries = vec![format!("{}/", path.display())];
+    let (children, hidden) = visible_entries(path)?;
+    for child in children {
+        if entries.len() > MAX_ENTRIES {
+            break;
+        }
+        entries.push(shown(&child));
+        // A folder inside that cannot be read is shown as if it were empty: it is not what was asked for.
+        if child.is_dir()
+            && let Ok((grandchildren, _)) = visible_entries(&child)
+        {
+            entries.extend(grandchildren.iter().map(|entry| shown(entry)));
+        }
+    }
+    let mut content =
+        format!("Files and directories up to 2 levels deep in {}, without hidden ones:\n", path.display());
+    let cut = entries.len().saturating_sub(MAX_ENTRIES);
+    entries.truncate(MAX_ENTRIES);
+    content.push_str(&entries.join("\n"));
+    if cut > 0 {
+        content.push_str("\n<response clipped><NOTE>There are more. Use `ls` or `find` to see them.</NOTE>");
+    }
+    if hidden > 0 {
+        let path = path.display();
+        content.push_str(&format!(
+            "\n\n{hidden} hidden files/directories in this directory are left out. Use `ls -la {path}` to see them."
+        ));
+    }
+    content.push('\n');
+    Ok(content)
+}
+
+/// Sorted, and how many are hidden. Names are read up to a bound far above what is shown.
+fn visible_entries(path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
+    let entries = fs::read_dir(path).map_err(|error| FileError::io("listing", path, error))?;
+    let names = entries.filter_map(Result::ok).take(100 * MAX_ENTRIES).map(|entry| entry.file_name());
+    let (hidden, visible): (Vec<_>, Vec<_>) =
+        names.partition(|name| name.as_encoded_bytes().starts_with(b"."));
+    let mut visible: Vec<PathBuf> = visible.into_iter().map(|name| path.join(name)).collect();
+    visible.sort();
+    Ok((visible, hidden.len()))
+}
+
+fn shown(path: &Path) -> String {
+    if path.is_dir() { format!("{}/", path.display()) } else { path.display().to_string() }
+}

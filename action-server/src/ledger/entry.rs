@@ -1,0 +1,152 @@
+//! One action as the ledger holds it: its output so far, its ending once there is one.
+//!
+//! Readers never change it. It is dropped when the ledger has forgotten it and the last reader has gone.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use protocol::Observation;
+use protocol::sandbox_api::{Frame, FrameError};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::fingerprint::Fingerprint;
+use super::output::Output;
+
+/// Kind and length, before a frame's payload.
+const FRAME_HEADER_BYTES: usize = 5;
+
+/// An action that was begun.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    request: Fingerprint,
+    cancel: CancellationToken,
+    /// Touched after every change of `state`: readers sleep on it.
+    progress: watch::Sender<()>,
+    /// A std mutex: producers are threads, and the longest section copies one frame.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    output: Output,
+    ending: Option<Ending>,
+}
+
+/// How an action ended, encoded once as the last frame of its stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending(Bytes);
+
+impl Ending {
+    /// An observation that is too long to be sent becomes one that says so: an action never stays without an ending.
+    pub(super) fn encode(observation: Observation) -> Self {
+        let mut frame = Vec::new();
+        if let Err(error) = Frame::Observation(Box::new(observation)).encode(&mut frame) {
+            tracing::warn!(%error, "an observation cannot be sent");
+            frame.clear();
+            let replacement = Observation::error(format!("The result cannot be sent: {error}."), "");
+            // A text this short always encodes.
+            let _: Result<(), FrameError> = Frame::Observation(Box::new(replacement)).encode(&mut frame);
+        }
+        Self(frame.into())
+    }
+
+    /// As the last frame of the stream.
+    pub(crate) fn frame(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// As JSON alone.
+    pub(crate) fn json(&self) -> Bytes {
+        self.0.slice(FRAME_HEADER_BYTES.min(self.0.len())..)
+    }
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Output, or a gap in it.
+    Frame(Frame),
+    /// All output was read, and there is no more.
+    Ending(Ending),
+    /// All output so far was read.
+    NothingYet,
+}
+
+impl Entry {
+    pub(super) fn new(request: Fingerprint) -> Self {
+        Self {
+            request,
+            cancel: CancellationToken::new(),
+            progress: watch::Sender::new(()),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Asks the action to end; its observation still comes. Too late is no error.
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// How the action ended, once it has.
+    pub(crate) async fn ended(&self) -> Ending {
+        let mut progress = self.progress.subscribe();
+        loop {
+            if let Some(ending) = self.state().ending.clone() {
+                return ending;
+            }
+            // The sender is `self.progress`, so it cannot be gone.
+            let _: Result<(), watch::error::RecvError> = progress.changed().await;
+        }
+    }
+
+    pub(super) fn is_for(&self, request: Fingerprint) -> bool {
+        self.request == request
+    }
+
+    pub(super) fn cancellation(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+
+    pub(super) fn progress(&self) -> watch::Receiver<()> {
+        self.progress.subscribe()
+    }
+
+    pub(super) fn next(&self, cursor: u64) -> Next {
+        let state = self.state();
+        match (state.output.read(cursor), &state.ending) {
+            (Some(frame), _) => Next::Frame(frame),
+            (None, Some(ending)) => Next::Ending(ending.clone()),
+            (None, None) => Next::NothingYet,
+        }
+    }
+
+    /// Output that comes after the ending belongs to nobody and is dropped.
+    pub(super) fn push(&self, bytes: &[u8]) {
+        {
+            let mut state = self.state();
+            if state.ending.is_some() {
+                return;
+            }
+            state.output.push(bytes);
+        }
+        self.progress.send_replace(());
+    }
+
+    /// Returns how many bytes are held from now on.
+    pub(super) fn end(&self, ending: Ending) -> usize {
+        let held_bytes = {
+            let mut state = self.state();
+            state.output.close();
+            let held_bytes = state.output.held_bytes() + ending.0.len();
+            state.ending = Some(ending);
+            held_bytes
+        };
+        self.progress.send_replace(());
+        held_bytes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,157 @@
+//! The ledger's promises, in paused time.
+
+use futures_util::StreamExt as _;
+use protocol::observation::{ReadObservation, ThinkObservation};
+use protocol::sandbox_api::{Frame, FrameDecoder};
+use protocol::{ActionId, Observation};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+fn id(text: &str) -> ActionId {
+    text.parse().unwrap()
+}
+
+fn request(command: &str) -> ActionRequest {
+    serde_json::from_value(serde_json::json!({"action": "run", "args": {"command": command}})).unwrap()
+}
+
+fn said(text: &str) -> Observation {
+    Observation::new(text, ThinkObservation {})
+}
+
+fn begin(ledger: &Ledger, name: &str) -> Running {
+    match ledger.begin(id(name), &request(name)).unwrap() {
+        Begun::New(running) => running,
+        Begun::Known(_) => panic!("{name} was begun before"),
+    }
+}
+
+async fn read(entry: Arc<Entry>, after: u64) -> Vec<Frame> {
+    let mut decoder = FrameDecoder::default();
+    let mut stream = std::pin::pin!(frames(entry, after));
+    let mut read = Vec::new();
+    while let Some(Ok(bytes)) = stream.next().await {
+        decoder.push(&bytes);
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            read.push(frame);
+        }
+    }
+    read
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_gets_output_as_it_comes_and_then_the_observation() {
+    let ledger = Ledger::new();
+    let running = begin(&ledger, "a");
+    let reader = tokio::spawn(read(running.entry(), 2));
+    let mut output = running.output();
+    output(b"hel");
+    tokio::task::yield_now().await;
+    output(b"lo");
+    running.end(said("done"));
+    let frames = reader.await.unwrap();
+    let text: Vec<u8> = frames
+        .iter()
+        .flat_map(|frame| match frame {
+            Frame::Output { bytes, .. } => bytes.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    assert_eq!(text, b"llo");
+    assert_eq!(frames.last(), Some(&Frame::Observation(Box::new(said("done")))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_id_attaches_and_another_request_conflicts() {
+    let ledger = Ledger::new();
+    let running = begin(&ledger, "a");
+    assert!(matches!(ledger.begin(id("a"), &request("a")), Ok(Begun::Known(_))));
+    assert_eq!(ledger.begin(id("a"), &request("b")).unwrap_err(), LedgerError::Conflict(id("a")));
+    running.end(said("done"));
+    let Ok(Begun::Known(entry)) = ledger.begin(id("a"), &request("a")) else { panic!("it ran twice") };
+    assert_eq!(read(entry, 0).await, [Frame::Observation(Box::new(said("done")))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_action_ends_as_an_error() {
+    let ledger = Ledger::new();
+    drop(begin(&ledger, "a"));
+    let frames = read(ledger.find(id("a")).unwrap(), 0).await;
+    let [Frame::Observation(observation)] = frames.as_slice() else { panic!("{frames:?}") };
+    assert_eq!(observation.kind.kind(), "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_action_is_gone_after_its_retention_and_never_runs_again() {
+    let ledger = Ledger::new();
+    let shutdown = CancellationToken::new();
+    let retention = tokio::spawn(forget_the_expired(ledger.clone(), shutdown.clone()));
+    begin(&ledger, "a").end(said("done"));
+    tokio::time::sleep(RETENTION - std::time::Duration::from_secs(1)).await;
+    assert!(ledger.find(id("a")).is_ok());
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert!(matches!(
+        ledger.table().look_up(&id("a"), ledger.shared.fingerprints.of_id(&id("a"))),
+        Lookup::Forgotten
+    ));
+    assert_eq!(ledger.find(id("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    assert_eq!(ledger.begin(id("a"), &request("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    shutdown.cancel();
+    retention.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_actions_stay_and_the_oldest_ended_go_first() {
+    let ledger = Ledger::new();
+    let _running = begin(&ledger, "running");
+    (0..=MAX_ENDED).for_each(|n| begin(&ledger, &format!("n{n}")).end(said("done")));
+    assert_eq!(ledger.find(id("n0")).unwrap_err(), LedgerError::Gone(id("n0")));
+    assert!(ledger.find(id("n1")).is_ok());
+    tokio::time::advance(10 * RETENTION).await;
+    assert!(ledger.find(id("running")).is_ok());
+}
+
+/// A kind whose `message` does not repeat the text.
+fn shown(text: String) -> Observation {
+    Observation::new(text, ReadObservation::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_bytes_are_bounded_but_the_newest_ending_stays() {
+    let ledger = Ledger::new();
+    let long = "x".repeat(40 << 20);
+    begin(&ledger, "a").end(shown(long.clone()));
+    assert!(ledger.find(id("a")).is_ok());
+    begin(&ledger, "b").end(shown(long));
+    assert_eq!(ledger.find(id("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    assert!(ledger.find(id("b")).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_at_once_are_refused_until_one_ends() {
+    let ledger = Ledger::new();
+    let mut running: Vec<Running> = (0..64).map(|n| begin(&ledger, &format!("n{n}"))).collect();
+    assert_eq!(ledger.begin(id("more"), &request("more")).unwrap_err(), LedgerError::Busy(64));
+    drop(running.pop());
+    begin(&ledger, "more").end(said("done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observation_too_long_to_be_sent_is_told() {
+    let ledger = Ledger::new();
+    let running = begin(&ledger, "a");
+    let entry = running.entry();
+    running.end(shown("\u{1}".repeat(11 << 20)));
+    let frames = read(entry, 0).await;
+    let [Frame::Observation(observation)] = frames.as_slice() else { panic!("{} frames", frames.len()) };
+    assert_eq!(observation.kind.kind(), "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_everything_reaches_every_running_action() {
+    let ledger = Ledger::new();
+    let running = begin(&ledger, "a");
+    ledger.cancel_all();
+    running.cancellation().cancelled().await;
+}

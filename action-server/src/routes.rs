@@ -1,0 +1,25 @@
+//! The whole API. What each route takes and gives is told in `protocol::sandbox_api`.
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+
+use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info};
+use crate::auth::require_key;
+use crate::error::{ApiError, contain_panics};
+
+/// Everything but `/alive` needs the key, unknown routes too.
+pub(crate) fn router(api: Api) -> Router {
+    let guarded = Router::new()
+        .route("/v1/info", get(info::info))
+        .route("/v1/actions/{id}", post(actions::begin).get(actions::attach).delete(actions::cancel))
+        .route("/execute_action", post(execute_action::execute_action))
+        .fallback(async || ApiError::NoSuchRoute)
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn(contain_panics))
+        .layer(from_fn_with_state(api.clone(), admission::admit))
+        .layer(from_fn_with_state(api.clone(), require_key));
+    Router::new().route("/alive", get(alive::alive)).merge(guarded).with_state(api)
+}

@@ -1,0 +1,149 @@
+//! The socket that is listened on. A unix socket is this user's only, replaces the one of a dead server, never that of
+//! a living one, and is removed with its listener.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::net;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net as unix;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, umask};
+use tokio::net::{TcpListener, UnixListener};
+
+use super::stream::Stream;
+use crate::config::Address;
+
+/// How long a server that is just ending may still hold the socket: the time that its end may take, and some.
+const ENDING_SERVER: Duration = Duration::from_secs(3);
+
+/// Between two looks at whether it is gone; the system tells nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A socket that listens, before there is a runtime.
+pub(super) enum Listener {
+    Unix { listener: unix::UnixListener, file: SocketFile },
+    Tcp(net::TcpListener),
+}
+
+/// The same, within a runtime.
+pub(super) enum AsyncListener {
+    Unix { listener: UnixListener, _file: SocketFile },
+    Tcp(TcpListener),
+}
+
+/// The name of our socket, and which file had it. Removed at the end, unless it is another server's by then.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Called before there are threads: the socket's mode needs the process's mask for a moment.
+    pub(super) fn bind(address: &Address) -> anyhow::Result<Self> {
+        match address {
+            Address::Unix(path) => bind_unix(path),
+            Address::Tcp(address) => {
+                let listener = net::TcpListener::bind(address);
+                Ok(Self::Tcp(listener.with_context(|| format!("listening on {address}"))?))
+            }
+        }
+    }
+
+    pub(super) fn into_async(self) -> io::Result<AsyncListener> {
+        match self {
+            Self::Unix { listener, file } => {
+                listener.set_nonblocking(true)?;
+                Ok(AsyncListener::Unix { listener: UnixListener::from_std(listener)?, _file: file })
+            }
+            Self::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(AsyncListener::Tcp(TcpListener::from_std(listener)?))
+            }
+        }
+    }
+}
+
+impl AsyncListener {
+    pub(super) async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Small frames must not wait for each other. A connection that is gone already fails later too.
+                _ = stream.set_nodelay(true);
+                Ok(Stream::Tcp(stream))
+            }
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
+    let path = std::path::absolute(path).with_context(|| format!("resolving {}", path.display()))?;
+    let folder = path.parent().with_context(|| format!("{} is no path of a socket", path.display()))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("making the socket's folder {}", folder.display()))?;
+    // Two servers that start at once must not take each other's new socket for a dead one's. The lock ends with this
+    // function, and with the process.
+    let _lock = lock(folder)?;
+    remove_dead(&path)?;
+    let mask = umask(Mode::from_bits_truncate(0o177));
+    let bound = unix::UnixListener::bind(&path);
+    umask(mask);
+    let listener = bound.with_context(|| format!("listening on {}", path.display()))?;
+    // For file systems that take no notice of the mask.
+    fs::set_permissions(&path, Permissions::from_mode(0o600))
+        .with_context(|| format!("protecting {}", path.display()))?;
+    let identity = identity(&path).with_context(|| format!("looking at {}", path.display()))?;
+    Ok(Listener::Unix { listener, file: SocketFile { path, identity } })
+}
+
+fn lock(folder: &Path) -> anyhow::Result<Flock<File>> {
+    let file =
+        File::open(folder).with_context(|| format!("opening the socket's folder {}", folder.display()))?;
+    Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| errno)
+        .with_context(|| format!("locking the socket's folder {}", folder.display()))
+}
+
+fn remove_dead(path: &Path) -> anyhow::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("looking at {}", path.display())),
+        Ok(metadata) if metadata.file_type().is_socket() => {}
+        Ok(_) => bail!("{} exists and is not a socket", path.display()),
+    }
+    let patience_ends = Instant::now() + ENDING_SERVER;
+    while unix::UnixStream::connect(path).is_ok() {
+        if Instant::now() > patience_ends {
+            bail!("another server listens on {}", path.display());
+        }
+        sleep(LOOK_AGAIN);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing the dead socket {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // Left behind it does no harm: the next server replaces it.
+            _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The server's life: made of its parts here and nowhere else, serves, and ends what it has started.
+
+mod activity;
+mod connections;
+mod http;
+mod listener;
+mod stream;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{Pid, getppid};
+use protocol::BootId;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+pub(crate) use activity::Activity;
+use listener::Listener;
+
+use crate::api::{Api, info};
+use crate::auth::Key;
+use crate::config::ServeConfig;
+use crate::execute::Executor;
+use crate::ledger::forget_the_expired;
+use crate::shell::{self, Shell, ShellConfig};
+use crate::{environment, logging, routes, stdio};
+
+/// One host and its actions, with room for what blocks a thread for a moment; idle threads cost memory.
+const WORKER_THREADS: usize = 2;
+
+/// More than file actions and shells ask for; the library's own bound is for other servers.
+const MAX_BLOCKING_THREADS: usize = 128;
+
+/// The parts of the end; together with the supervisor's sweep they fit in the promised 2 seconds.
+const ACTIONS_GRACE: Duration = Duration::from_millis(700);
+const SHELL_GRACE: Duration = Duration::from_millis(500);
+const CONNECTIONS_GRACE: Duration = Duration::from_millis(200);
+
+/// Serves until a signal, the idle timeout or the supervisor's death.
+pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCode> {
+    harden(supervisor)?;
+    logging::start(config.log_level.as_deref())?;
+    let key = config.has_key.then(Key::from_stdin).transpose()?;
+    stdio::leave_stdin_and_stdout()?;
+    let working_dir = working_dir(&config)?;
+    let listener = Listener::bind(&config.address)?;
+    if config.is_detached {
+        // The launcher takes this as the word that the socket listens.
+        stdio::leave_stderr()?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    let ended = runtime.block_on(serve(config, working_dir, key, listener));
+    // A thread that blocks on a dead disk is not waited for.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The key is in our memory: nobody but root may look at it, or at a core dump of it. Orphans of commands come to us and
+/// not to the supervisor, so that the end of a command's process tree finds them.
+fn harden(supervisor: Pid) -> anyhow::Result<()> {
+    prctl::set_dumpable(false).context("hiding the server's memory")?;
+    prctl::set_child_subreaper(true).context("adopting the orphans")?;
+    // The supervisor blocks the signals that it waits for, and what it starts inherits that.
+    SigSet::all().thread_unblock().context("unblocking signals")?;
+    prctl::set_pdeathsig(Signal::SIGTERM).context("following the supervisor")?;
+    if getppid() != supervisor {
+        bail!("the supervisor has ended; the server is not started by hand");
+    }
+    Ok(())
+}
+
+fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
+    let given = &config.working_dir;
+    let path =
+        given.canonicalize().with_context(|| format!("opening the working directory {}", given.display()))?;
+    if !path.is_dir() {
+        bail!("the working directory {} is not a directory", path.display());
+    }
+    Ok(path)
+}
+
+async fn serve(
+    config: ServeConfig,
+    working_dir: PathBuf,
+    key: Option<Key>,
+    listener: Listener,
+) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let listener = listener.into_async().context("registering the socket")?;
+    let activity = Activity::default();
+    let (actions, background) = (TaskTracker::new(), TaskTracker::new());
+    let stop_background = CancellationToken::new();
+    let shell = Shell::start(ShellConfig {
+        working_dir: working_dir.clone(),
+        environment: environment::for_commands(),
+        scratch_dir: std::env::temp_dir(),
+        no_change_timeout: config.no_change_timeout,
+    });
+    let executor = Executor::new(shell.clone(), actions.clone(), activity.clone());
+    background.spawn(forget_the_expired(executor.ledger.clone(), stop_background.clone()));
+    background.spawn(bury_orphans(stop_background.clone()));
+    let ledger = executor.ledger.clone();
+    let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;
+    let api = Api::new(key, executor, info::describe(boot_id, &working_dir));
+    let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
+        _ = interrupt.recv() => tracing::info!("ending: SIGINT"),
+        () = activity.idle_for(config.idle_timeout) => tracing::info!("ending: idle"),
+        () = connections::accept(&listener, routes::router(api), &connections, &stop_connections, &activity) => {}
+    }
+    drop(listener);
+    ledger.cancel_all();
+    actions.close();
+    // Before the connections, so that whoever is attached still reads how its action ended.
+    _ = timeout(ACTIONS_GRACE, actions.wait()).await;
+    _ = timeout(SHELL_GRACE, shell.shut_down()).await;
+    stop_connections.cancel();
+    stop_background.cancel();
+    connections.close();
+    background.close();
+    _ = timeout(CONNECTIONS_GRACE, async { tokio::join!(connections.wait(), background.wait()) }).await;
+    Ok(())
+}
+
+async fn bury_orphans(stop: CancellationToken) {
+    if let Err(error) = shell::reap_adopted(stop).await {
+        tracing::error!(%error, "orphans are not buried");
+    }
+}

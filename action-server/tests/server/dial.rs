@@ -1,0 +1,87 @@
+//! `dial`: bytes through, both ways, and its own end whichever side goes first.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use protocol::sandbox_api::DIAL_GREETING;
+
+use crate::harness::{Server, program, until};
+
+/// Killed when dropped.
+struct Dial(Child);
+
+impl Dial {
+    fn to(server: &Server) -> Self {
+        let mut dial = program();
+        dial.arg("dial").arg("--socket").arg(server.socket());
+        Self(dial.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn read_greeting(&mut self) {
+        let mut greeting = vec![0; DIAL_GREETING.len()];
+        self.0.stdout.as_mut().unwrap().read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting, DIAL_GREETING);
+    }
+}
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_answer_comes_after_the_end_of_input() {
+    let server = Server::start();
+    let mut dial = Dial::to(&server);
+    dial.read_greeting();
+    let mut input = dial.0.stdin.take().unwrap();
+    let body =
+        format!(r#"{{"action":"run","args":{{"command":"true","thought":"{}"}}}}"#, "x".repeat(300_000));
+    let head = format!(
+        "POST /v1/actions/a HTTP/1.1\r\nhost: s\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    input.write_all(head.as_bytes()).unwrap();
+    input.write_all(body.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    dial.0.stdout.take().unwrap().read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
+    assert!(answer.ends_with(b"0\r\n\r\n"));
+    assert!(dial.0.wait().unwrap().success());
+}
+
+#[test]
+fn it_ends_soon_after_its_input() {
+    let server = Server::start();
+    let mut dial = Dial::to(&server);
+    dial.read_greeting();
+    let closed = Instant::now();
+    drop(dial.0.stdin.take());
+    until("the dial has ended", || dial.0.try_wait().unwrap().is_some());
+    assert!(closed.elapsed() < Duration::from_millis(2_500), "{:?}", closed.elapsed());
+}
+
+#[test]
+fn it_ends_with_its_socket() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let server = Server::start();
+        let mut dial = Dial::to(&server);
+        dial.read_greeting();
+        kill(server.pid(), signal).unwrap();
+        until("the dial has ended", || dial.0.try_wait().unwrap().is_some());
+        assert!(dial.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn without_a_server_it_says_so_and_nothing_else() {
+    let output = program().args(["dial", "--socket", "/nowhere/s"]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "action-server: connecting to /nowhere/s: No such file or directory (os error 2)\n");
+}

@@ -1,0 +1,144 @@
+//! How the program begins and ends, and what it leaves: nothing.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::harness::{Server, is_gone, pids, program, until};
+
+const BUSY: &str = "sleep 1000 & echo $! >> pids; setsid sh -c 'echo $$ >> pids; exec sleep 1001' & \
+                    (setsid sh -c 'echo $$ >> pids; exec sleep 1002' &); echo $$ >> pids; cat";
+
+async fn busy(server: &Server) -> Vec<i32> {
+    let busy =
+        json!({"action": "run", "args": {"command": BUSY, "blocking": true}, "timeout": 0.5}).to_string();
+    let reply = server.send(Method::POST, "/v1/actions/busy", busy).await;
+    assert_eq!(reply.status, 200);
+    pids(&server.file("pids"), 4)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_everything_within_two_seconds() {
+    let mut server = Server::start();
+    let started = busy(&server).await;
+    let asked = Instant::now();
+    kill(server.pid(), Signal::SIGTERM).unwrap();
+    let status = server.wait();
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert_eq!(status.code(), Some(0));
+    assert!(started.into_iter().all(is_gone));
+    assert!(!server.socket().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_attached_at_the_end_reads_the_observation() {
+    let server = Server::start();
+    let request = json!({"action": "run", "args": {"command": "echo $$ >> pids; cat", "blocking": true}});
+    let reply = server.begin(Method::POST, "/v1/actions/a", request.to_string());
+    pids(&server.file("pids"), 1);
+    kill(server.pid(), Signal::SIGTERM).unwrap();
+    reply.await.unwrap().answer();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_is_cleaned_up_after() {
+    let mut server = Server::start();
+    let started = busy(&server).await;
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    kill(Pid::from_raw(children.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    assert_eq!(server.wait().code(), Some(128 + 9));
+    assert!(started.into_iter().all(is_gone));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_kill_9_the_same_socket_serves_again() {
+    let server = Server::start();
+    let old = server.send(Method::GET, "/v1/info", "").await.json();
+    kill(server.pid(), Signal::SIGKILL).unwrap();
+    let again = program()
+        .args(["serve", "--detach", "--working-dir", "/", "--socket"])
+        .arg(server.socket())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let line: Value = serde_json::from_slice(&again.stdout).unwrap_or_else(|_| panic!("{again:?}"));
+    let new = server.send(Method::GET, "/v1/info", "").await.json();
+    assert_ne!(new["boot_id"], old["boot_id"]);
+    let pid = line["pid"].as_i64().unwrap() as i32;
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    until("the second server has ended", || !server.socket().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_server_keeps_none_of_the_launchers_streams() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("deep/er/s.sock");
+    let mut launcher = program()
+        .args(["serve", "--detach", "--key-stdin", "--idle-timeout", "60", "--working-dir"])
+        .arg(dir.path())
+        .arg("--socket")
+        .arg(&socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut launcher.stdin.take().unwrap(), b"key\n").unwrap();
+    // Reads both streams to their ends, which come only when nobody holds them.
+    let output = launcher.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["socket"], socket.to_str().unwrap());
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    kill(Pid::from_raw(line["pid"].as_i64().unwrap() as i32), Signal::SIGTERM).unwrap();
+    until("the server has ended", || !socket.exists());
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    for more in [&[][..], &["--detach"]] {
+        let missing =
+            serve(&[more, &["--working-dir", "/nowhere", "--socket"]].concat(), &dir.path().join("s"));
+        assert_eq!(missing, (1, "action-server: opening the working directory /nowhere: No such file or directory (os error 2)\n".into()));
+        let not_a_socket = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &file);
+        assert_eq!(
+            not_a_socket,
+            (1, format!("action-server: {} exists and is not a socket\n", file.display()))
+        );
+    }
+    assert_eq!(serve(&["--listen", "0", "--working-dir"], dir.path()).0, 2);
+    assert_eq!(serve(&["--key-stdin", "--working-dir", "/", "--socket"], &dir.path().join("s")).0, 1);
+}
+
+fn serve(arguments: &[&str], last: &std::path::Path) -> (i32, String) {
+    let output = program().arg("serve").args(arguments).arg(last).stdin(Stdio::null()).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_living_servers_socket_is_not_taken() {
+    let server = Server::start();
+    let (code, said) = serve(&["--working-dir", "/", "--socket"], &server.socket());
+    assert_eq!(
+        (code, said),
+        (1, format!("action-server: another server listens on {}\n", server.socket().display()))
+    );
+    assert!(fs::metadata(server.socket()).unwrap().file_type().is_socket());
+}
+
+#[test]
+fn an_idle_server_ends_itself() {
+    let mut server = Server::start_in(tempfile::tempdir().unwrap(), None, &["--idle-timeout", "0.2"]);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!server.socket().exists());
+}
