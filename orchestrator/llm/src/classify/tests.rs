@@ -1,0 +1,250 @@
+use engine::llm::LlmErrorKind::{self, *};
+use reqwest::header::HeaderName;
+
+use super::*;
+
+fn classified(status: u16, body: &str) -> Classified {
+    classify(status, &HeaderMap::new(), Said::read(body), Timestamp::UNIX_EPOCH)
+}
+
+/// As providers, and LiteLLM 1.106 in front of them, send them.
+const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
+    // OpenAI
+    (
+        401,
+        r#"{"error":{"message":"Incorrect API key provided: sk-x","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+        Authentication,
+    ),
+    (
+        403,
+        r#"{"error":{"message":"Country, region, or territory not supported","type":"request_forbidden","code":"unsupported_country_region_territory"}}"#,
+        Permission,
+    ),
+    (
+        404,
+        r#"{"error":{"message":"The model `gpt-9` does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}"#,
+        UnknownModel,
+    ),
+    (
+        404,
+        r#"{"error":{"message":"Invalid URL (POST /chat/completions)","type":"invalid_request_error","code":null}}"#,
+        BadRequest,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        RateLimited,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+        OutOfCredit,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Invalid schema for function 'x'","type":"invalid_request_error","param":"tools[0]","code":"invalid_function_parameters"}}"#,
+        BadRequest,
+    ),
+    (
+        500,
+        r#"{"error":{"message":"The server had an error while processing your request.","type":"server_error"}}"#,
+        Unavailable,
+    ),
+    (
+        503,
+        r#"{"error":{"message":"That model is currently overloaded with other requests.","type":"server_error"}}"#,
+        Unavailable,
+    ),
+    // Azure
+    (
+        400,
+        r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+        ContentPolicy,
+    ),
+    (
+        404,
+        r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
+        UnknownModel,
+    ),
+    // Anthropic's words behind compatible endpoints
+    (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
+    (
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#,
+        OutOfCredit,
+    ),
+    (404, r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#, UnknownModel),
+    (
+        413,
+        r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
+        ContextWindowExceeded,
+    ),
+    // Gemini's compatible endpoint: a list, numbers as codes
+    (
+        400,
+        r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]"#,
+        Authentication,
+    ),
+    (
+        429,
+        r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED"}}]"#,
+        RateLimited,
+    ),
+    (
+        400,
+        r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
+        ContextWindowExceeded,
+    ),
+    // Groq, xAI, DeepSeek
+    (
+        413,
+        r#"{"error":{"message":"Request too large for model on tokens per minute (TPM): Limit 6000","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 140000 tokens."}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        402,
+        r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
+        OutOfCredit,
+    ),
+    // OpenRouter, also inside a success
+    (
+        200,
+        r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"overloaded_error"}}}"#,
+        Unavailable,
+    ),
+    (200, r#"{"error":{"code":429,"message":"Rate limit exceeded: free-models-per-day"}}"#, RateLimited),
+    (400, r#"{"error":{"code":400,"message":"gpt-9 is not a valid model ID"}}"#, UnknownModel),
+    (200, r#"{"error":{"message":"something broke"}}"#, Unavailable),
+    // Ollama, vLLM, llama.cpp
+    (
+        404,
+        r#"{"error":{"message":"model 'llama9' not found","type":"api_error","param":null,"code":null}}"#,
+        UnknownModel,
+    ),
+    (404, r#"{"error":"model 'llama9' not found, try pulling it first"}"#, UnknownModel),
+    (
+        404,
+        r#"{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","param":null,"code":404}"#,
+        UnknownModel,
+    ),
+    (
+        400,
+        r#"{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (4096 tokens)","type":"exceed_context_size_error"}}"#,
+        ContextWindowExceeded,
+    ),
+    (422, r#"{"detail":[{"loc":["body","seed"],"msg":"extra inputs are not permitted"}]}"#, BadRequest),
+    (404, r#"{"detail":"Not Found"}"#, BadRequest),
+    // LiteLLM: 529 as 500, quota only as text, unknown models as 400, codes as strings
+    (
+        500,
+        r#"{"error":{"message":"litellm.InternalServerError: AnthropicException - {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}","type":null,"param":null,"code":"500"}}"#,
+        Unavailable,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota","type":"throttling_error","param":null,"code":"429"}}"#,
+        OutOfCredit,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"litellm.RateLimitError: geminiException - RESOURCE_EXHAUSTED: You exceeded your current quota","type":"throttling_error","code":"429"}}"#,
+        RateLimited,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"/chat/completions: Invalid model name passed in model=nope. Call `/v1/models` to view available models","type":"invalid_request_error","param":"model","code":"400"}}"#,
+        UnknownModel,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"litellm.ContextWindowExceededError: litellm.BadRequestError: x","type":null,"param":null,"code":"400"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        500,
+        r#"{"error":{"message":"litellm.APIConnectionError: litellm.ContextWindowExceededError: x","code":"500"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Budget has been exceeded! Current cost: 1.2, Max budget: 1.0","type":"budget_exceeded","param":null,"code":"400"}}"#,
+        OutOfCredit,
+    ),
+    (400, r#"{"error":{"message":"litellm.ContentPolicyViolationError: x","code":"400"}}"#, ContentPolicy),
+    (408, r#"{"error":{"message":"litellm.Timeout: APITimeoutError","code":"408"}}"#, Timeout),
+    // Neither JSON nor a word
+    (502, "<html><head><title>502 Bad Gateway</title></head></html>", Unavailable),
+    (403, "<html><title>Just a moment...</title> model not found, rate limit</html>", Permission),
+    (404, "404 page not found", BadRequest),
+    (301, "", BadRequest),
+    (429, "", RateLimited),
+    (418, "[]", BadRequest),
+];
+
+#[test]
+fn every_answer_has_its_kind() {
+    for (status, body, kind) in ANSWERS {
+        assert_eq!(classified(*status, body).kind, *kind, "{status} {body}");
+    }
+}
+
+#[test]
+fn the_message_is_what_a_person_should_read() {
+    for (body, message) in [
+        (r#"{"error":{"message":"no","type":"x"}}"#, "no"),
+        (r#"{"error":"no"}"#, "no"),
+        (r#"{"detail":[1]}"#, "[1]"),
+        ("plain", "plain"),
+        ("<html><title>502 Bad Gateway</title>", "a page: 502 Bad Gateway"),
+    ] {
+        assert_eq!(classified(500, body).message, message);
+    }
+}
+
+#[test]
+fn a_refused_parameter_is_named_wherever_it_stands() {
+    for body in [
+        r#"{"error":{"message":"Unsupported value","param":"temperature","code":"unsupported_value"}}"#,
+        r#"{"error":{"message":"OpenAIException - Unsupported parameter: 'temperature' is not supported with this model.","code":"400"}}"#,
+        r#"{"error":{"message":"litellm.UnsupportedParamsError: openai does not support parameters: ['temperature'], for model=x","code":"400"}}"#,
+    ] {
+        assert_eq!(classified(400, body).refused_parameter.as_deref(), Some("temperature"));
+    }
+    assert_eq!(classified(400, r#"{"error":{"message":"no","param":"messages"}}"#).refused_parameter, None);
+}
+
+#[test]
+fn the_wait_is_read_from_each_form_of_the_header() {
+    let now: Timestamp = "2025-10-03T12:00:00Z".parse().unwrap();
+    for (header, value, milliseconds) in [
+        ("retry-after", "7", Some(7_000)),
+        ("retry-after", "0.25", Some(250)),
+        ("retry-after-ms", "1500", Some(1_500)),
+        ("llm_provider-retry-after", "20", Some(20_000)),
+        ("llm_provider-retry-after-ms", "20", Some(20)),
+        ("retry-after", "Fri, 03 Oct 2025 12:00:30 GMT", Some(30_000)),
+        ("retry-after", "Fri, 03 Oct 2025 11:00:00 GMT", Some(0)),
+        ("retry-after", "soon", None),
+        ("retry-after", "-1", None),
+        ("retry-after", "inf", None),
+    ] {
+        let headers = HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]);
+        let wait = classify(429, &headers, Said::read(""), now).retry_after;
+        assert_eq!(wait, milliseconds.map(Duration::from_millis), "{header}: {value}");
+    }
+}

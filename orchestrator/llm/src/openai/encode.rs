@@ -1,0 +1,256 @@
+//! From the engine's messages and tools to OpenAI's JSON. Pure.
+//!
+//! The model's own turns go back as they came: blocks that we do not know are the provider's business.
+
+use std::collections::VecDeque;
+
+use engine::llm::{LlmRequest, Message, Part, Tool};
+use serde_json::{Map, Value, json};
+
+use crate::config::LlmConfig;
+
+const NO_VISION: &str = "[An image is here, but showing images to this model is switched off.]";
+
+#[derive(Debug)]
+pub(super) struct Encoder {
+    vision: bool,
+    dialect: Dialect,
+    cache_marks: bool,
+}
+
+/// Where OpenAI's format and what is spoken in it behind a proxy differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Dialect {
+    /// No images in the results of tools.
+    OpenAi,
+    /// Anthropic's models behind LiteLLM or OpenRouter: images in results, and marks of what to cache.
+    Claude,
+}
+
+impl Encoder {
+    pub(super) fn new(config: &LlmConfig) -> Self {
+        let claude = config.model.to_lowercase().contains("claude");
+        Self {
+            vision: !config.disable_vision,
+            dialect: if claude { Dialect::Claude } else { Dialect::OpenAi },
+            cache_marks: claude && config.caching_prompt,
+        }
+    }
+
+    pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
+        let mut messages = self.messages(&request.messages);
+        if self.cache_marks {
+            mark_for_cache(&mut messages);
+        }
+        let mut body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
+        if !request.tools.is_empty() {
+            body.insert("tools".into(), request.tools.iter().map(Tool::to_openai).collect());
+        }
+        body
+    }
+
+    fn messages(&self, messages: &[Message]) -> Vec<Value> {
+        let mut encoded = Vec::with_capacity(messages.len());
+        let mut images = VecDeque::new();
+        for message in messages {
+            if !matches!(message, Message::ToolResult { .. }) {
+                encoded.extend(shown(&mut images));
+            }
+            encoded.push(match message {
+                Message::System(text) => json!({ "role": "system", "content": text }),
+                Message::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
+                Message::Assistant(message) => echoed(message),
+                Message::ToolResult { call_id, name, parts } => {
+                    json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.result(parts, &mut images) })
+                }
+            });
+        }
+        encoded.extend(shown(&mut images));
+        encoded
+    }
+
+    /// The content of a result. Images that may not be in it wait for the end of the turn's results, which must follow
+    /// each other.
+    fn result(&self, parts: &[Part], images: &mut VecDeque<Value>) -> Value {
+        if self.dialect == Dialect::Claude || !self.vision {
+            return self.content(parts);
+        }
+        let is_text = |part: &&Part| matches!(part, Part::Text(_));
+        images.extend(parts.iter().filter(|part| !is_text(part)).map(|part| self.part(part)));
+        self.content(&parts.iter().filter(is_text).cloned().collect::<Vec<_>>())
+    }
+
+    /// Text alone is sent as text: not every server knows parts.
+    fn content(&self, parts: &[Part]) -> Value {
+        let texts: Option<Vec<&str>> = parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => Some(text.as_str()),
+                Part::Image(_) => (!self.vision).then_some(NO_VISION),
+            })
+            .collect();
+        match texts {
+            Some(texts) => texts.join("\n").into(),
+            None => parts.iter().map(|part| self.part(part)).collect(),
+        }
+    }
+
+    fn part(&self, part: &Part) -> Value {
+        match part {
+            Part::Text(text) => json!({ "type": "text", "text": text }),
+            Part::Image(url) => json!({ "type": "image_url", "image_url": { "url": url } }),
+        }
+    }
+}
+
+/// Images of results, shown by a user's turn after them.
+fn shown(images: &mut VecDeque<Value>) -> Option<Value> {
+    let first =
+        (!images.is_empty()).then(|| json!({ "type": "text", "text": "Images of the results above:" }))?;
+    Some(
+        json!({ "role": "user", "content": std::iter::once(first).chain(images.drain(..)).collect::<Value>() }),
+    )
+}
+
+/// As it came, but without nulls, which strict servers refuse, and never empty, which all refuse.
+fn echoed(message: &Map<String, Value>) -> Value {
+    let mut message: Map<String, Value> = message
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    message.insert("role".into(), "assistant".into());
+    if !message.contains_key("tool_calls") {
+        message.entry("content").or_insert_with(|| "".into());
+    }
+    Value::Object(message)
+}
+
+/// The system prompt, and with it the tools, which come before it; and the last turn that is not the model's, up to
+/// which the next request will be the same.
+fn mark_for_cache(messages: &mut [Value]) {
+    let is = |role: &'static str| move |message: &&mut Value| message["role"] == role;
+    if let Some(system) = messages.iter_mut().find(is("system")) {
+        mark(system);
+    }
+    let last =
+        messages.iter_mut().rev().find(|message| message["role"] == "user" || message["role"] == "tool");
+    if let Some(last) = last {
+        mark(last);
+    }
+}
+
+/// On a result the mark stands beside the content, where LiteLLM looks for it; else on the last part.
+fn mark(message: &mut Value) {
+    let ephemeral = json!({ "type": "ephemeral" });
+    if message["role"] == "tool" {
+        message["cache_control"] = ephemeral;
+        return;
+    }
+    if let Some(text) = message["content"].as_str().map(str::to_owned) {
+        message["content"] = json!([{ "type": "text", "text": text }]);
+    }
+    if let Some(part) = message["content"].as_array_mut().and_then(|parts| parts.last_mut()) {
+        part["cache_control"] = ephemeral;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIXEL: &str = "data:image/png;base64,AA==";
+
+    fn encode(change: impl FnOnce(&mut LlmConfig), messages: Vec<Message>) -> Value {
+        let mut config = LlmConfig::new("m");
+        change(&mut config);
+        let request = LlmRequest { messages, tools: vec![] };
+        Encoder::new(&config).encode(&request)["messages"].take()
+    }
+
+    fn text(text: &str) -> Part {
+        Part::Text(text.into())
+    }
+
+    fn image() -> Part {
+        Part::Image(PIXEL.into())
+    }
+
+    fn result(call_id: &str, parts: Vec<Part>) -> Message {
+        Message::ToolResult { call_id: call_id.into(), name: "run".into(), parts }
+    }
+
+    fn image_part() -> Value {
+        json!({ "type": "image_url", "image_url": { "url": PIXEL } })
+    }
+
+    #[test]
+    fn turns_keep_their_order_and_text_stays_text() {
+        let said = json!({
+            "role": "assistant", "content": null, "function_call": null, "thinking_blocks": [{ "signature": "s" }],
+            "tool_calls": [{ "id": "a", "type": "function", "function": { "name": "run", "arguments": "{" } }],
+        });
+        let messages = vec![
+            Message::System("be good".into()),
+            Message::User(vec![text("one"), text("two")]),
+            Message::Assistant(said.as_object().unwrap().clone()),
+            result("a", vec![text("done")]),
+            Message::Assistant(Map::new()),
+        ];
+        assert_eq!(
+            encode(|_| (), messages),
+            json!([
+                { "role": "system", "content": "be good" },
+                { "role": "user", "content": "one\ntwo" },
+                { "role": "assistant", "thinking_blocks": [{ "signature": "s" }], "tool_calls": said["tool_calls"] },
+                { "role": "tool", "tool_call_id": "a", "name": "run", "content": "done" },
+                { "role": "assistant", "content": "" },
+            ])
+        );
+    }
+
+    #[test]
+    fn images_of_results_follow_the_results() {
+        let messages = vec![result("a", vec![text("see"), image()]), result("b", vec![text("ok")])];
+        let encoded = encode(|_| (), messages);
+        assert_eq!(encoded[0]["content"], "see");
+        assert_eq!(encoded[1]["tool_call_id"], "b");
+        assert_eq!(encoded[2]["role"], "user");
+        assert_eq!(encoded[2]["content"][1], image_part());
+    }
+
+    #[test]
+    fn claude_sees_images_in_results_and_gets_marks() {
+        let messages = vec![
+            Message::System("be good".into()),
+            Message::User(vec![text("look"), image()]),
+            result("a", vec![image()]),
+        ];
+        assert_eq!(
+            encode(|config| config.model = "litellm_proxy/Claude-x".into(), messages),
+            json!([
+                { "role": "system", "content": [{ "type": "text", "text": "be good", "cache_control": { "type": "ephemeral" } }] },
+                { "role": "user", "content": [{ "type": "text", "text": "look" }, image_part()] },
+                { "role": "tool", "tool_call_id": "a", "name": "run", "content": [image_part()], "cache_control": { "type": "ephemeral" } },
+            ])
+        );
+    }
+
+    #[test]
+    fn no_marks_when_caching_is_off() {
+        let change = |config: &mut LlmConfig| {
+            config.model = "claude".into();
+            config.caching_prompt = false;
+        };
+        assert_eq!(encode(change, vec![Message::System("x".into())])[0]["content"], "x");
+    }
+
+    #[test]
+    fn without_vision_a_note_stands_for_the_image() {
+        let messages = vec![Message::User(vec![text("look"), image()]), result("a", vec![image()])];
+        let encoded = encode(|config| config.disable_vision = true, messages);
+        assert_eq!(encoded[0]["content"], format!("look\n{NO_VISION}"));
+        assert_eq!(encoded[1]["content"], NO_VISION);
+        assert_eq!(encoded.as_array().unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,92 @@
+use super::*;
+
+fn script(text: &str) -> ScriptedLlm {
+    ScriptedLlm::from_json(text).unwrap()
+}
+
+async fn next(llm: &ScriptedLlm) -> Result<Completion, LlmErrorKind> {
+    let request = LlmRequest { messages: vec![Message::System("12345".into())], tools: vec![] };
+    llm.complete(&request, &|_| ()).await.map_err(|error| error.kind)
+}
+
+fn problem(text: &str) -> String {
+    let error = ScriptedLlm::from_json(text).unwrap_err();
+    std::error::Error::source(&error).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn the_example_plays_in_order() {
+    let llm = script(SCRIPT_EXAMPLE);
+    assert_eq!(llm.model(), "scripted-demo");
+
+    let first = next(&llm).await.unwrap();
+    assert_eq!((first.response.id(), first.response.text()), ("scripted-1", "I look around first."));
+    let call = &first.response.tool_calls()[0];
+    assert_eq!((call.id.as_str(), call.arguments.as_str()), ("call-1-1", r#"{"command":"ls"}"#));
+    assert_eq!((first.usage.prompt_tokens, first.usage.completion_tokens), (1200, 30));
+
+    assert_eq!(next(&llm).await, Err(LlmErrorKind::RateLimited));
+    let third = next(&llm).await.unwrap().response;
+    assert_eq!(third.tool_calls()[0].arguments, r#"{"command": "#);
+    assert_eq!(next(&llm).await.unwrap().response.text(), "Done.");
+    assert_eq!(next(&llm).await, Err(LlmErrorKind::ScriptEnded));
+    assert_eq!(next(&llm).await, Err(LlmErrorKind::ScriptEnded));
+}
+
+#[tokio::test]
+async fn an_answer_has_v0s_shape() {
+    let completion = next(&script(r#"{ "responses": [{ "text": "Hello." }] }"#)).await.unwrap();
+    assert_eq!(
+        completion.response.0,
+        json!({
+            "id": "scripted-1", "created": 0, "model": "scripted", "object": "chat.completion",
+            "choices": [{
+                "index": 0, "finish_reason": "stop",
+                "message": { "content": "Hello.", "role": "assistant", "tool_calls": null, "function_call": null },
+            }],
+            "usage": { "prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4 },
+        })
+    );
+    assert_eq!((completion.cost, completion.usage.per_turn_token), (Some(0.0), 4));
+}
+
+#[tokio::test]
+async fn a_resumed_conversation_goes_on_where_it_was() {
+    for (answers, expected) in [
+        (0, Ok("scripted-1".to_owned())),
+        (1, Err(LlmErrorKind::RateLimited)),
+        (2, Ok("scripted-4".to_owned())),
+        (3, Err(LlmErrorKind::ScriptEnded)),
+        (9, Err(LlmErrorKind::ScriptEnded)),
+    ] {
+        let llm = script(SCRIPT_EXAMPLE).starting_at(answers);
+        let id = next(&llm).await.map(|completion| completion.response.id().to_owned());
+        assert_eq!(id, expected, "after {answers}");
+    }
+}
+
+#[test]
+fn a_typo_is_found_at_its_place() {
+    for (text, expected) in [
+        (
+            "{\"responses\": [\n{ \"txt\": 1 }]}",
+            "unknown field `txt`, expected one of `text`, `tool_calls`, `usage`, `error` at line 2 column 7",
+        ),
+        ("{\"responses\": [\n{}]}", "a response has `text`, `tool_calls` or `error` at line 2 column 3"),
+        (
+            "{\"responses\": [\n{ \"error\": \"timeout\", \"text\": \"\" }]}",
+            "a response with `error` has nothing else at line 2 column 35",
+        ),
+        (
+            "{\"responses\": [{ \"tool_calls\": [{ \"name\": \"x\", \"arguments\": 7 }] }]}",
+            "arguments are an object, or a text that stands for one at line 1 column 63",
+        ),
+        (
+            "{ \"models\": \"x\" }",
+            "unknown field `models`, expected `model` or `responses` at line 1 column 10",
+        ),
+    ] {
+        assert_eq!(problem(text), expected);
+    }
+    assert!(problem(r#"{ "responses": [{ "error": "slow" }] }"#).starts_with("unknown variant `slow`"));
+}

@@ -1,0 +1,145 @@
+//! What comes back when all goes well, in one piece and as a stream.
+
+use engine::llm::ToolCall;
+use protocol::metrics::TokenUsage;
+use serde_json::{Value, json};
+
+use crate::scene::{KEY, answer, ask, config};
+use crate::server::{Reply, Seen, Server};
+
+/// GPT-4o: $2.50 a million in, $10 out.
+const COST: f64 = (100.0 * 2.5 + 10.0 * 10.0) / 1e6;
+
+const ANSWER_CHUNKS: [&str; 5] = [
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}],"usage":null}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}"#,
+    r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"prompt_tokens_details":{"cached_tokens":0}}}"#,
+    "[DONE]",
+];
+
+fn same_cost(cost: Option<f64>, expected: f64) -> bool {
+    cost.is_some_and(|cost| (cost - expected).abs() < 1e-12)
+}
+
+#[tokio::test]
+async fn a_plain_answer_is_kept_whole() {
+    let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
+    let completion = ask(&config(&server)).await.unwrap();
+    assert_eq!(completion.response.0, answer("Hello"));
+    let usage = TokenUsage {
+        model: "openai/gpt-4o".into(),
+        prompt_tokens: 100,
+        completion_tokens: 10,
+        context_window: 128_000,
+        per_turn_token: 110,
+        response_id: "chatcmpl-1".into(),
+        ..TokenUsage::default()
+    };
+    assert_eq!(completion.usage, usage);
+    assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
+
+    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
+    assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
+    assert_eq!(
+        body,
+        json!({
+            "model": "gpt-4o", "stream": true, "stream_options": { "include_usage": true }, "temperature": 0.0,
+            "messages": [{ "role": "system", "content": "be good" }, { "role": "user", "content": "hi" }],
+            "tools": [{
+                "type": "function",
+                "function": { "name": "execute_bash", "description": "runs", "parameters": { "type": "object" } },
+            }],
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_stream_is_the_same_answer() {
+    let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS)]).await;
+    let completion = ask(&config(&server)).await.unwrap();
+    assert_eq!(completion.response.0, answer("Hello"));
+    assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_done_is_not_waited_for() {
+    let mut server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS).then_silence()]).await;
+    assert_eq!(ask(&config(&server)).await.unwrap().response.text(), "Hello");
+    server.body().await;
+    assert!(matches!(server.next().await, Seen::ClientGone));
+}
+
+#[tokio::test]
+async fn a_stream_that_calls_itself_text_is_one_still() {
+    let body: String = ANSWER_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let server = Server::start(vec![Reply::new(200, &[("content-type", "text/plain")], &body)]).await;
+    assert_eq!(ask(&config(&server)).await.unwrap().response.0, answer("Hello"));
+}
+
+#[tokio::test]
+async fn a_finished_stream_that_breaks_off_before_its_usage_is_an_answer_without_a_price() {
+    let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS[..3])]).await;
+    let completion = ask(&config(&server)).await.unwrap();
+    assert_eq!((completion.response.text(), completion.cost), ("Hello", None));
+}
+
+#[tokio::test]
+async fn calls_come_out_of_a_stream_as_the_model_wrote_them() {
+    let server = Server::start(vec![Reply::stream(&[
+        r#"{"id":"r","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"execute_bash","arguments":""}}]}}]}"#,
+        r#"{"id":"r","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"command\": \"l"}}]}}]}"#,
+        r#"{"id":"r","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"s\"}"}}]}}]}"#,
+        r#"{"id":"r","choices":[{"index":0,"delta":{"tool_calls":[{"id":"b","function":{"name":"execute_bash","arguments":"{\"comm"}}]}}]}"#,
+        r#"{"id":"r","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+        "[DONE]",
+    ])])
+    .await;
+    let call = |id: &str, arguments: &str| ToolCall {
+        id: id.into(),
+        name: "execute_bash".into(),
+        arguments: arguments.into(),
+    };
+    let response = ask(&config(&server)).await.unwrap().response;
+    assert_eq!(response.tool_calls(), [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]);
+}
+
+#[tokio::test]
+async fn the_proxys_price_counts() {
+    for header in ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"] {
+        let headers = [("content-type", "application/json"), (header, "0.125")];
+        let server = Server::start(vec![Reply::new(200, &headers, &answer("x").to_string())]).await;
+        assert_eq!(ask(&config(&server)).await.unwrap().cost, Some(0.125));
+    }
+}
+
+#[tokio::test]
+async fn a_model_without_a_price_costs_what_is_not_known() {
+    let server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
+    let mut config = config(&server);
+    config.model = "my-own-model".into();
+    assert_eq!(ask(&config).await.unwrap().cost, None);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_no_key_gets_none() {
+    let mut server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
+    let mut config = config(&server);
+    config.api_key = None;
+    ask(&config).await.unwrap();
+    let Seen::Request { head, .. } = server.next().await else { panic!("no request") };
+    assert!(!head.contains("authorization"), "{head}");
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_refused_by_name_is_left_out() {
+    let refusal = json!({ "error": {
+        "message": "Unsupported value: 'temperature' does not support 0 with this model.",
+        "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value",
+    }});
+    let mut server = Server::start(vec![Reply::json(400, &refusal), Reply::json(200, &answer("x"))]).await;
+    ask(&config(&server)).await.unwrap();
+    assert_eq!(server.body().await["temperature"], 0.0);
+    assert_eq!(server.body().await["temperature"], Value::Null);
+}

@@ -1,0 +1,138 @@
+//! What is no answer, what ends too early, what never ends.
+
+use std::time::Duration;
+
+use engine::llm::LlmErrorKind;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::scene::{answer, ask, config};
+use crate::server::{Reply, Seen, Server};
+
+/// Long enough for loopback, short enough to wait for.
+const SHORT: Duration = Duration::from_millis(100);
+
+async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
+    let server = Server::start(vec![reply]).await;
+    let mut config = config(&server);
+    config.timeouts.headers = SHORT * 20;
+    config.timeouts.idle = SHORT;
+    let error = ask(&config).await.unwrap_err();
+    (error.kind, error.detail)
+}
+
+#[tokio::test]
+async fn a_page_is_no_answer() {
+    let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
+    let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert!(detail.ends_with("a page: Sign in"), "{detail}");
+}
+
+#[tokio::test]
+async fn nonsense_is_no_answer() {
+    for body in ["", "nonsense", "[]", "{}", r#"{"choices": []}"#, r#"{"choices": [{"message": 7}]}"#] {
+        let (kind, detail) = error_of(Reply::new(200, &[], body)).await;
+        assert_eq!(kind, LlmErrorKind::Malformed, "{body}: {detail}");
+    }
+    let (kind, _) = error_of(Reply::stream(&["nonsense"])).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+}
+
+#[tokio::test]
+async fn a_filtered_answer_is_a_refusal() {
+    let body = json!({ "choices": [{ "finish_reason": "content_filter", "message": { "content": "" } }] });
+    assert_eq!(error_of(Reply::json(200, &body)).await.0, LlmErrorKind::ContentPolicy);
+}
+
+#[tokio::test]
+async fn a_stream_without_an_end_was_cut() {
+    let began = r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
+    for events in [&[began][..], &[]] {
+        assert_eq!(error_of(Reply::stream(events)).await.0, LlmErrorKind::StreamCut);
+    }
+    let chunked =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n5\r\ndata:";
+    assert_eq!(error_of(Reply::cut(chunked)).await.0, LlmErrorKind::StreamCut);
+}
+
+#[tokio::test]
+async fn a_body_without_its_end_was_cut() {
+    let (kind, _) = error_of(Reply::cut("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"id\":")).await;
+    assert_eq!(kind, LlmErrorKind::StreamCut);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_a_broken_connection() {
+    assert_eq!(error_of(Reply::cut("")).await.0, LlmErrorKind::Connection);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_cannot_be_reached() {
+    let server = Server::start(vec![]).await;
+    let mut config = config(&server);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    config.base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
+    drop(listener);
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::Connection);
+    assert!(error.detail.contains("refused") && !error.detail.contains("http://"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_ends_in_time() {
+    let (kind, detail) = error_of(Reply::stream(&[]).then_silence()).await;
+    assert_eq!((kind, detail.as_str()), (LlmErrorKind::Timeout, "silence for 100ms"));
+
+    let server = Server::start(vec![Reply::silence()]).await;
+    let mut config = config(&server);
+    config.timeouts.headers = SHORT;
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no headers within 100ms"));
+
+    config.timeouts.headers = SHORT * 20;
+    config.timeouts.total = SHORT;
+    let server = Server::start(vec![Reply::silence()]).await;
+    config.base_url = Some(server.url.clone());
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no whole answer within 100ms"));
+}
+
+#[tokio::test]
+async fn a_finished_stream_that_falls_silent_is_an_answer() {
+    let finished = r#"{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#;
+    let server = Server::start(vec![Reply::stream(&[finished]).then_silence()]).await;
+    let mut config = config(&server);
+    config.timeouts.idle = SHORT;
+    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_bounded() {
+    let event =
+        json!({ "choices": [{ "index": 0, "delta": { "content": "x".repeat(1 << 20) } }] }).to_string();
+    let (kind, detail) = error_of(Reply::stream(&vec![event.as_str(); 33])).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert_eq!(detail, "the answer is longer than 33554432 bytes");
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_the_server() {
+    for reply in [Reply::silence(), Reply::stream(&[r#"{"choices":[]}"#]).then_silence()] {
+        let mut server = Server::start(vec![reply]).await;
+        let config = config(&server);
+        let asking = tokio::spawn(async move { ask(&config).await });
+        server.body().await;
+        asking.abort();
+        assert!(matches!(server.next().await, Seen::ClientGone));
+    }
+}
+
+#[tokio::test]
+async fn what_is_cut_is_asked_again() {
+    let cut = Reply::stream(&[r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#]);
+    let server = Server::start(vec![cut, Reply::json(200, &answer("Hello"))]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 2;
+    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+}

@@ -1,0 +1,31 @@
+//! A machine without certificates: plain HTTP works, and TLS is no error before it is spoken.
+//!
+//! The other machine is this test program again, with its certificates pointed to nothing.
+
+use std::process::Command;
+
+use llm::OpenAiLlm;
+
+use crate::scene::{answer, ask, config};
+use crate::server::{Reply, Server};
+
+#[test]
+fn plain_http_needs_no_certificates() {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "certificates::without_certificates", "--ignored"])
+        .env("SSL_CERT_FILE", "/nonexistent")
+        .env("SSL_CERT_DIR", "/nonexistent")
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test]
+#[ignore = "run by the test above, in a process of its own"]
+async fn without_certificates() {
+    let server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
+    let mut config = config(&server);
+    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+    config.base_url = Some("https://localhost/v1".into());
+    OpenAiLlm::new(&config).unwrap();
+}

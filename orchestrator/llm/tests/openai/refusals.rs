@@ -1,0 +1,98 @@
+//! What a provider says instead of an answer, and which of it is tried again.
+
+use std::time::Duration;
+
+use engine::llm::{LlmErrorKind, LlmProgress};
+use serde_json::{Value, json};
+
+use crate::scene::{KEY, answer, ask, ask_listening, config};
+use crate::server::{Reply, Server};
+
+fn error(message: &str, code: &str) -> Value {
+    json!({ "error": { "message": message, "type": "x", "param": null, "code": code } })
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_kind() {
+    let quota = error("You exceeded your current quota", "insufficient_quota");
+    let window = error("This model's maximum context length is 8192 tokens.", "context_length_exceeded");
+    let overloaded =
+        json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
+    for (status, body, kind) in [
+        (401, &error("Incorrect API key provided", "invalid_api_key"), LlmErrorKind::Authentication),
+        (403, &error("not yours", "x"), LlmErrorKind::Permission),
+        (404, &error("The model `x` does not exist", "model_not_found"), LlmErrorKind::UnknownModel),
+        (429, &error("slow down", "rate_limit_exceeded"), LlmErrorKind::RateLimited),
+        (429, &quota, LlmErrorKind::OutOfCredit),
+        (400, &window, LlmErrorKind::ContextWindowExceeded),
+        (500, &error("oops", "x"), LlmErrorKind::Unavailable),
+        (500, &overloaded, LlmErrorKind::Unavailable),
+        (529, &overloaded, LlmErrorKind::Unavailable),
+        (200, &error("slow down", "429"), LlmErrorKind::RateLimited),
+        (302, &json!({}), LlmErrorKind::BadRequest),
+    ] {
+        let server = Server::start(vec![Reply::json(status, body)]).await;
+        let error = ask(&config(&server)).await.unwrap_err();
+        assert_eq!(error.kind, kind, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_of_a_stream_is_that_error() {
+    let server = Server::start(vec![Reply::stream(&[
+        r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#,
+        r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#,
+    ])])
+    .await;
+    assert_eq!(ask(&config(&server)).await.unwrap_err().kind, LlmErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_limited_rate_is_waited_for_and_told() {
+    let body = error("slow down", "rate_limit_exceeded").to_string();
+    let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after-ms", "20")], &body);
+    let mut server = Server::start(vec![limited, Reply::json(200, &answer("Hello"))]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 3;
+    let (result, told) = ask_listening(&config).await;
+    assert_eq!(result.unwrap().response.text(), "Hello");
+    let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error: LlmErrorKind::RateLimited }] =
+        told[..]
+    else {
+        panic!("{told:?}");
+    };
+    assert!(after >= Duration::from_millis(20), "{after:?}");
+    assert_eq!(server.requests(), 2);
+}
+
+#[tokio::test]
+async fn tries_end() {
+    let mut server = Server::start(vec![Reply::json(503, &json!({}))]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 4;
+    let (result, told) = ask_listening(&config).await;
+    assert_eq!((result.unwrap_err().kind, told.len()), (LlmErrorKind::Unavailable, 3));
+    assert_eq!(server.requests(), 4);
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_not_tried_again_and_not_told() {
+    let refusal =
+        error(&format!("Incorrect API key provided: {KEY}. {}", "x".repeat(1000)), "invalid_api_key");
+    let mut server = Server::start(vec![Reply::json(401, &refusal)]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 4;
+    let error = ask(&config).await.unwrap_err();
+    assert!(error.detail.starts_with("status 401: Incorrect API key provided: [redacted]. xxx"), "{error}");
+    assert!(error.detail.chars().count() <= 501 && !format!("{error:?}").contains(KEY), "{error:?}");
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn the_wait_that_a_provider_asks_for_is_handed_on() {
+    let server = Server::start(vec![Reply::new(429, &[("llm_provider-retry-after", "3600")], "{}")]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 5;
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
+}

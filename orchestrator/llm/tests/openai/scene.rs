@@ -1,0 +1,65 @@
+//! A model behind a server, without waits, and what is asked of it.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use engine::llm::{Completion, Llm as _, LlmError, LlmProgress, LlmRequest, Message, Part, Tool};
+use llm::{LlmConfig, OpenAiLlm, RetryPolicy};
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+pub(crate) const KEY: &str = "sk-canary-1234567890";
+
+/// As configured for `server`; tries once.
+pub(crate) fn config(server: &Server) -> LlmConfig {
+    LlmConfig {
+        base_url: Some(server.url.clone()),
+        api_key: Some(KEY.into()),
+        retry: RetryPolicy {
+            num_retries: 1,
+            multiplier: 0.0,
+            min_wait: Duration::ZERO,
+            max_wait: Duration::ZERO,
+        },
+        ..LlmConfig::new("openai/gpt-4o")
+    }
+}
+
+pub(crate) fn request() -> LlmRequest {
+    LlmRequest {
+        messages: vec![Message::System("be good".into()), Message::User(vec![Part::Text("hi".into())])],
+        tools: vec![Tool {
+            name: "execute_bash".into(),
+            description: "runs".into(),
+            parameters: json!({ "type": "object" }),
+        }],
+    }
+}
+
+pub(crate) async fn ask(config: &LlmConfig) -> Result<Completion, LlmError> {
+    OpenAiLlm::new(config).unwrap().complete(&request(), &|_| ()).await
+}
+
+/// Also what was told meanwhile.
+pub(crate) async fn ask_listening(config: &LlmConfig) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
+    let told = Mutex::new(Vec::new());
+    let llm = OpenAiLlm::new(config).unwrap();
+    let result = llm.complete(&request(), &|progress| told.lock().unwrap().push(progress)).await;
+    (result, told.into_inner().unwrap())
+}
+
+/// An answer as OpenAI sends it.
+pub(crate) fn answer(text: &str) -> Value {
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1759489200, "model": "gpt-4o-2024-08-06",
+        "choices": [{
+            "index": 0, "finish_reason": "stop",
+            "message": { "role": "assistant", "content": text, "tool_calls": null, "function_call": null },
+        }],
+        "usage": {
+            "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110,
+            "prompt_tokens_details": { "cached_tokens": 0 },
+        },
+    })
+}

@@ -1,0 +1,127 @@
+//! A server that plays raw HTTP replies, one a connection, and tells what it saw. Ends when it is dropped.
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// What one connection gets after its request.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    bytes: String,
+    /// Says no more, and keeps the connection until the client goes.
+    then_silence: bool,
+}
+
+/// What the server sees.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Request { head: String, body: Value },
+    ClientGone,
+}
+
+pub(crate) struct Server {
+    pub(crate) url: String,
+    seen: mpsc::UnboundedReceiver<Seen>,
+    serving: AbortHandle,
+}
+
+impl Reply {
+    pub(crate) fn new(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let bytes = format!(
+            "HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        Self { bytes, then_silence: false }
+    }
+
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        Self::new(status, &[("content-type", "application/json")], &body.to_string())
+    }
+
+    /// A stream whose end is the end of the connection, so that it can be cut anywhere.
+    pub(crate) fn stream(events: &[&str]) -> Self {
+        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
+        Self { bytes: format!("{head}{body}"), then_silence: false }
+    }
+
+    /// Promises more than it sends.
+    pub(crate) fn cut(head_and_body: &str) -> Self {
+        Self { bytes: head_and_body.to_owned(), then_silence: false }
+    }
+
+    pub(crate) fn then_silence(self) -> Self {
+        Self { then_silence: true, ..self }
+    }
+
+    pub(crate) fn silence() -> Self {
+        Self { bytes: String::new(), then_silence: true }
+    }
+}
+
+impl Server {
+    /// The last reply is repeated.
+    pub(crate) async fn start(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (saw, seen) = mpsc::unbounded_channel();
+        let serving = tokio::spawn(serve(listener, replies, saw)).abort_handle();
+        Self { url, seen, serving }
+    }
+
+    pub(crate) async fn next(&mut self) -> Seen {
+        self.seen.recv().await.unwrap()
+    }
+
+    /// The body of the next request.
+    pub(crate) async fn body(&mut self) -> Value {
+        match self.next().await {
+            Seen::Request { body, .. } => body,
+            Seen::ClientGone => panic!("the client has gone"),
+        }
+    }
+
+    /// How many requests came that were not looked at.
+    pub(crate) fn requests(&mut self) -> usize {
+        std::iter::from_fn(|| self.seen.try_recv().ok())
+            .filter(|seen| matches!(seen, Seen::Request { .. }))
+            .count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, replies: Vec<Reply>, saw: mpsc::UnboundedSender<Seen>) {
+    for place in 0.. {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let reply = replies.get(place).or(replies.last()).unwrap();
+        let (head, body) = request(&mut connection).await;
+        saw.send(Seen::Request { head, body }).unwrap();
+        connection.write_all(reply.bytes.as_bytes()).await.unwrap();
+        if reply.then_silence {
+            let _ = connection.read(&mut [0]).await;
+            saw.send(Seen::ClientGone).unwrap();
+        }
+    }
+}
+
+async fn request(connection: &mut TcpStream) -> (String, Value) {
+    let mut bytes = Vec::new();
+    loop {
+        assert!(connection.read_buf(&mut bytes).await.unwrap() > 0, "the request was cut");
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        if body.len() >= length.parse().unwrap() {
+            return (head.to_owned(), serde_json::from_str(body).unwrap());
+        }
+    }
+}
