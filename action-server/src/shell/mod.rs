@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 mod answers;
 pub(crate) mod children;
+mod cursor_query;
 mod facts;
 mod marks;
 mod output;
@@ -130,7 +131,9 @@ impl Shell {
         output: OutputSink,
         cancel: CancellationToken,
     ) -> Result<Observation, StartError> {
+        // The turn first: a cancel that comes with the action still has to end what runs.
         let turn = tokio::select! {
+            biased;
             turn = Arc::clone(&self.turn).acquire_owned() => turn.map_err(|_| StartError::Stopped)?,
             () = cancel.cancelled() => return Ok(self.never_begun(&action)),
             () = self.stop.cancelled() => return Err(StartError::Stopped),

@@ -30,17 +30,35 @@ pub(super) struct Folded {
 pub(super) struct Fold {
     parser: Parser,
     line: Line,
+    /// The beginning of a character whose end has not come, at most 3 bytes. The parser would hold it too, but vte 0.15
+    /// then loses the character after it.
+    cut: Vec<u8>,
 }
 
 impl Fold {
     /// Keeps `limit` characters.
     pub(super) fn new(limit: usize) -> Self {
-        Self { parser: Parser::new(), line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0 } }
+        Self {
+            parser: Parser::new(),
+            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0 },
+            cut: Vec::new(),
+        }
     }
 
     /// Reads on.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        self.parser.advance(&mut self.line, bytes);
+        if self.cut.is_empty() {
+            return self.feed_joined(bytes);
+        }
+        let mut joined = std::mem::take(&mut self.cut);
+        joined.extend_from_slice(bytes);
+        self.feed_joined(&joined);
+    }
+
+    fn feed_joined(&mut self, bytes: &[u8]) {
+        let (whole, cut) = bytes.split_at(bytes.len() - cut_character(bytes));
+        self.parser.advance(&mut self.line, whole);
+        self.cut.extend_from_slice(cut);
     }
 
     /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
@@ -49,6 +67,15 @@ impl Fold {
         self.line.settle();
         self.line.kept.take()
     }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn cut_character(bytes: &[u8]) -> usize {
+    let is_cut = |length: &usize| {
+        std::str::from_utf8(&bytes[bytes.len() - length..])
+            .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    (1..=bytes.len().min(3)).find(is_cut).unwrap_or(0)
 }
 
 /// The line under the cursor.

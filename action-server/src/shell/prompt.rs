@@ -45,6 +45,11 @@ impl Prompt {
         Self { dialect, nonce, prompt }
     }
 
+    /// The language it is in.
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// The private word in every mark.
     pub(super) fn nonce(&self) -> &str {
         &self.nonce
@@ -71,7 +76,7 @@ impl Prompt {
         )
     }
 
-    /// What is typed.
+    /// What is typed at a prompt.
     pub(super) fn typed_line(&self, script: &Path) -> String {
         let script = quote(&script.to_string_lossy());
         let nonce = &self.nonce;
@@ -81,17 +86,10 @@ impl Prompt {
             ),
             // The end is announced here too: after `exec 2>file` there is no prompt to be seen.
             Dialect::Dash | Dialect::Ash => format!(
-                "{cursor}. {script};{{ __glovebox_status=$? PS1=$__glovebox_prompt PS2=;\
-                 printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;__glovebox_return&&:;}} 2>/dev/null\n",
-                cursor = self.cursor_report()
+                ". {script};{{ __glovebox_status=$? PS1=$__glovebox_prompt PS2=;\
+                 printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;__glovebox_return&&:;}} 2>/dev/null\n"
             ),
         }
-    }
-
-    /// ash asks the terminal where its cursor is and waits 20 ms for the answer; an answer that it did not ask for it
-    /// skips. So it gets one before every line.
-    fn cursor_report(&self) -> &'static str {
-        if self.dialect == Dialect::Ash { "\x1b[1;1R" } else { "" }
     }
 }
 

@@ -105,6 +105,11 @@ impl Running {
         self.ending.as_ref()
     }
 
+    /// Whether its start mark has come: before, nothing of it was run.
+    pub(super) fn has_begun(&self) -> bool {
+        self.started
+    }
+
     /// What was there before it.
     pub(super) fn baseline(&self) -> &Baseline {
         &self.baseline

@@ -24,20 +24,26 @@ use super::output::Folded;
 use super::process_tree;
 use super::program::ShellProgram;
 use super::running::{Meaning, Running};
-use super::shell_process::{Heard, ShellProcess};
+use super::shell_process::{Heard, Readiness, ShellProcess};
 use super::start_error::StartError;
 
 /// A shell without startup files needs milliseconds; on a machine that is this slow nothing works.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a shell at its prompt may take to ask for its cursor: it does so at once, or never.
+const QUERY_PATIENCE: Duration = Duration::from_millis(20);
+
 /// How long a shell may take to come back to its prompt after everything it ran was killed.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a cancel looks for processes that were forked while it killed.
+/// After how long a cancel looks again for what was forked while it killed. Doubled each time: a shell that is
+/// interrupted again and again never gets to its prompt.
 const CANCEL_ROUND: Duration = Duration::from_millis(10);
 
 /// How long a killed shell is waited for.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
+
+const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
 
 /// Where an action's raw output goes.
 pub(super) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
@@ -61,7 +67,6 @@ pub(super) struct Session {
     stop: CancellationToken,
     working_dir: watch::Sender<PathBuf>,
     process: Option<ShellProcess>,
-    at_prompt: bool,
     /// The command that was sent last, until its ending has been told.
     running: Option<Running>,
     note: Option<&'static str>,
@@ -75,8 +80,7 @@ impl Session {
         working_dir: watch::Sender<PathBuf>,
         stop: CancellationToken,
     ) -> Self {
-        let (process, at_prompt, running, note) = (None, false, None, None);
-        Self { config, program, facts, stop, working_dir, process, at_prompt, running, note }
+        Self { config, program, facts, stop, working_dir, process: None, running: None, note: None }
     }
 
     /// Serves until the end.
@@ -107,9 +111,10 @@ impl Session {
             Ok(observation) => observation,
             Err(error) => error.into_observation(),
         };
+        // Before the reply: whoever has it may come again at once, and must not find the turn taken.
+        drop(request.turn);
         // Whoever asked may be gone; the command is not theirs alone, and what it says next goes to who asks next.
         let _ = request.reply.send(observation);
-        drop(request.turn);
     }
 
     async fn perform(&mut self, request: &mut Request) -> Result<Observation, StartError> {
@@ -143,11 +148,24 @@ impl Session {
         Ok(self.report(&request.action, &ending))
     }
 
-    /// Starts a command and watches it.
+    /// Starts a command and watches it. A shell that ends before the command has begun (it had its input closed, say) is
+    /// replaced once: nothing has been run.
     async fn run_command(&mut self, request: &mut Request) -> Result<Ending, StartError> {
+        let ending = self.try_command(request).await?;
+        let begun = self.running.as_ref().is_none_or(Running::has_begun);
+        if begun || !matches!(ending, Ending::ShellEnded { .. }) {
+            return Ok(ending);
+        }
+        self.running = None;
+        self.note = Some(NEW_SHELL);
+        self.try_command(request).await
+    }
+
+    async fn try_command(&mut self, request: &mut Request) -> Result<Ending, StartError> {
         tokio::select! {
-            ready = self.make_ready() => ready?,
+            biased;
             () = request.cancel.cancelled() => return Ok(Ending::NeverBegun),
+            ready = self.make_ready() => ready?,
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
         let (baseline, sequence) =
@@ -158,25 +176,35 @@ impl Session {
 
     /// A shell at its prompt.
     async fn make_ready(&mut self) -> Result<(), StartError> {
-        if self.process.is_none() {
+        let mut fresh = self.process.is_none();
+        if fresh {
             self.start_process()?;
         }
         let stop = self.stop.clone();
         let mut patience = pin!(sleep(START_PATIENCE));
-        while !self.at_prompt {
+        loop {
+            let readiness = self.process.as_ref().map_or(Readiness::Busy, ShellProcess::readiness);
+            if readiness == Readiness::Ready {
+                return Ok(());
+            }
             tokio::select! {
                 heard = hear(&mut self.process) => {
-                    if let Heard::Exited(status) = heard {
-                        self.process = None;
-                        return Err(StartError::Ended { status });
-                    }
+                    let exited = if let Heard::Exited(status) = heard { Some(status) } else { None };
                     self.absorb(heard, &mut None);
+                    match exited {
+                        Some(status) if fresh => return Err(StartError::Ended { status }),
+                        Some(_) => {
+                            self.start_process()?;
+                            fresh = true;
+                        }
+                        None => {}
+                    }
                 }
+                () = sleep(QUERY_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
                 () = &mut patience => return Err(StartError::NoPrompt(START_PATIENCE)),
                 () = stop.cancelled() => return Err(StartError::Stopped),
             }
         }
-        Ok(())
     }
 
     fn start_process(&mut self) -> Result<(), StartError> {
@@ -188,7 +216,6 @@ impl Session {
             ShellProcess::start(&self.program, &self.config.environment, folder, &self.config.scratch_dir)
                 .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
         self.process = Some(process);
-        self.at_prompt = false;
         Ok(())
     }
 
@@ -240,19 +267,16 @@ impl Session {
             Heard::Bytes(count) => self.absorb_bytes(count, output),
             Heard::Exited(status) => {
                 self.process = None;
-                self.at_prompt = false;
                 match &mut self.running {
                     Some(running) => running.end(Ending::ShellEnded { status }),
-                    None => {
-                        self.note = Some("The shell had ended before this command, which ran in a new one.")
-                    }
+                    None => self.note = Some(NEW_SHELL),
                 }
             }
         }
     }
 
     fn absorb_bytes(&mut self, count: usize, output: &mut Option<&mut dyn FnMut(&[u8])>) {
-        let Self { process: Some(process), running, at_prompt, working_dir, .. } = self else { return };
+        let Self { process: Some(process), running, working_dir, .. } = self else { return };
         let mut started = false;
         process.pieces(count, |piece| {
             let meaning = match running {
@@ -260,21 +284,15 @@ impl Session {
                 None => idle_meaning(piece),
             };
             match meaning {
-                Meaning::Prompted(folder) => {
-                    *at_prompt = true;
-                    if folder.is_absolute() {
-                        working_dir.send_replace(folder);
-                    }
-                }
+                Meaning::Prompted(folder) if folder.is_absolute() => drop(working_dir.send_replace(folder)),
                 Meaning::Started => started = true,
-                Meaning::Said | Meaning::Nothing => {}
+                Meaning::Prompted(_) | Meaning::Said | Meaning::Nothing => {}
             }
         });
-        if started {
-            process.command_started(self.program.dialect);
-        }
         if running.as_ref().is_some_and(|running| running.ending().is_some()) {
             process.forget_input();
+        } else if started {
+            process.command_started();
         }
     }
 
@@ -282,10 +300,11 @@ impl Session {
     async fn cancel(&mut self, output: &mut OutputSink) -> Ending {
         let give_up = Instant::now() + CANCEL_PATIENCE;
         let mut shell_lost = self.ignores_interrupt();
+        let mut patience = CANCEL_ROUND;
         while !shell_lost && !self.has_ended() {
             self.kill_once();
-            let round = Instant::now() + CANCEL_ROUND;
-            shell_lost = round >= give_up;
+            let round = give_up.min(Instant::now() + patience);
+            patience *= 2;
             while !self.has_ended() {
                 tokio::select! {
                     biased;
@@ -293,10 +312,10 @@ impl Session {
                     heard = hear(&mut self.process) => self.absorb(heard, &mut Some(&mut **output)),
                 }
             }
+            shell_lost = round == give_up && !self.has_ended();
         }
         shell_lost |= self.process.is_none();
         if shell_lost {
-            self.at_prompt = false;
             if let Some(process) = self.process.take() {
                 process.kill(KILL_PATIENCE).await;
             }

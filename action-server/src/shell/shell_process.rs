@@ -16,7 +16,8 @@ use tokio::process::Command;
 use uuid::Uuid;
 
 use super::children::{self, OwnChild};
-use super::marks::{MarkReader, Piece};
+use super::cursor_query::{self, CursorQuery};
+use super::marks::{Mark, MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
@@ -41,6 +42,17 @@ pub(super) enum Heard {
     Exited(i32),
 }
 
+/// Whether a shell takes commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// It has not come to its prompt.
+    Busy,
+    /// It is at its prompt and about to ask for the cursor, unless its terminal is damaged.
+    Hesitant,
+    /// It waits for a command.
+    Ready,
+}
+
 /// A running shell.
 pub(super) struct ShellProcess {
     pty: Pty,
@@ -53,6 +65,8 @@ pub(super) struct ShellProcess {
     last_reads: u32,
     session: String,
     sequence: u64,
+    at_prompt: bool,
+    query: CursorQuery,
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
@@ -98,6 +112,8 @@ impl ShellProcess {
             last_reads: 0,
             session,
             sequence: 0,
+            at_prompt: false,
+            query: CursorQuery::default(),
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
         })
@@ -135,8 +151,28 @@ impl ShellProcess {
     }
 
     /// The `count` bytes heard last, told apart.
-    pub(super) fn pieces(&mut self, count: usize, sink: impl FnMut(Piece<'_>)) {
-        self.marks.feed(&self.buffer[..count], sink);
+    pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
+        let Self { marks, buffer, at_prompt, query, .. } = self;
+        marks.feed(&buffer[..count], |piece| {
+            match &piece {
+                Piece::Mark(Mark::End { .. }) => {
+                    *at_prompt = true;
+                    query.reset();
+                }
+                Piece::Output(bytes) if *at_prompt => query.feed(bytes),
+                Piece::Output(_) | Piece::Mark(Mark::Start { .. }) => {}
+            }
+            sink(piece);
+        });
+    }
+
+    /// Whether a command can be sent.
+    pub(super) fn readiness(&self) -> Readiness {
+        match (self.at_prompt, self.prompt.dialect()) {
+            (false, _) => Readiness::Busy,
+            (true, Dialect::Ash) if !self.query.is_asked() => Readiness::Hesitant,
+            (true, _) => Readiness::Ready,
+        }
     }
 
     /// Sends a command to the shell that is at its prompt. What it starts is what is not in the returned baseline; its
@@ -148,9 +184,14 @@ impl ShellProcess {
         self.sequence += 1;
         self.script.write(&self.prompt.first_line(self.sequence), command)?;
         self.unsent.clear();
+        self.at_prompt = false;
         self.pty.reset()?;
         let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
         let baseline = Baseline::take(shell, &self.session);
+        if self.query.is_asked() {
+            self.send_input(cursor_query::REPORT.as_bytes());
+            self.query.reset();
+        }
         let line = self.prompt.typed_line(&self.script.path());
         self.send_input(line.as_bytes());
         Ok((baseline, self.sequence))
@@ -164,8 +205,8 @@ impl ShellProcess {
 
     /// The command has begun. A shell that edits lines itself has just put back what it found at its prompt, which may
     /// have been broken by then.
-    pub(super) fn command_started(&self, dialect: Dialect) {
-        if dialect == Dialect::Ash {
+    pub(super) fn command_started(&self) {
+        if self.prompt.dialect() == Dialect::Ash {
             let _ = self.pty.repair();
         }
     }

@@ -48,8 +48,8 @@ on_every_shell! {
     }
 
     async fn an_end_that_nobody_saw_is_told_to_who_asks(fixture) {
-        fixture.run_for("read line; echo done >done; echo end; (exit 3)", SHORT).await;
-        fixture.act(RunAction { is_input: true, ..action("x") }, Some(Duration::ZERO), CancellationToken::new()).await;
+        fixture.run_for("while [ ! -e go ]; do sleep 0.01; done; echo end; echo >done; (exit 3)", SHORT).await;
+        std::fs::write(fixture.path().join("go"), "").unwrap();
         eventually("done", || fixture.path().join("done").exists()).await;
         let answered = fixture.run("").await;
         assert!(answered.content.ends_with("end"), "{}", answered.content);

@@ -4,12 +4,16 @@ use super::*;
 
 on_every_shell! {
     async fn terminal_settings_are_repaired(fixture) {
-        for damage in ["stty raw", "stty -icanon min 0 time 0", "stty -isig -icrnl", "stty echo opost ixon", "stty eof x intr y", "stty 50"] {
+        let damages = ["stty raw", "stty -icanon min 0 time 0", "stty -isig -icrnl", "stty opost ixon", "stty intr '^X'"];
+        for damage in damages {
             fixture.run(damage).await;
-            fixture.say(":").await;
-            let settings = fixture.say("stty -a").await;
-            for expected in [" icanon", " isig", " icrnl", "-opost", "-ixon"] {
-                assert!(settings.contains(expected.trim_start()) && !settings.contains(&format!("-{}", expected.trim())) || expected.starts_with('-') && settings.contains(expected), "{damage}: {expected}: {settings}");
+            // A shell that finds the end of its input at its prompt has ended, and this runs in a new one.
+            let answered = fixture.run("echo hi").await;
+            assert_eq!(answered.content, "hi", "{damage}: {answered:?}");
+            let settings = fixture.run("sleep 0.2; stty -a").await.content;
+            let settings: Vec<_> = settings.split([' ', ';', '\n']).collect();
+            for expected in ["icanon", "isig", "icrnl", "-opost", "-ixon", "^C"] {
+                assert!(settings.contains(&expected), "{damage}: {expected} is not in {settings:?}");
             }
         }
         assert_eq!(fixture.say("echo fine").await, "fine");
@@ -46,7 +50,8 @@ on_every_shell! {
         fixture.say("exec 3>&1 4>&2 >out 2>err").await;
         assert_eq!(fixture.say("echo hidden").await, "");
         fixture.say("exec >&3 2>&4").await;
-        assert_eq!(fixture.say("cat out").await, "hidden");
+        // ash writes its prompts there too.
+        assert_eq!(fixture.say("grep -c hidden out").await, "1");
     }
 
     async fn a_shell_without_standard_input_is_replaced(fixture) {

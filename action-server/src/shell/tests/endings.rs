@@ -87,8 +87,9 @@ on_every_shell! {
     }
 
     async fn a_shell_that_died_while_nobody_listened_is_told_with_the_next_command(fixture) {
-        fixture.say("echo $$ >shell; (kill -STOP $$; kill -9 $$) & sleep 0").await;
+        fixture.say("echo $$ >shell; (while [ ! -e go ]; do sleep 0.01; done; kill -9 $$) &").await;
         let shell = fixture.pid_in("shell").await;
+        std::fs::write(fixture.path().join("go"), "").unwrap();
         eventually("the shell is gone", || !is_alive(shell)).await;
         let answered = fixture.run("echo new").await;
         assert_eq!((answered.content.as_str(), answered.metadata.exit_code), ("new", 0));

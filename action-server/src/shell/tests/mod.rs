@@ -129,10 +129,6 @@ impl Fixture {
         self.folder.path().canonicalize().unwrap()
     }
 
-    fn is_bash(&self) -> bool {
-        self.shell.program.kind() == ShellKind::Bash
-    }
-
     async fn act(&self, action: RunAction, limit: Option<Duration>, cancel: CancellationToken) -> Answered {
         let run = self.shell.run(action.clone(), limit, Box::new(|_| {}), cancel);
         answered(timeout(PATIENCE * 2, run).await.unwrap_or_else(|_| panic!("no answer to {action:?}")))
