@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Activity;
 use super::http;
-use super::listener::AsyncListener;
+use super::listener::Listener;
 use super::stream::Stream;
 
 /// One host opens one or two; clients of HTTP/1.1 one a request. More wait in the socket's queue.
@@ -24,7 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Never returns; dropping it stops accepting. Connections end by themselves, or after `stop`, in `tasks`.
 pub(super) async fn accept(
-    listener: &AsyncListener,
+    listener: &Listener,
     router: Router,
     tasks: &TaskTracker,
     stop: &CancellationToken,

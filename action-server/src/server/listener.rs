@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::net;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,8 @@ const ENDING_SERVER: Duration = Duration::from_secs(3);
 /// Between two looks at whether it is gone; the system tells nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A socket that listens, before there is a runtime.
+/// A socket that listens.
 pub(super) enum Listener {
-    Unix { listener: unix::UnixListener, file: SocketFile },
-    Tcp(net::TcpListener),
-}
-
-/// The same, within a runtime.
-pub(super) enum AsyncListener {
     Unix { listener: UnixListener, _file: SocketFile },
     Tcp(TcpListener),
 }
@@ -43,32 +37,17 @@ pub(super) struct SocketFile {
 }
 
 impl Listener {
-    /// Called before there are threads: the socket's mode needs the process's mask for a moment.
+    /// Called before anything else runs: the socket's mode needs the process's mask for a moment, and a server that is
+    /// just ending is waited for.
     pub(super) fn bind(address: &Address) -> anyhow::Result<Self> {
         match address {
             Address::Unix(path) => bind_unix(path),
             Address::Tcp(address) => {
-                let listener = net::TcpListener::bind(address);
-                Ok(Self::Tcp(listener.with_context(|| format!("listening on {address}"))?))
+                bind_tcp(*address).map(Self::Tcp).with_context(|| format!("listening on {address}"))
             }
         }
     }
 
-    pub(super) fn into_async(self) -> io::Result<AsyncListener> {
-        match self {
-            Self::Unix { listener, file } => {
-                listener.set_nonblocking(true)?;
-                Ok(AsyncListener::Unix { listener: UnixListener::from_std(listener)?, _file: file })
-            }
-            Self::Tcp(listener) => {
-                listener.set_nonblocking(true)?;
-                Ok(AsyncListener::Tcp(TcpListener::from_std(listener)?))
-            }
-        }
-    }
-}
-
-impl AsyncListener {
     pub(super) async fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Unix { listener, .. } => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
@@ -80,6 +59,12 @@ impl AsyncListener {
             }
         }
     }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
@@ -95,14 +80,14 @@ fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
     let _lock = lock(folder)?;
     remove_dead(&path)?;
     let mask = umask(Mode::from_bits_truncate(0o177));
-    let bound = unix::UnixListener::bind(&path);
+    let bound = UnixListener::bind(&path);
     umask(mask);
     let listener = bound.with_context(|| format!("listening on {}", path.display()))?;
     // For file systems that take no notice of the mask.
     fs::set_permissions(&path, Permissions::from_mode(0o600))
         .with_context(|| format!("protecting {}", path.display()))?;
     let identity = identity(&path).with_context(|| format!("looking at {}", path.display()))?;
-    Ok(Listener::Unix { listener, file: SocketFile { path, identity } })
+    Ok(Listener::Unix { listener, _file: SocketFile { path, identity } })
 }
 
 fn lock(folder: &Path) -> anyhow::Result<Flock<File>> {

@@ -50,18 +50,13 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
-    let listener = Listener::bind(&config.address)?;
-    if config.is_detached {
-        // The launcher takes this as the word that the socket listens.
-        stdio::leave_stderr()?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let ended = runtime.block_on(serve(config, working_dir, key, listener));
+    let ended = runtime.block_on(serve(config, working_dir, key));
     // A thread that blocks on a dead disk is not waited for.
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
@@ -91,14 +86,15 @@ fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-async fn serve(
-    config: ServeConfig,
-    working_dir: PathBuf,
-    key: Option<Key>,
-    listener: Listener,
-) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = listener.into_async().context("registering the socket")?;
+async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> anyhow::Result<()> {
+    // Before the socket exists, which a signal that nobody expects would leave behind.
+    let mut terminate = signal(SignalKind::terminate()).context("expecting SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("expecting SIGINT")?;
+    let listener = Listener::bind(&config.address)?;
+    if config.is_detached {
+        // The launcher takes this as the word that the socket listens.
+        stdio::leave_stderr()?;
+    }
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
