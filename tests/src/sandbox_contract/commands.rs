@@ -1,0 +1,74 @@
+//! Commands: output, exit codes, the shell's state, cancelling.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Backend, Heard, command, id, place, ran, remove, run};
+
+/// What a command prints comes while it runs and stands in its observation.
+pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let ran = run(&*sandbox, 1, "echo gl''ove").await;
+    assert_eq!((ran.exit_code, ran.content.trim()), (0, "glove"));
+    assert!(String::from_utf8_lossy(&ran.heard).contains("glove"));
+    remove(backend, sandbox).await;
+}
+
+/// Commands run in one shell, one after another.
+pub async fn the_shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    assert_eq!(run(&*sandbox, 1, "pwd").await.content.trim(), sandbox.lease().working_dir);
+    run(&*sandbox, 2, "mkdir -p a/b && cd a/b && color=green").await;
+    let ran = run(&*sandbox, 3, "echo $color; pwd").await;
+    let expected = format!("green\n{}/a/b", sandbox.lease().working_dir);
+    assert_eq!(ran.content.trim().replace("\r\n", "\n"), expected);
+    remove(backend, sandbox).await;
+}
+
+/// Exit codes are the command's own.
+pub async fn an_exit_code_is_observed(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    assert_eq!(run(&*sandbox, 1, "(exit 42)").await.exit_code, 42);
+    assert_eq!(run(&*sandbox, 2, "true").await.exit_code, 0);
+    remove(backend, sandbox).await;
+}
+
+/// Every byte of a large output is heard, in order.
+pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    // 65,536 lines of 16 bytes, each another.
+    let ran =
+        run(&*sandbox, 1, "i=0; while [ $i -lt 65536 ]; do printf '%015d\\n' $i; i=$((i+1)); done").await;
+    let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+    let lines: Vec<&str> = text.lines().filter(|line| line.len() == 15 && line.starts_with('0')).collect();
+    assert_eq!(lines.len(), 65_536);
+    assert!(lines.iter().enumerate().all(|(number, line)| *line == format!("{number:015}")));
+    assert_eq!(ran.exit_code, 0);
+    remove(backend, sandbox).await;
+}
+
+/// A cancel reaches the background too, and the action still ends in an observation.
+pub async fn a_cancel_ends_the_process_tree_and_the_observation_comes(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let heard = Heard::default();
+    let (listener, request) = (heard.listener(), command("sleep 1042 & sh -c 'echo beg''un; sleep 1043'"));
+    let (first, cancelled) = (id(1), id(1));
+    let (ended, ()) = timeout(Duration::from_secs(20), async {
+        tokio::join!(sandbox.execute(&first, &request, &listener), async {
+            heard.until("begun").await;
+            sandbox.cancel(&cancelled).await.unwrap();
+        })
+    })
+    .await
+    .expect("a cancelled action ends");
+    assert_ne!(ran(ended.unwrap(), &heard).exit_code, 0);
+
+    // The brackets keep the search from finding itself.
+    let search = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 104[23]'";
+    let found = run(&*sandbox, 2, search).await.content;
+    assert_eq!(found.lines().next(), Some("0"), "{found}"); // after it bash may say what became of its jobs
+    sandbox.cancel(&id(1)).await.unwrap();
+    sandbox.cancel(&id(99)).await.unwrap();
+    remove(backend, sandbox).await;
+}

@@ -1,0 +1,90 @@
+//! The Docker backend under test: the engine that `cargo ci test` provides, with images that are there.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::Docker;
+use engine::sandbox::SandboxProvider;
+use protocol::SandboxId;
+use sandbox::{DockerConfig, DockerProvider, HostSecret, ServerBinary};
+use tempfile::TempDir;
+
+use super::Backend;
+
+/// Sandboxes as containers of one image.
+pub struct DockerBackend {
+    cache: TempDir,
+    image: String,
+    host: Option<String>,
+}
+
+impl DockerBackend {
+    /// The image is what the variable names, or else `image`. Nothing when the caller asks to skip Docker.
+    pub fn of(variable: &str, image: &str) -> Option<Self> {
+        if std::env::var_os("GLOVEBOX_TEST_SKIP_DOCKER").is_some_and(|skip| skip == "1") {
+            println!("skipped: GLOVEBOX_TEST_SKIP_DOCKER=1");
+            return None;
+        }
+        let image = std::env::var(variable).unwrap_or_else(|_| image.into());
+        Some(Self { cache: tempfile::tempdir().unwrap(), image, host: std::env::var("DOCKER_HOST").ok() })
+    }
+
+    /// The smallest image: a static busybox and nothing else.
+    pub fn busybox() -> Option<Self> {
+        Self::of("GLOVEBOX_TEST_BUSYBOX_IMAGE", "glovebox-test/busybox:latest")
+    }
+
+    /// An ordinary image: bash, glibc, apt.
+    pub fn debian() -> Option<Self> {
+        Self::of("GLOVEBOX_TEST_DEBIAN_IMAGE", "glovebox-test/debian:latest")
+    }
+
+    /// The same, reached in another way.
+    pub fn reached_at(self, host: impl Into<String>) -> Self {
+        Self { host: Some(host.into()), ..self }
+    }
+
+    /// How the engine is reached.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// What a host program would configure.
+    pub fn config(&self) -> DockerConfig {
+        self.config_of(ServerBinary::embedded(self.cache.path()))
+    }
+
+    fn config_of(&self, server: ServerBinary) -> DockerConfig {
+        DockerConfig {
+            host: self.host.clone(),
+            start_timeout: Duration::from_secs(30),
+            default_image: self.image.clone(),
+            ..DockerConfig::new(server, HostSecret::new([7; 32]), format!("test-{}", std::process::id()))
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for DockerBackend {
+    fn provider(&self) -> Box<dyn SandboxProvider> {
+        Box::new(DockerProvider::new(self.config()))
+    }
+
+    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+        Box::new(DockerProvider::new(self.config_of(server)))
+    }
+
+    fn image(&self) -> Option<String> {
+        Some(self.image.clone())
+    }
+
+    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
+        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
+        let docker = Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap();
+        match docker.inspect_container(sandbox.as_str(), None).await {
+            Ok(found) => vec![format!("container {:?}", found.name)],
+            Err(bollard::errors::Error::DockerResponseServerError { status_code: 404, .. }) => Vec::new(),
+            Err(error) => panic!("looking for {sandbox}: {error}"),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Ends of sandboxes: nothing is left, however they come about.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{SandboxError, StartProgress};
+use protocol::SandboxId;
+use sandbox::ServerBinary;
+
+use super::{Backend, error, place, remove, run, spec};
+
+/// Processes in the background end with the sandbox.
+pub async fn destroying_leaves_nothing_and_is_no_error_twice(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let id = sandbox.lease().sandbox_id.clone();
+    run(
+        &*sandbox,
+        1,
+        "sleep 1042 & (setsid sleep 1042 >/dev/null 2>&1 &) ; mkdir -p locked/in && chmod 500 locked",
+    )
+    .await;
+    remove(backend, sandbox).await;
+    backend.provider().destroy(&id).await.unwrap();
+}
+
+/// A server that does not start is an error with its words.
+pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("boom");
+    // Closed before it is run: a file that is open for writing cannot be executed.
+    let mut file = std::fs::File::create(&program).unwrap();
+    file.write_all(b"#!/bin/sh\necho boom >&2\nexit 3\n").unwrap();
+    drop(file);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+
+    let spec = spec(backend);
+    let begun = Instant::now();
+    let failed = error(backend.provider_of(ServerBinary::at(program)).create(&spec, &|_| {}).await);
+    assert!(matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")), "{failed:?}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
+}
+
+/// Whoever asked for a sandbox and no longer waits leaves nothing.
+pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
+    let (spec, provider) = (spec(backend), backend.provider());
+    let (connecting, reached) = tokio::sync::oneshot::channel();
+    let connecting = std::sync::Mutex::new(Some(connecting));
+    let on_progress = move |progress| {
+        if progress == StartProgress::Connecting {
+            connecting.lock().unwrap().take().map(|reached| reached.send(()));
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = reached => {}
+        _ = provider.create(&spec, &on_progress) => panic!("the start must be abandoned in the middle"),
+    }
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !backend.left_of(&sandbox_of(&spec)).await.is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", backend.left_of(&sandbox_of(&spec)).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A host that crashed before it noted the lease asks again: the same conversation gets a fresh sandbox.
+pub async fn a_sandbox_left_from_before_is_replaced(backend: &dyn Backend) {
+    let spec = spec(backend);
+    let first = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    run(&*first, 1, "touch old").await;
+    let lease = first.lease().clone();
+    drop(first);
+
+    let second = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    assert_eq!(second.lease().sandbox_id, lease.sandbox_id);
+    assert_ne!(second.lease().boot_id, lease.boot_id);
+    assert_eq!(run(&*second, 1, "ls old 2>/dev/null").await.content.trim(), "");
+    assert!(matches!(error(backend.provider().attach(&lease).await), SandboxError::Lost { .. }));
+    remove(backend, second).await;
+}
+
+fn sandbox_of(spec: &engine::sandbox::SandboxSpec) -> SandboxId {
+    format!("glovebox-{}", spec.conversation).parse().unwrap()
+}

@@ -1,0 +1,169 @@
+//! What every backend of sandboxes promises, as cases that run on each of them.
+//!
+//! A case gets a [`Backend`], places what it needs, and leaves nothing. `sandbox_contract!` makes a test of each.
+
+pub mod commands;
+pub mod docker;
+pub mod endings;
+pub mod files;
+pub mod local;
+pub mod recovery;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use protocol::action::RunAction;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ActionId, Observation, ObservationKind, SandboxId};
+use sandbox::ServerBinary;
+
+/// A backend under test, and what the cases must know of it beside its provider.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    /// The provider that a host program would have, as after each of its starts.
+    fn provider(&self) -> Box<dyn SandboxProvider>;
+
+    /// The same with another program in the action server's place.
+    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider>;
+
+    /// The image that sandboxes are placed from, for backends that have one.
+    fn image(&self) -> Option<String>;
+
+    /// What of a sandbox is still there: containers, folders, processes.
+    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String>;
+}
+
+/// Makes a test of every case of the contract, on the backend that `$backend` gives; nothing skips them.
+#[macro_export]
+macro_rules! sandbox_contract {
+    ($backend:expr) => {
+        $crate::sandbox_contract!($backend;
+            commands::echo_is_heard_and_observed,
+            commands::the_shell_keeps_its_folder_and_variables,
+            commands::an_exit_code_is_observed,
+            commands::a_megabyte_of_output_arrives_whole,
+            commands::a_cancel_ends_the_process_tree_and_the_observation_comes,
+            files::a_file_is_written_read_and_edited,
+            recovery::an_action_asked_for_twice_runs_once,
+            recovery::a_host_that_starts_again_attaches_to_what_runs,
+            recovery::a_server_killed_in_mid_command_is_lost_within_five_seconds,
+            endings::destroying_leaves_nothing_and_is_no_error_twice,
+            endings::a_failed_start_leaves_nothing_and_says_why,
+            endings::an_abandoned_start_leaves_nothing,
+            endings::a_sandbox_left_from_before_is_replaced,
+        );
+    };
+    ($backend:expr; $($module:ident::$case:ident,)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            if let Some(backend) = $backend {
+                $crate::sandbox_contract::$module::$case(&backend).await;
+            }
+        })*
+    };
+}
+
+/// A conversation that no other test has.
+pub fn spec(backend: &dyn Backend) -> SandboxSpec {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    SandboxSpec {
+        conversation: format!("test-{}-{number}", std::process::id()).parse().unwrap(),
+        image: backend.image(),
+        workspace: None,
+        resources: Resources { memory_bytes: 512 << 20, cpus: 2.0, pids: 512 },
+    }
+}
+
+/// A sandbox of its own for one case.
+pub async fn place(backend: &dyn Backend) -> Box<dyn Sandbox> {
+    backend.provider().create(&spec(backend), &|_| {}).await.unwrap()
+}
+
+/// Removes it again, and checks that nothing stays.
+pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
+    let id = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    backend.provider().destroy(&id).await.unwrap();
+    assert_eq!(backend.left_of(&id).await, Vec::<String>::new());
+}
+
+/// A command for the shell, as a request.
+pub fn command(text: &str) -> ActionRequest {
+    let action = RunAction { command: text.into(), blocking: true, ..RunAction::default() };
+    ActionRequest { action: SandboxAction::Run(action), timeout: Some(60.0) }
+}
+
+/// An action's id.
+pub fn id(number: u32) -> ActionId {
+    format!("action.{number}").parse().unwrap()
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Ran {
+    /// The observation's text.
+    pub content: String,
+    /// Its exit code.
+    pub exit_code: i32,
+    /// The bytes that came while it ran.
+    pub heard: Vec<u8>,
+}
+
+/// Runs a command to its end.
+pub async fn run(sandbox: &dyn Sandbox, number: u32, text: &str) -> Ran {
+    let heard = Heard::default();
+    let observation = sandbox.execute(&id(number), &command(text), &heard.listener()).await.unwrap();
+    ran(observation, &heard)
+}
+
+/// The command's observation, taken apart.
+pub fn ran(observation: Observation, heard: &Heard) -> Ran {
+    match observation.kind {
+        ObservationKind::Run(run) => {
+            Ran { content: observation.content, exit_code: run.metadata.exit_code, heard: heard.bytes() }
+        }
+        other => panic!("not a command's observation: {other:?}: {}", observation.content),
+    }
+}
+
+/// Collects output, and checks that it comes in order, each byte once.
+#[derive(Debug, Clone, Default)]
+pub struct Heard(Arc<Mutex<(u64, Vec<u8>)>>);
+
+impl Heard {
+    /// Where output goes.
+    pub fn listener(&self) -> impl Fn(OutputChunk<'_>) + Send + Sync + use<> {
+        let heard = self.clone();
+        move |chunk| {
+            let mut heard = heard.0.lock().unwrap();
+            match chunk {
+                OutputChunk::Bytes { offset, bytes } => {
+                    assert_eq!(offset, heard.0, "output out of order");
+                    heard.0 += bytes.len() as u64;
+                    heard.1.extend_from_slice(bytes);
+                }
+                OutputChunk::Gap { from, to } => panic!("a gap from {from} to {to}"),
+            }
+        }
+    }
+
+    /// All of it so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().1.clone()
+    }
+
+    /// Waits until a text was heard.
+    pub async fn until(&self, text: &str) {
+        while !String::from_utf8_lossy(&self.bytes()).contains(text) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// The error of something that must fail.
+pub fn error<T>(result: Result<T, SandboxError>) -> SandboxError {
+    result.err().expect("this must fail")
+}

@@ -1,0 +1,39 @@
+//! The contract of sandboxes on the local backend, and what only that one does.
+
+use std::collections::HashSet;
+
+use sandbox::ServerBinary;
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend, error, remove, run, spec};
+
+tests::sandbox_contract!(Local::new());
+
+#[tokio::test]
+async fn a_workspace_of_the_users_is_worked_in_and_never_removed() {
+    let backend = Local::new().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let mut spec = spec(&backend);
+    spec.workspace = Some(workspace.path().into());
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    run(&*sandbox, 1, "echo kept > file").await;
+    remove(&backend, sandbox).await;
+    assert_eq!(std::fs::read_to_string(workspace.path().join("file")).unwrap(), "kept\n");
+
+    spec.workspace = Some(workspace.path().join("missing"));
+    let failed = error(backend.provider().create(&spec, &|_| {}).await).to_string();
+    assert!(failed.contains("missing"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_no_conversation_uses() {
+    let backend = Local::new().unwrap();
+    let provider = backend.local_provider(ServerBinary::at("/nowhere"));
+    let [kept, left] = [spec(&backend), spec(&backend)];
+    let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
+    let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();
+    let swept = provider.sweep(&HashSet::from([kept.conversation])).await.unwrap();
+    assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
+    assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
+    assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);
+    remove(&backend, kept_sandbox).await;
+}
