@@ -1,3 +1,43 @@
-//! x
+//! `glovebox`: lets a language-model agent work on a machine without touching it.
 
-fn main() {}
+mod cli;
+mod compose;
+mod config;
+mod exit;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    init_logging(arguments.log_level.as_deref());
+    // The one TLS stack; an error means that it is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(arguments) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            cli::print::problem(&format!("{error:#}"));
+            exit::of_error(&error).into()
+        }
+    }
+}
+
+fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(cli::run(arguments));
+    // A read of the terminal that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    exit
+}
+
+fn init_logging(level: Option<&str>) {
+    use tracing_subscriber::EnvFilter;
+    let filter = match level {
+        Some(level) => EnvFilter::new(level),
+        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error")),
+    };
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,103 @@
+//! `glovebox demo`: a scripted agent repairs a small project, through the very path that a real one takes.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use engine::sandbox::{Resources, SandboxSpec};
+use protocol::ObservationKind;
+
+use super::follow::Output;
+use super::run::{Task, WorkArguments, new_conversation_id, perform};
+use super::{exec, load_config, print};
+use crate::compose::{self, StateDir};
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+/// The project: nothing in it needs more than a POSIX shell.
+const PROJECT: [(&str, &str); 3] = [
+    ("README.md", include_str!("../../demo/project/README.md")),
+    ("roman.sh", include_str!("../../demo/project/roman.sh")),
+    ("test.sh", include_str!("../../demo/project/test.sh")),
+];
+
+/// The answers that the model gives. Their paths lie in [`SCRIPTED_WORKSPACE`].
+const SCRIPT: &str = include_str!("../../demo/script.json");
+
+const SCRIPTED_WORKSPACE: &str = "/workspace";
+
+const TASK: &str =
+    "The test of this project fails: sh test.sh. Find out why, repair roman.sh, and show that it passes.";
+
+const TEST: &str = "sh test.sh";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DemoArguments {
+    /// What places the sandbox: docker, or local (a process on this machine, NOT isolated).
+    #[arg(long, value_name = "RUNTIME", default_value = "local")]
+    runtime: String,
+
+    /// The image of the sandbox: any with a POSIX shell.
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
+    /// Print one event a line as JSON on standard output instead of the transcript.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    let overrides = Overrides { runtime: Some(arguments.runtime), image: arguments.image, ..overrides };
+    let config = load_config(&overrides)?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let id = new_conversation_id()?;
+    let workspace = state_dir.workspace(&id)?;
+    write_project(&workspace)?;
+    let inside = if config.runtime == "local" { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
+    let work = WorkArguments {
+        model: None,
+        max_iterations: None,
+        no_auto_continue: false,
+        json: arguments.json,
+        save_trajectory: None,
+    };
+    let task = Task {
+        id: id.clone(),
+        text: TASK.to_owned(),
+        workspace: workspace.clone(),
+        llm: compose::scripted_llm(&script_for(inside)?, 0)?,
+        model: "scripted:demo".to_owned(),
+        work,
+    };
+    match perform(task, &config, &state_dir).await? {
+        Exit::Finished => {}
+        other => return Ok(other),
+    }
+    let spec = SandboxSpec {
+        conversation: new_conversation_id()?,
+        image: config.image.clone(),
+        workspace: Some(workspace.clone()),
+        resources: Resources::default(),
+    };
+    print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
+    let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Json).await?;
+    let Some(tested) = tested else { return Ok(Exit::Interrupted) };
+    print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
+    let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
+    print::note(&format!("\nThe repaired project: {}\n", workspace.display()));
+    Ok(if passes { Exit::Finished } else { Exit::Failed })
+}
+
+fn write_project(workspace: &Path) -> anyhow::Result<()> {
+    for (name, text) in PROJECT {
+        let path: PathBuf = workspace.join(name);
+        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The script with its paths where the sandbox has the workspace.
+fn script_for(workspace: &Path) -> anyhow::Result<String> {
+    // The path goes into JSON strings: quoted as JSON quotes it, without the quotes.
+    let quoted = serde_json::to_string(workspace)?;
+    Ok(SCRIPT.replace(SCRIPTED_WORKSPACE, quoted.trim_matches('"')))
+}

@@ -1,0 +1,117 @@
+//! `glovebox exec`: one command in a fresh sandbox.
+
+use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxSpec};
+use protocol::action::RunAction;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ActionId, EventId, Observation, ObservationKind};
+
+use super::follow::{Interrupts, Output, Screen};
+use super::run::{existing_folder, new_conversation_id, warn_of_runtime};
+use super::{PlaceArguments, load_config, print};
+use crate::compose::{self, StateDir};
+use crate::config::{Config, Overrides};
+use crate::exit::{Exit, UsageError};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Several words are quoted for the shell; a single one is shell text:
+  glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'")]
+pub(super) struct ExecArguments {
+    #[command(flatten)]
+    place: PlaceArguments,
+
+    /// Print the observation as JSON instead of the output.
+    #[arg(long)]
+    json: bool,
+
+    /// The command.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    let PlaceArguments { runtime, image, directory } = arguments.place;
+    let config = load_config(&Overrides { runtime, image, ..overrides })?;
+    let command = shell_text(&arguments.command)?;
+    let spec = SandboxSpec {
+        conversation: new_conversation_id()?,
+        image: config.image.clone(),
+        workspace: directory.as_deref().map(existing_folder).transpose()?,
+        resources: Resources::default(),
+    };
+    warn_of_runtime(&config.runtime, config.image.is_some());
+    let output = if arguments.json { Output::Json } else { Output::Transcript };
+    let observation = in_fresh_sandbox(&config, spec, command, output).await?;
+    let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+    if arguments.json {
+        print::line(&serde_json::to_string(&observation)?)?;
+    }
+    match &observation.kind {
+        ObservationKind::Run(run) => Ok(Exit::OfCommand(exit_code(run.metadata.exit_code))),
+        _ => anyhow::bail!("{}", observation.content),
+    }
+}
+
+/// Runs one command in a sandbox that is removed afterwards, also after ^C: then there is no observation. Its output
+/// goes to standard output as it comes unless it is to be JSON.
+pub(super) async fn in_fresh_sandbox(
+    config: &Config,
+    spec: SandboxSpec,
+    command: String,
+    output: Output,
+) -> anyhow::Result<Option<Observation>> {
+    let mut interrupts = Interrupts::listen()?;
+    let provider = compose::provider(config, &StateDir::open(&config.state_dir)?)?;
+    let screen = std::sync::Mutex::new(Screen::new(output));
+    let on_progress = |progress| {
+        screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
+    };
+    let created = tokio::select! {
+        created = provider.create(&spec, &on_progress) => created,
+        () = interrupts.next() => return Ok(None),
+    };
+    let sandbox = created?;
+    drop(screen);
+    let id = ActionId::of(&spec.conversation, EventId::FIRST);
+    let result = tokio::select! {
+        result = perform(sandbox.as_ref(), &id, command, output) => Some(result),
+        () = interrupts.next() => None,
+    };
+    let sandbox_id = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    provider.destroy(&sandbox_id).await?;
+    result.transpose()
+}
+
+async fn perform(
+    sandbox: &dyn Sandbox,
+    id: &ActionId,
+    command: String,
+    output: Output,
+) -> anyhow::Result<Observation> {
+    let run = RunAction { command, blocking: true, ..Default::default() };
+    let request = ActionRequest { action: SandboxAction::Run(run), timeout: None };
+    let on_output = move |chunk: OutputChunk<'_>| match (output, chunk) {
+        (Output::Json, _) => {}
+        // A reader of ours that went away does not end the command.
+        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => drop(print::bytes(bytes)),
+        (Output::Transcript, OutputChunk::Gap { from, to }) => {
+            print::warning(&format!("{} bytes of output were not kept", to.saturating_sub(from)));
+        }
+    };
+    Ok(sandbox.execute(id, &request, &on_output).await?)
+}
+
+/// The words as one line of shell text; a single word is shell text already.
+fn shell_text(words: &[String]) -> anyhow::Result<String> {
+    match words {
+        [text] => Ok(text.clone()),
+        words => shlex::try_join(words.iter().map(String::as_str))
+            .map_err(|error| UsageError(format!("the command: {error}")).into()),
+    }
+}
+
+/// A command's exit code as a process can end with it.
+fn exit_code(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(1)
+}

@@ -1,0 +1,264 @@
+//! Follows a conversation until there is no more to wait for: shows its events, hears ^C, nudges an agent that asks
+//! where nobody answers.
+
+use std::time::Duration;
+
+use engine::conversation::{Conversation, Live, State};
+use engine::llm::LlmProgress;
+use engine::sandbox::StartProgress;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use protocol::action::MessageAction;
+use protocol::{Action, AgentState, Body, Event, EventId};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use super::{print, transcript::Transcript};
+use crate::exit::Exit;
+
+/// How long a stopped conversation may take to end what it was doing.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often an agent that only talks is told to go on before it is taken at its word.
+const MOST_NUDGES: u32 = 3;
+
+const NUDGE: &str = "Nobody is here to answer. Go on with what you think best. If the task is done, or cannot be, \
+                     call finish.";
+
+/// How events are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// For people, on standard error.
+    Transcript,
+    /// One event a line, on standard output.
+    Json,
+}
+
+/// What is followed, and how.
+pub(super) struct Follow<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) output: Output,
+    /// The first event to show.
+    pub(super) from: EventId,
+    /// Tell an agent that asks to go on by itself.
+    pub(super) auto_continue: bool,
+}
+
+impl Follow<'_> {
+    /// Follows to the end. The conversation stays open.
+    pub(super) async fn follow(self) -> anyhow::Result<Exit> {
+        let mut interrupts = Interrupts::listen()?;
+        let mut screen = Screen::new(self.output);
+        let mut cursor = self.conversation.log().cursor(self.from);
+        let mut live = self.conversation.live();
+        let mut shown = self.from;
+        let mut nudges = 0;
+        let mut stopping: Option<Instant> = None;
+        screen.status("placing the sandbox");
+        loop {
+            let state = self.conversation.state();
+            if shown >= state.next_id && is_at_rest(&state) {
+                let asks = state.agent_state == AgentState::AwaitingUserInput;
+                if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
+                    nudges += 1;
+                    self.conversation.say(MessageAction { content: NUDGE.into(), ..Default::default() })?;
+                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    continue;
+                }
+                return Ok(exit_of(&state, stopping.is_some()));
+            }
+            tokio::select! {
+                biased;
+                () = interrupts.next() => {
+                    if stopping.is_some() {
+                        return Ok(Exit::Interrupted);
+                    }
+                    print::note("\nglovebox: stopping; interrupt again to leave at once\n");
+                    self.conversation.stop()?;
+                    stopping = Some(Instant::now() + STOP_PATIENCE);
+                }
+                () = passing_of(stopping) => {
+                    print::warning("what was running could not be ended in time");
+                    return Ok(Exit::Interrupted);
+                }
+                events = cursor.next() => {
+                    let events = events?;
+                    let Some(last) = events.last() else {
+                        // The conversation's task has ended by itself; closing it tells why.
+                        return Ok(Exit::Failed);
+                    };
+                    shown = last.id.next();
+                    for event in &events {
+                        screen.event(event, &mut live)?;
+                        if matches!(&event.body, Body::Action(action) if !is_talk(action)) {
+                            nudges = 0;
+                        }
+                    }
+                    screen.status_of(&self.conversation.state());
+                }
+                notice = live.recv() => match notice {
+                    Ok(notice) => screen.live(&notice),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return Ok(Exit::Failed),
+                },
+            }
+        }
+    }
+}
+
+/// Waits for a time; for none, for ever.
+async fn passing_of(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether nothing more happens by itself.
+fn is_at_rest(state: &State) -> bool {
+    let rests = match state.agent_state {
+        AgentState::Finished
+        | AgentState::Rejected
+        | AgentState::Stopped
+        | AgentState::AwaitingUserInput
+        | AgentState::AwaitingUserConfirmation
+        | AgentState::Paused => state.pending.is_none(),
+        // A pending action waits for a sandbox that cannot be reached: it goes on when the user says so.
+        AgentState::Error => true,
+        AgentState::Loading
+        | AgentState::Init
+        | AgentState::Running
+        | AgentState::UserConfirmed
+        | AgentState::UserRejected
+        | AgentState::RateLimited => false,
+    };
+    rests && state.started.is_some()
+}
+
+/// How the program ends when its conversation is at rest.
+pub(super) fn exit_of(state: &State, was_interrupted: bool) -> Exit {
+    match state.agent_state {
+        _ if was_interrupted => Exit::Interrupted,
+        AgentState::Finished => Exit::Finished,
+        AgentState::Error if state.limit_reached.is_some() => Exit::Limit,
+        _ => Exit::Failed,
+    }
+}
+
+fn is_talk(action: &Action) -> bool {
+    matches!(action, Action::Message(_) | Action::System(_))
+}
+
+/// ^C and the request to end.
+pub(super) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    pub(super) fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The next one. Cancel-safe.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// What the user looks at: the transcript, and below it one line on what is waited for.
+pub(super) struct Screen {
+    output: Output,
+    transcript: Transcript,
+    status: ProgressBar,
+}
+
+impl Screen {
+    pub(super) fn new(output: Output) -> Self {
+        let status = match output {
+            // Draws nothing when standard error is not a terminal.
+            Output::Transcript => ProgressBar::new_spinner(),
+            Output::Json => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        status.enable_steady_tick(Duration::from_millis(200));
+        Self { output, transcript: Transcript::new(), status }
+    }
+
+    fn event(&mut self, event: &Event, live: &mut broadcast::Receiver<Live>) -> anyhow::Result<()> {
+        match self.output {
+            Output::Json => print::line(&serde_json::to_string(event)?)?,
+            Output::Transcript => {
+                if event.cause.is_some() {
+                    // Output that came before the observation is shown before it.
+                    while let Ok(notice) = live.try_recv() {
+                        self.live(&notice);
+                    }
+                }
+                let text = self.transcript.event(event);
+                self.show(&text);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn live(&mut self, notice: &Live) {
+        match notice {
+            Live::Output { action, bytes } => {
+                let text = self.transcript.output(*action, bytes);
+                self.show(&text);
+            }
+            Live::OutputGap { bytes, .. } => {
+                self.show(&format!("\n  [{} of output not shown]\n", HumanBytes(*bytes)));
+            }
+            Live::Start(progress) => self.start(progress),
+            Live::Model(LlmProgress::Retrying { attempt, attempts, after, error }) => {
+                let wait = after.as_secs_f64();
+                self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, progress: &StartProgress) {
+        match progress {
+            StartProgress::Pulling { image, received_bytes, total_bytes } => {
+                let of = total_bytes.map(|total| format!(" of {}", HumanBytes(total))).unwrap_or_default();
+                self.status(&format!("pulling {image}: {}{of}", HumanBytes(*received_bytes)));
+            }
+            StartProgress::Starting => self.status("starting the sandbox"),
+            StartProgress::Connecting => self.status("connecting to the sandbox"),
+        }
+    }
+
+    fn status_of(&self, state: &State) {
+        self.status(match (state.agent_state, &state.pending) {
+            (AgentState::Loading, _) => "placing the sandbox",
+            (_, Some(_)) => "running in the sandbox",
+            _ => "waiting for the model",
+        });
+    }
+
+    fn status(&self, text: &str) {
+        if self.status.message() != text {
+            self.status.set_message(text.to_owned());
+            self.status.reset_elapsed();
+        }
+    }
+
+    fn show(&self, text: &str) {
+        if !text.is_empty() {
+            // An open line would be overdrawn by the status.
+            self.status.suspend(|| print::note(text));
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.status.finish_and_clear();
+    }
+}

@@ -1,0 +1,91 @@
+//! The command line: what can be asked for, one file a command.
+
+mod completions;
+mod conversations;
+mod demo;
+mod exec;
+mod follow;
+pub(crate) mod print;
+mod resume;
+mod run;
+mod transcript;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, Overrides};
+use crate::exit::Exit;
+
+/// Lets a language-model agent work in a sandbox: it runs commands and edits files there, never here.
+#[derive(Debug, Parser)]
+#[command(name = "glovebox", version, after_help = EXIT_CODES, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Configuration to read instead of config.toml in this folder.
+    #[arg(long, global = true, value_name = "FILE")]
+    config_file: Option<PathBuf>,
+
+    /// What is logged to standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 130 interrupted.
+`glovebox demo` shows it at work without a key, a network or Docker.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Give an agent a task and follow its work.
+    Run(run::RunArguments),
+    /// Run one command in a fresh sandbox; its output and exit code are this command's.
+    Exec(exec::ExecArguments),
+    /// Go on with a conversation that was stopped, killed, or hit a limit.
+    Resume(resume::ResumeArguments),
+    /// Look at past conversations.
+    #[command(subcommand)]
+    Conversations(conversations::ConversationsCommand),
+    /// Watch a scripted agent repair a small project, through the same path as a real one.
+    Demo(demo::DemoArguments),
+    /// Print completions for a shell.
+    Completions(completions::CompletionsArguments),
+}
+
+/// Where and in what the sandbox is placed.
+#[derive(Debug, Clone, Args)]
+struct PlaceArguments {
+    /// What places the sandbox: docker, or local (a process on this machine, NOT isolated).
+    #[arg(long, value_name = "RUNTIME")]
+    runtime: Option<String>,
+
+    /// The image of the sandbox: any with a POSIX shell.
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
+    /// The folder that is worked in; without it a fresh one, kept afterwards.
+    #[arg(short = 'd', long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// Does what the command line asks for.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let overrides = Overrides { config_file: arguments.config_file, ..Overrides::default() };
+    match arguments.command {
+        Command::Run(command) => run::run(command, overrides).await,
+        Command::Exec(command) => exec::run(command, overrides).await,
+        Command::Resume(command) => resume::run(command, overrides).await,
+        Command::Conversations(command) => conversations::run(command, &overrides).await,
+        Command::Demo(command) => demo::run(command, overrides).await,
+        Command::Completions(command) => completions::run(&command),
+    }
+}
+
+/// Reads the configuration and tells the user its warnings.
+fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
+    let config = Config::load(overrides, |name| std::env::var(name).ok())?;
+    config.warnings.iter().for_each(|warning| print::warning(warning));
+    Ok(config)
+}

@@ -1,0 +1,243 @@
+//! A conversation as people read it, event by event.
+
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+
+use super::print;
+
+/// How much of an observation is shown that was not seen live, in lines.
+const LINES_SHOWN: usize = 30;
+
+/// Writes events as they come. Knows what of an action's output was shown live, to not show it twice.
+pub(super) struct Transcript {
+    /// The action whose output is being shown live, and whether the line is open.
+    live: Option<Live>,
+}
+
+struct Live {
+    action: EventId,
+    has_output: bool,
+    is_line_open: bool,
+    /// The beginning of a character that was cut by a chunk's end.
+    partial: Vec<u8>,
+}
+
+impl Transcript {
+    pub(super) fn new() -> Self {
+        Self { live: None }
+    }
+
+    /// The text of an event; empty for those that people need not see.
+    pub(super) fn event(&mut self, event: &Event) -> String {
+        match &event.body {
+            Body::Action(action) => self.action(event, action),
+            Body::Observation(observation) => self.observation(event, observation),
+            Body::Record(record) => record_text(record),
+        }
+    }
+
+    /// The text of output that comes while an action is performed; nothing before the action itself was shown.
+    pub(super) fn output(&mut self, action: EventId, bytes: &[u8]) -> String {
+        let Some(live) = self.live.as_mut().filter(|live| live.action == action) else {
+            return String::new();
+        };
+        live.partial.extend_from_slice(bytes);
+        let text = take_whole_text(&mut live.partial);
+        let text = print::for_terminal(&text);
+        let shown = indent(&text, live.is_line_open);
+        if !text.is_empty() {
+            live.has_output = true;
+            live.is_line_open = !text.ends_with('\n');
+        }
+        shown
+    }
+
+    fn action(&mut self, event: &Event, action: &Action) -> String {
+        let thought = thought_of(action).filter(|thought| !thought.trim().is_empty());
+        let mut text = thought.map(|thought| format!("\n{}\n", clean(thought))).unwrap_or_default();
+        match (event.source, action) {
+            (EventSource::User, Action::Message(message)) => {
+                text.push_str(&format!("\nuser: {}\n", clean(&message.content)));
+            }
+            (_, Action::Message(message)) => {
+                text.push_str(&format!("\nagent: {}\n", clean(&message.content)));
+            }
+            (_, Action::Run(run)) => {
+                self.live = Some(Live {
+                    action: event.id,
+                    has_output: false,
+                    is_line_open: false,
+                    partial: Vec::new(),
+                });
+                let sign = if run.is_input { ">" } else { "$" };
+                text.push_str(&format!("\n{sign} {}\n", clean(&run.command).replace('\n', "\n  ")));
+            }
+            (_, Action::Read(read)) => text.push_str(&format!("\n[read {}]\n", clean(&read.path))),
+            (_, Action::Write(write)) => text.push_str(&format!("\n[write {}]\n", clean(&write.path))),
+            (_, Action::Edit(edit)) => {
+                text.push_str(&format!("\n[{} {}]\n", clean(&edit.command), clean(&edit.path)));
+            }
+            (_, Action::Finish(finish)) => {
+                text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
+            }
+            (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_)) => {}
+            (_, other) => text.push_str(&format!("\n[{}] {}\n", other.kind(), clean(&other.message()))),
+        }
+        text
+    }
+
+    fn observation(&mut self, event: &Event, observation: &Observation) -> String {
+        let live = self.live.take_if(|live| Some(live.action) == event.cause);
+        match &observation.kind {
+            ObservationKind::AgentStateChanged(changed) => match changed.agent_state {
+                AgentState::Error => format!("\nstopped: {}\n", clean(&changed.reason)),
+                _ => String::new(),
+            },
+            ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
+            ObservationKind::Run(run) => {
+                let mut text = match &live {
+                    Some(live) if live.has_output && live.is_line_open => "\n".to_owned(),
+                    Some(live) if live.has_output => String::new(),
+                    _ => excerpt(&observation.content),
+                };
+                match run.metadata.exit_code {
+                    0 => {}
+                    -1 => text.push_str("  [goes on]\n"),
+                    code => text.push_str(&format!("  [exit code {code}]\n")),
+                }
+                text
+            }
+            ObservationKind::Edit(edit) => match &edit.diff {
+                Some(diff) if !diff.is_empty() => excerpt(diff),
+                _ => excerpt(&observation.content),
+            },
+            ObservationKind::Error(_) => format!("  error: {}\n", clean(&observation.content)),
+            _ => excerpt(&observation.content),
+        }
+    }
+}
+
+fn record_text(record: &Record) -> String {
+    match record {
+        Record::SandboxLeased(lease) => {
+            format!("[sandbox {} ready, working in {}]\n", lease.sandbox_id, clean(&lease.working_dir))
+        }
+        Record::LimitExtended(extended) => format!("[limit of steps: {}]\n", extended.to),
+        Record::ConversationStarted(_) | Record::SandboxReleased(_) | Record::LimitReached(_) => {
+            String::new()
+        }
+    }
+}
+
+fn thought_of(action: &Action) -> Option<&str> {
+    match action {
+        Action::Run(action) => Some(&action.thought),
+        Action::RunIpython(action) => Some(&action.thought),
+        Action::Read(action) => Some(&action.thought),
+        Action::Write(action) => Some(&action.thought),
+        Action::Edit(action) => Some(&action.thought),
+        Action::Think(action) => Some(&action.thought),
+        Action::Finish(action) => Some(&action.thought),
+        _ => None,
+    }
+}
+
+fn clean(text: &str) -> String {
+    print::for_terminal(text.trim_end())
+}
+
+/// The first lines of a text, indented, and how many more there are.
+fn excerpt(text: &str) -> String {
+    let text = clean(text);
+    if text.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<_> = text.lines().collect();
+    let mut shown = indent(&lines[..lines.len().min(LINES_SHOWN)].join("\n"), false);
+    if lines.len() > LINES_SHOWN {
+        shown.push_str(&format!("\n  … {} more lines", lines.len() - LINES_SHOWN));
+    }
+    shown + "\n"
+}
+
+/// Two columns to the right; the first line too, unless it goes on where another was left open.
+fn indent(text: &str, is_line_open: bool) -> String {
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut at_line_start = !is_line_open;
+    for character in text.chars() {
+        if at_line_start && character != '\n' {
+            shown.push_str("  ");
+        }
+        at_line_start = character == '\n';
+        shown.push(character);
+    }
+    shown
+}
+
+/// Takes what is whole UTF-8 from the front, what is not UTF-8 at all replaced; a cut character stays.
+fn take_whole_text(bytes: &mut Vec<u8>) -> String {
+    let cut = match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    let rest = bytes.split_off(cut);
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    *bytes = rest;
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::action::RunAction;
+    use protocol::observation::{CommandMetadata, RunObservation};
+    use protocol::{Event, Timestamp};
+
+    use super::*;
+
+    fn event(id: u64, cause: Option<u64>, body: impl Into<Body>) -> Event {
+        let timestamp = Timestamp::try_from("2026-01-02T03:04:05".to_owned()).unwrap();
+        let mut event = Event::new(EventId(id), timestamp, EventSource::Agent, body);
+        event.cause = cause.map(EventId);
+        event
+    }
+
+    fn run() -> Event {
+        let action = RunAction { command: "make".into(), thought: "build it".into(), ..Default::default() };
+        event(1, None, Action::from(action))
+    }
+
+    fn ran(exit_code: i32) -> Event {
+        let metadata = CommandMetadata { exit_code, ..Default::default() };
+        event(2, Some(1), Observation::new("a\nb", RunObservation { metadata, ..Default::default() }))
+    }
+
+    #[test]
+    fn output_that_was_shown_live_is_not_shown_again() {
+        let mut transcript = Transcript::new();
+        let shown = [
+            transcript.event(&run()),
+            transcript.output(EventId(1), b"a\n\xe2\x82"),
+            transcript.output(EventId(1), b"\xac\x1b[2J"),
+            transcript.event(&ran(2)),
+        ];
+        assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n");
+    }
+
+    #[test]
+    fn output_that_was_not_shown_live_is_shown_with_the_observation() {
+        let mut transcript = Transcript::new();
+        let shown = [transcript.event(&run()), transcript.event(&ran(0))];
+        assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
+    }
+
+    #[test]
+    fn output_before_its_action_is_left_to_the_observation() {
+        let mut transcript = Transcript::new();
+        assert_eq!(transcript.output(EventId(1), b"early"), "");
+    }
+
+    #[test]
+    fn a_long_observation_is_cut_and_says_so() {
+        let text = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        assert!(excerpt(&text).ends_with("  29\n  … 70 more lines\n"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Every key that V0 knows, with its kind. Those that change nothing yet are known all the same: a V0 user's file is
+//! read without complaint about its names, and told what has no effect.
+
+/// What a value must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// Not negative.
+    Integer,
+    Number,
+    Table,
+    /// Whatever it is, it has no effect yet.
+    Any,
+}
+
+impl Kind {
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::Integer => "a whole number, 0 or more",
+            Self::Number => "a number",
+            Self::Table => "a table",
+            Self::Any => "a value",
+        }
+    }
+}
+
+/// One key of one section.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub section: &'static str,
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Whether it changes anything in this version.
+    pub has_effect: bool,
+}
+
+/// Sections that may hold named groups, which inherit from the section itself.
+pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
+
+/// The key of that name, if there is one.
+pub(super) fn find(section: &str, name: &str) -> Option<Key> {
+    all().find(|key| key.section == section && key.name == name)
+}
+
+/// The known name in `section` that is nearest to `name`, if one is near.
+pub(super) fn nearest(section: &str, name: &str) -> Option<&'static str> {
+    let names = all().filter(|key| key.section == section).map(|key| key.name);
+    nearest_of(names, name)
+}
+
+/// The known section that is nearest to `name`, if one is near.
+pub(super) fn nearest_section(name: &str) -> Option<&'static str> {
+    nearest_of(all().map(|key| key.section), name)
+}
+
+/// Whether there is a section of that name.
+pub(super) fn is_section(name: &str) -> bool {
+    all().any(|key| key.section == name)
+}
+
+fn nearest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+    names
+        .map(|known| (strsim::jaro_winkler(known, name), known))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}
+
+/// All keys.
+pub(super) fn all() -> impl Iterator<Item = Key> {
+    let effective =
+        EFFECTIVE.iter().map(|(section, name, kind)| Key { section, name, kind: *kind, has_effect: true });
+    let known = KNOWN.iter().flat_map(|(section, names)| {
+        names.split_whitespace().map(|name| Key { section, name, kind: Kind::Any, has_effect: false })
+    });
+    effective.chain(known)
+}
+
+const EFFECTIVE: &[(&str, &str, Kind)] = &[
+    ("core", "default_agent", Kind::Text),
+    ("core", "runtime", Kind::Text),
+    ("core", "file_store_path", Kind::Text),
+    ("core", "max_iterations", Kind::Integer),
+    ("core", "workspace_base", Kind::Text),
+    ("core", "save_trajectory_path", Kind::Text),
+    ("llm", "model", Kind::Text),
+    ("llm", "api_key", Kind::Text),
+    ("llm", "base_url", Kind::Text),
+    ("llm", "api_version", Kind::Text),
+    ("llm", "num_retries", Kind::Integer),
+    ("llm", "retry_multiplier", Kind::Number),
+    ("llm", "retry_min_wait", Kind::Number),
+    ("llm", "retry_max_wait", Kind::Number),
+    ("llm", "timeout", Kind::Number),
+    ("llm", "temperature", Kind::Number),
+    ("llm", "top_p", Kind::Number),
+    ("llm", "max_output_tokens", Kind::Integer),
+    ("llm", "input_cost_per_token", Kind::Number),
+    ("llm", "output_cost_per_token", Kind::Number),
+    ("llm", "completion_kwargs", Kind::Table),
+    ("llm", "reasoning_effort", Kind::Text),
+    ("llm", "seed", Kind::Integer),
+    ("sandbox", "base_container_image", Kind::Text),
+    ("sandbox", "runtime_container_image", Kind::Text),
+    ("sandbox", "timeout", Kind::Number),
+];
+
+const KNOWN: &[(&str, &str)] = &[
+    (
+        "core",
+        "enable_browser save_screenshots_in_trajectory replay_trajectory_path search_api_key \
+         workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
+         max_budget_per_task init_git_in_empty_workspace jwt_secret debug file_uploads_max_file_size_mb \
+         file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
+         enable_default_condenser max_concurrent_conversations git_user_name git_user_email file_store cache_dir \
+         disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
+    ),
+    (
+        "llm",
+        "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars top_k custom_llm_provider \
+         max_input_tokens ollama_base_url drop_params modify_params disable_vision disable_stop_word caching_prompt \
+         log_completions log_completions_folder native_tool_calling safety_settings custom_tokenizer for_routing",
+    ),
+    (
+        "agent",
+        "llm_config system_prompt_filename enable_browsing enable_editor enable_jupyter enable_cmd enable_think \
+         enable_finish enable_prompt_extensions enable_mcp enable_history_truncation enable_plan_mode \
+         enable_stuck_detection enable_llm_editor enable_condensation_request disabled_microagents condenser \
+         model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
+         codeact_enable_llm_editor classpath",
+    ),
+    (
+        "sandbox",
+        "remote_runtime_api_url keep_runtime_alive pause_closed_runtimes rm_all_containers api_key user_id \
+         remote_runtime_init_timeout remote_runtime_api_timeout remote_runtime_enable_retries remote_runtime_class \
+         enable_auto_lint use_host_network additional_networks runtime_binding_address initialize_plugins \
+         runtime_extra_deps runtime_startup_env_vars platform close_delay remote_runtime_resource_factor enable_gpu \
+         cuda_visible_devices docker_runtime_kwargs selected_repo trusted_dirs vscode_port volumes force_rebuild_runtime \
+         local_runtime_url browsergym_eval_env runtime_extra_build_args",
+    ),
+    ("security", "confirmation_mode security_analyzer enable_security_analyzer"),
+    (
+        "condenser",
+        "type attention_window keep_first max_events max_size llm_config max_event_length condensers",
+    ),
+    (
+        "kubernetes",
+        "namespace ingress_domain pvc_storage_size pvc_storage_class resource_cpu_request resource_memory_request \
+         resource_memory_limit image_pull_secret ingress_tls_secret node_selector_key node_selector_val \
+         tolerations_yaml privileged",
+    ),
+    ("mcp", "sse_servers shttp_servers stdio_servers"),
+    ("model_routing", "router_name"),
+    ("cli", "vi_mode"),
+];

@@ -1,0 +1,179 @@
+//! Configuration: data, read once, handed to each part as its part.
+//!
+//! Flags win over the environment, that over `config.toml`, that over defaults. Names and defaults are V0's, so that
+//! its users bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error
+//! that names file, line and key.
+
+mod environment;
+mod file;
+mod keys;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+
+pub(crate) use settings::{ConfigError, Settings};
+
+const LOCAL_ENVIRONMENT: [&str; 9] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// What the command line says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides {
+    /// `--config-file`; nothing: `config.toml` in this folder, if there is one.
+    pub config_file: Option<PathBuf>,
+    /// `--model`: the name of an `[llm.NAME]` group, or of a model.
+    pub model: Option<String>,
+    /// `--max-iterations`.
+    pub max_iterations: Option<u32>,
+    /// `--runtime`.
+    pub runtime: Option<String>,
+    /// `--image`.
+    pub image: Option<String>,
+    /// `--save-trajectory`.
+    pub save_trajectory: Option<PathBuf>,
+}
+
+/// Everything that can be configured, with its value.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The agent's name.
+    pub agent: String,
+    /// Steps that an agent may take.
+    pub max_iterations: u32,
+    /// The runtime's name.
+    pub runtime: String,
+    /// The image of sandboxes; nothing: the runtime's default.
+    pub image: Option<String>,
+    /// How long a command may take when the agent does not say, in seconds.
+    pub command_timeout: f64,
+    /// Where conversations, workspaces and keys are kept.
+    pub state_dir: PathBuf,
+    /// The folder that the agent works in when none is named; nothing: a fresh one a conversation.
+    pub workspace_base: Option<PathBuf>,
+    /// Where the trajectory is saved at the end.
+    pub save_trajectory: Option<PathBuf>,
+    /// The model.
+    pub llm: LlmSettings,
+    /// Where the Docker engine is, as in `DOCKER_HOST`; nothing: where it usually is.
+    pub docker_host: Option<String>,
+    /// An action server to use instead of the one that is carried, from `GLOVEBOX_ACTION_SERVER`.
+    pub action_server: Option<PathBuf>,
+    /// What of this program's environment a local sandbox gets: nothing that could be a key.
+    pub local_environment: Vec<(String, String)>,
+    /// What is worth telling the user.
+    pub warnings: Vec<String>,
+}
+
+/// A model and how it is called, as configured.
+#[derive(Debug, Clone)]
+pub(crate) struct LlmSettings {
+    /// The model; nothing: none was named.
+    pub model: Option<String>,
+    /// The key.
+    pub api_key: Option<SecretString>,
+    /// Every key of its section.
+    pub settings: Settings,
+}
+
+impl Config {
+    /// Reads file and environment, and lets the command line win.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is not TOML, or holds a bad value; a bad value in the environment.
+    pub(crate) fn load(
+        overrides: &Overrides,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let (mut file, mut warnings) = match find_file(overrides.config_file.as_deref()) {
+            Some(path) => file::read(&path)?,
+            None => Default::default(),
+        };
+        let group = overrides.model.as_deref().and_then(|name| file.take_group("llm", name));
+        let mut settings = file.base;
+        let group_model = group.is_some();
+        settings.overlay(environment::read(&environment)?);
+        if let Some(group) = group {
+            settings.overlay(group);
+        }
+        let model = match &overrides.model {
+            Some(model) if !group_model => Some(model.clone()),
+            _ => settings.text("llm", "model"),
+        };
+        let agent = settings.text("core", "default_agent").unwrap_or_else(|| "CodeActAgent".into());
+        if let Some(group) = file.groups.remove(&("agent".to_owned(), agent.clone())) {
+            settings.overlay(group);
+        }
+        warnings.extend(settings.without_effect());
+        let state_dir = match settings.path("core", "file_store_path") {
+            Some(path) => expand_home(path, &environment)?,
+            None => home(&environment)?.join(".glovebox"),
+        };
+        let configured_iterations = settings.integer("core", "max_iterations");
+        Ok(Self {
+            agent,
+            max_iterations: overrides
+                .max_iterations
+                .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
+                .unwrap_or(500),
+            runtime: overrides
+                .runtime
+                .clone()
+                .or_else(|| settings.text("core", "runtime"))
+                .unwrap_or_else(|| "docker".into()),
+            image: overrides
+                .image
+                .clone()
+                .or_else(|| settings.text("sandbox", "runtime_container_image"))
+                .or_else(|| settings.text("sandbox", "base_container_image")),
+            command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
+            workspace_base: settings
+                .path("core", "workspace_base")
+                .map(|path| expand_home(path, &environment))
+                .transpose()?,
+            save_trajectory: overrides
+                .save_trajectory
+                .clone()
+                .or_else(|| settings.path("core", "save_trajectory_path")),
+            state_dir,
+            llm: LlmSettings {
+                model,
+                api_key: settings.text("llm", "api_key").map(SecretString::from),
+                settings,
+            },
+            docker_host: variable(&environment, "DOCKER_HOST"),
+            action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
+            local_environment: LOCAL_ENVIRONMENT
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), environment(name)?)))
+                .collect(),
+            warnings,
+        })
+    }
+}
+
+fn variable(environment: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    environment(name).filter(|value| !value.is_empty())
+}
+
+fn find_file(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = Path::new("config.toml");
+    match named {
+        Some(path) => Some(path.to_owned()),
+        None => usual.exists().then(|| usual.to_owned()),
+    }
+}
+
+fn home(environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
+    variable(environment, "HOME").map(PathBuf::from).ok_or(ConfigError::NoHome)
+}
+
+fn expand_home(path: PathBuf, environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
+    match path.strip_prefix("~") {
+        Ok(rest) => Ok(home(environment)?.join(rest)),
+        Err(_) => Ok(path),
+    }
+}

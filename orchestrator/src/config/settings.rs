@@ -1,0 +1,176 @@
+//! Values by section and key, with where each was found.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::keys::{self, Kind};
+
+/// Why configuration cannot be used. The user mends it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("reading {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file is not UTF-8.
+    #[error("{path} is not UTF-8: byte {byte}")]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The first byte that is wrong, from 0.
+        byte: usize,
+    },
+    /// The file is not TOML.
+    #[error("{path}:{line}: {problem}")]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What the parser says.
+        problem: String,
+    },
+    /// A value is of the wrong kind.
+    #[error("{origin}: {key} must be {expected}, not {found}")]
+    BadValue {
+        /// Where it was found.
+        origin: Origin,
+        /// `section.key`.
+        key: String,
+        /// What it must be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// There is nowhere to keep anything.
+    #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
+    NoHome,
+}
+
+/// Where a value was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In a file, on a line from 1.
+    File(PathBuf, usize),
+    /// In a variable of the environment.
+    Variable(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => write!(f, "environment variable {name}"),
+        }
+    }
+}
+
+/// Values of known keys, each of its key's kind.
+#[derive(Clone, Default)]
+pub(crate) struct Settings {
+    values: BTreeMap<(&'static str, &'static str), toml::Value>,
+}
+
+/// Names only: values may be secret.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
+}
+
+impl Settings {
+    /// Sets a key after a look at its value.
+    pub(super) fn set(
+        &mut self,
+        key: keys::Key,
+        value: toml::Value,
+        origin: Origin,
+    ) -> Result<(), ConfigError> {
+        if !fits(key.kind, &value) {
+            let found = match &value {
+                toml::Value::Integer(number) => number.to_string(),
+                other => format!("a value of type {}", other.type_str()),
+            };
+            return Err(ConfigError::BadValue {
+                origin,
+                key: format!("{}.{}", key.section, key.name),
+                expected: key.kind.expected(),
+                found,
+            });
+        }
+        self.values.insert((key.section, key.name), value);
+        Ok(())
+    }
+
+    /// Lets other values win over these.
+    pub(super) fn overlay(&mut self, stronger: Self) {
+        self.values.extend(stronger.values);
+    }
+
+    /// One sentence about the keys that change nothing in this version.
+    pub(super) fn without_effect(&self) -> Option<String> {
+        let names: Vec<_> = self
+            .values
+            .keys()
+            .filter(|(section, name)| keys::find(section, name).is_some_and(|key| !key.has_effect))
+            .map(|(section, name)| format!("{section}.{name}"))
+            .collect();
+        (!names.is_empty()).then(|| format!("without effect in this version: {}", names.join(", ")))
+    }
+
+    /// A string; an empty one is none.
+    pub(crate) fn text(&self, section: &str, name: &str) -> Option<String> {
+        let text = self.get(section, name)?.as_str()?;
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// A path; an empty one is none.
+    pub(crate) fn path(&self, section: &str, name: &str) -> Option<PathBuf> {
+        self.text(section, name).map(PathBuf::from)
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(&self, section: &str, name: &str) -> Option<u64> {
+        u64::try_from(self.get(section, name)?.as_integer()?).ok()
+    }
+
+    /// A number, written with or without a point.
+    pub(crate) fn number(&self, section: &str, name: &str) -> Option<f64> {
+        match self.get(section, name)? {
+            #[expect(clippy::cast_precision_loss, reason = "a configured number is small")]
+            toml::Value::Integer(number) => Some(*number as f64),
+            other => other.as_float(),
+        }
+    }
+
+    /// A table, as JSON.
+    pub(crate) fn table(
+        &self,
+        section: &str,
+        name: &str,
+    ) -> Option<serde_json::Map<String, serde_json::Value>> {
+        match serde_json::to_value(self.get(section, name)?.as_table()?) {
+            Ok(serde_json::Value::Object(map)) => Some(map),
+            _ => None,
+        }
+    }
+
+    fn get(&self, section: &str, name: &str) -> Option<&toml::Value> {
+        self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
+    }
+}
+
+fn fits(kind: Kind, value: &toml::Value) -> bool {
+    match kind {
+        Kind::Text => value.is_str(),
+        Kind::Integer => value.as_integer().is_some_and(|number| number >= 0),
+        Kind::Number => value.is_float() || value.is_integer(),
+        Kind::Table => value.is_table(),
+        Kind::Any => true,
+    }
+}

@@ -1,0 +1,94 @@
+use std::io::Write;
+
+use super::{Config, ConfigError, Overrides};
+
+fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
+    let mut named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    named.write_all(file.as_bytes()).unwrap();
+    let overrides = Overrides { config_file: Some(named.path().to_owned()), ..overrides };
+    Config::load(&overrides, |name| {
+        let found =
+            environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        found.or_else(|| (name == "HOME").then(|| "/home/u".to_owned()))
+    })
+}
+
+/// The error's line without the file's folder and random name.
+fn error_of(file: &str, environment: &[(&str, &str)]) -> String {
+    let text = load(file, environment, Overrides::default()).unwrap_err().to_string();
+    text.split_once(".toml").map_or(text.clone(), |(_, rest)| rest.to_owned())
+}
+
+#[test]
+fn flags_win_over_the_environment_that_over_the_file_that_over_defaults() {
+    let file = "[core]\nmax_iterations = 7\nruntime = \"local\"\n";
+    let config = load("", &[], Overrides::default()).unwrap();
+    assert_eq!((config.max_iterations, config.runtime.as_str()), (500, "docker"));
+    let config = load(file, &[], Overrides::default()).unwrap();
+    assert_eq!((config.max_iterations, config.runtime.as_str()), (7, "local"));
+    let config = load(file, &[("MAX_ITERATIONS", "8")], Overrides::default()).unwrap();
+    assert_eq!(config.max_iterations, 8);
+    let flags = Overrides { max_iterations: Some(9), ..Default::default() };
+    assert_eq!(load(file, &[("MAX_ITERATIONS", "8")], flags).unwrap().max_iterations, 9);
+}
+
+#[test]
+fn an_empty_variable_is_passed_over() {
+    let config = load("[llm]\nmodel = \"m\"\n", &[("LLM_MODEL", "")], Overrides::default()).unwrap();
+    assert_eq!(config.llm.model.as_deref(), Some("m"));
+}
+
+#[test]
+fn a_group_inherits_from_its_section() {
+    let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.fast]\nmodel = \"small\"\n";
+    let named = |model: &str| Overrides { model: Some(model.into()), ..Default::default() };
+    let config = load(file, &[], named("fast")).unwrap();
+    assert_eq!(config.llm.model.as_deref(), Some("small"));
+    assert_eq!(config.llm.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+    let config = load(file, &[], named("other")).unwrap();
+    assert_eq!(config.llm.model.as_deref(), Some("other"));
+}
+
+#[test]
+fn a_bad_value_names_file_line_and_key() {
+    assert_eq!(
+        error_of("[core]\n\nmax_iterations = \"many\"\n", &[]),
+        ":3: core.max_iterations must be a whole number, 0 or more, not a value of type string"
+    );
+    assert_eq!(
+        error_of("[core]\nmax_iterations = -1\n", &[]),
+        ":2: core.max_iterations must be a whole number, 0 or more, not -1"
+    );
+    assert!(error_of("[core]\nruntime = \n", &[]).starts_with(":2: "));
+    assert_eq!(
+        error_of("", &[("LLM_TEMPERATURE", "hot")]),
+        "environment variable LLM_TEMPERATURE: llm.temperature must be a number, not what it holds"
+    );
+}
+
+#[test]
+fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
+    let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[security]\nconfirmation_mode = true\n";
+    let warnings = load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
+    for part in [
+        ":2: unknown key core.max_iteration (did you mean max_iterations?)",
+        ":4: unknown key llm.modle (did you mean model?)",
+        ":5: unknown section [sandbx] (did you mean sandbox?)",
+        "without effect in this version: security.confirmation_mode",
+    ] {
+        assert!(warnings.contains(part), "{part} in {warnings}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_when_it_was_named() {
+    let overrides = Overrides { config_file: Some("/nowhere/config.toml".into()), ..Default::default() };
+    let error = Config::load(&overrides, |_| Some("/home/u".into())).unwrap_err();
+    assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn secrets_do_not_print() {
+    let config = load("[llm]\napi_key = \"hunter2\"\n", &[], Overrides::default()).unwrap();
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
