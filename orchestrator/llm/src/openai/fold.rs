@@ -101,7 +101,7 @@ impl Choice {
         let names_a_tool = piece.get("function").is_some_and(|function| function["name"].as_str() > Some(""));
         let find = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
         if index.is_some() {
-            let fits = |call: &Call| [id, ""].contains(&text(&call.value, "id")) || id.is_empty();
+            let fits = |call: &Call| id.is_empty() || ["", id].contains(&text(&call.value, "id"));
             let by_both = find(&|call| call.index == index && fits(call));
             return by_both.or_else(|| find(&|call| call.index == index && !names_a_tool));
         }
@@ -142,21 +142,28 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// Items of `reasoning_details` carry an index; pieces of a thinking block are told by their type, and a signature ends
-/// one.
+/// An item that goes on where an earlier one stopped is merged into it.
 fn continue_list(list: &mut Vec<Value>, item: Value) {
     let Value::Object(item) = item else { return list.push(item) };
-    let continued = list.iter_mut().rev().find_map(|known| {
-        let known = known.as_object_mut()?;
-        let same_index = item.get("index").is_some_and(|index| known.get("index") == Some(index));
-        let open = text(known, "type") == "thinking" && text(known, "signature").is_empty();
-        let same_block = !item.contains_key("index") && open && text(&item, "type") == "thinking";
-        ((same_index && text(known, "type") == text(&item, "type")) || same_block).then_some(known)
-    });
-    match continued {
+    let continued = match item.get("index") {
+        Some(index) => {
+            list.iter().rposition(|known| known["index"] == *index && known.get("type") == item.get("type"))
+        }
+        None => list.len().checked_sub(1).filter(|last| is_open_thought(&list[*last]) && is_thought(&item)),
+    };
+    match continued.and_then(|position| list[position].as_object_mut()) {
         Some(known) => merge(known, item),
         None => list.push(Value::Object(item)),
     }
+}
+
+/// Pieces of a thinking block carry no index; its signature ends it.
+fn is_open_thought(block: &Value) -> bool {
+    block.as_object().is_some_and(|block| is_thought(block) && text(block, "signature").is_empty())
+}
+
+fn is_thought(block: &Map<String, Value>) -> bool {
+    text(block, "type") == "thinking"
 }
 
 fn text<'a>(map: &'a Map<String, Value>, key: &str) -> &'a str {
