@@ -3,6 +3,7 @@
 //! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
 //! what was decided.
 
+mod handle;
 mod input;
 #[cfg(test)]
 mod laws;
@@ -10,7 +11,7 @@ mod state;
 mod task;
 mod transition;
 
+pub use handle::{Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind};
 pub use state::{Pending, State};
-pub use task::{Conversation, ConversationError, Live, Parts};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

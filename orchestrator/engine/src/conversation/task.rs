@@ -1,236 +1,32 @@
 //! The task that owns a conversation: it feeds inputs to [`transition`] and performs the effects.
 //!
 //! One task a conversation; nobody else writes its log. Everything it starts runs in its own set of tasks and ends
-//! with it. It ends when it is closed, when the last handle is dropped, or when the log cannot be appended to: what
-//! is not in the log has not happened.
+//! with it. It ends when it is closed, when the handle is dropped, or when the log cannot be appended to: what is not
+//! in the log has not happened.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::action::MessageAction;
-use protocol::record::{ConversationStarted, SandboxLeased};
+use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, ConversationId, Event, EventId, Observation};
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::input::{Begin, Effect, Input, InputKind};
+use super::handle::{Command, ConversationError, Live, Parts};
+use super::input::{Effect, Input, InputKind};
 use super::state::State;
 use super::transition::transition;
-use crate::agent::{Agent, Step};
+use crate::agent::Step;
 use crate::clock;
-use crate::events::{EventLog, EventStore, StoreError};
-use crate::llm::{Llm, LlmError, LlmProgress};
-use crate::sandbox::{OutputChunk, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use crate::events::EventLog;
+use crate::llm::LlmError;
+use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 use crate::view::View;
-
-/// Commands that wait to be heard. A user sends few; a full mailbox is told to the sender.
-const MAILBOX: usize = 64;
-
-/// Live notices that a listener may be behind. Output that it misses is in the observation too.
-const LIVE: usize = 1024;
 
 /// How often an action that should end is told so, in case the first word was lost with a connection.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
-
-/// Everything a conversation needs of the world.
-#[derive(Clone)]
-pub struct Parts {
-    /// Where the log is kept.
-    pub store: Arc<dyn EventStore>,
-    /// The model.
-    pub llm: Arc<dyn Llm>,
-    /// The agent.
-    pub agent: Arc<dyn Agent>,
-    /// Where sandboxes come from.
-    pub provider: Arc<dyn SandboxProvider>,
-    /// What sandbox is wanted.
-    pub spec: SandboxSpec,
-}
-
-/// What happens between events: shown to who listens now, kept nowhere.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Live {
-    /// Output of the action that is being performed.
-    Output {
-        /// The action.
-        action: EventId,
-        /// The bytes, as the terminal gave them.
-        bytes: Vec<u8>,
-    },
-    /// Output that came too fast to be held.
-    OutputGap {
-        /// The action.
-        action: EventId,
-        /// How much is missing, in bytes.
-        bytes: u64,
-    },
-    /// The sandbox is being placed.
-    Start(StartProgress),
-    /// The model is being called.
-    Model(LlmProgress),
-}
-
-/// Why a conversation cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ConversationError {
-    /// Its log cannot be read or appended to.
-    #[error("the log of conversation {0}")]
-    Log(ConversationId, #[source] StoreError),
-    /// There is no such conversation.
-    #[error("there is no conversation {0}")]
-    Unknown(ConversationId),
-    /// A part of it panicked: a defect of ours.
-    #[error("a task of conversation {0} panicked")]
-    Panicked(ConversationId),
-    /// Its task has ended.
-    #[error("conversation {0} is closed")]
-    Closed(ConversationId),
-    /// It has more to hear than it can.
-    #[error("conversation {0} is too busy to be told more")]
-    Busy(ConversationId),
-}
-
-/// A handle to a conversation that is open in this process.
-pub struct Conversation {
-    id: ConversationId,
-    mailbox: mpsc::Sender<Command>,
-    log: Arc<EventLog>,
-    live: broadcast::Sender<Live>,
-    state: watch::Receiver<Arc<State>>,
-    task: JoinHandle<Result<(), ConversationError>>,
-}
-
-enum Command {
-    Tell(InputKind),
-    Close { remove_sandbox: bool },
-}
-
-impl Conversation {
-    /// Begins a new conversation: its sandbox is placed at once.
-    ///
-    /// # Errors
-    /// When the log of that id cannot be opened or is not empty.
-    pub async fn begin(
-        parts: Parts,
-        id: ConversationId,
-        started: ConversationStarted,
-    ) -> Result<Self, ConversationError> {
-        let begin = Begin { started, system: parts.agent.system() };
-        Self::open(parts, id, InputKind::Begin(Box::new(begin))).await
-    }
-
-    /// Opens a conversation of an earlier process; what it left undone goes on.
-    ///
-    /// # Errors
-    /// When there is none of that id, or its log cannot be read.
-    pub async fn recover(parts: Parts, id: ConversationId) -> Result<Self, ConversationError> {
-        let conversation = Self::open(parts, id, InputKind::Recovered).await?;
-        if conversation.state().started.is_none() {
-            return Err(ConversationError::Unknown(conversation.id));
-        }
-        Ok(conversation)
-    }
-
-    async fn open(parts: Parts, id: ConversationId, first: InputKind) -> Result<Self, ConversationError> {
-        let (log, events) = EventLog::open(Arc::clone(&parts.store), id.clone())
-            .await
-            .map_err(|error| ConversationError::Log(id.clone(), error))?;
-        let log = Arc::new(log);
-        let state = State::fold(events.iter().map(Arc::as_ref));
-        let (mailbox, commands) = mpsc::channel(MAILBOX);
-        let (live, _) = broadcast::channel(LIVE);
-        let (show_state, shown_state) = watch::channel(Arc::new(state.clone()));
-        let task = Task {
-            parts,
-            id: id.clone(),
-            log: Arc::clone(&log),
-            live: live.clone(),
-            show_state,
-            state,
-            events,
-            work: JoinSet::new(),
-            step: None,
-            slot: Slot::Absent,
-            waiting: None,
-            performing: None,
-        };
-        let task = tokio::spawn(task.run(commands, first));
-        Ok(Self { id, mailbox, log, live, state: shown_state, task })
-    }
-
-    /// The conversation's id.
-    pub fn id(&self) -> &ConversationId {
-        &self.id
-    }
-
-    /// The log, to read it by cursor.
-    pub fn log(&self) -> &EventLog {
-        &self.log
-    }
-
-    /// What happens between events, from now on.
-    pub fn live(&self) -> broadcast::Receiver<Live> {
-        self.live.subscribe()
-    }
-
-    /// The state now. What it says is in the log already.
-    pub fn state(&self) -> Arc<State> {
-        Arc::clone(&self.state.borrow())
-    }
-
-    /// Waits for a state. Returns the last one if the conversation ends before.
-    pub async fn wait_for(&self, mut is_it: impl FnMut(&State) -> bool) -> Arc<State> {
-        let mut state = self.state.clone();
-        let reached = state.wait_for(|state| is_it(state)).await.map(|state| Arc::clone(&state));
-        reached.unwrap_or_else(|_| self.state())
-    }
-
-    /// Says something as the user.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn say(&self, message: MessageAction) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserMessage(message))
-    }
-
-    /// Ends what is going on. The action that is being performed is killed; its observation still comes.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn stop(&self) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserStop)
-    }
-
-    /// Lets the agent go on, perhaps past its limit of steps.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn resume(&self, max_iterations: Option<u32>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserResume { max_iterations })
-    }
-
-    /// Ends the task, and its sandbox if asked. What is in the log stays.
-    ///
-    /// # Errors
-    /// Why the task ended before, if it did.
-    pub async fn close(self, remove_sandbox: bool) -> Result<(), ConversationError> {
-        // If it cannot be sent the task has ended already; its result says why.
-        let _ = self.mailbox.send(Command::Close { remove_sandbox }).await;
-        match self.task.await {
-            Ok(result) => result,
-            Err(_) => Err(ConversationError::Panicked(self.id)),
-        }
-    }
-
-    fn tell(&self, input: InputKind) -> Result<(), ConversationError> {
-        self.mailbox.try_send(Command::Tell(input)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => ConversationError::Busy(self.id.clone()),
-            mpsc::error::TrySendError::Closed(_) => ConversationError::Closed(self.id.clone()),
-        })
-    }
-}
 
 /// The sandbox as the task holds it.
 enum Slot {
@@ -254,7 +50,8 @@ struct Performance {
     cancel: CancellationToken,
 }
 
-struct Task {
+/// A conversation's owner.
+pub(super) struct Task {
     parts: Parts,
     id: ConversationId,
     log: Arc<EventLog>,
@@ -273,7 +70,34 @@ struct Task {
 }
 
 impl Task {
-    async fn run(
+    /// The owner of a log, in the state that the log folds to.
+    pub(super) fn new(
+        parts: Parts,
+        id: ConversationId,
+        log: Arc<EventLog>,
+        live: broadcast::Sender<Live>,
+        show_state: watch::Sender<Arc<State>>,
+        state: State,
+        events: Vec<Arc<Event>>,
+    ) -> Self {
+        Self {
+            parts,
+            id,
+            log,
+            live,
+            show_state,
+            state,
+            events,
+            work: JoinSet::new(),
+            step: None,
+            slot: Slot::Absent,
+            waiting: None,
+            performing: None,
+        }
+    }
+
+    /// Takes the first input and everything after it, until the conversation ends.
+    pub(super) async fn run(
         mut self,
         mut commands: mpsc::Receiver<Command>,
         first: InputKind,
