@@ -1,6 +1,7 @@
 //! The contract of sandboxes on the local backend, and what only that one does.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use sandbox::ServerBinary;
 use tests::sandbox_contract::local::Local;
@@ -36,4 +37,22 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);
     remove(&backend, kept_sandbox).await;
+}
+
+/// `cargo test -p tests -- --ignored --nocapture start_time`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement: it says nothing on a busy machine"]
+async fn start_time_is_short() {
+    let backend = Local::new().unwrap();
+    let mut times = Vec::new();
+    for _ in 0..15 {
+        let begun = Instant::now();
+        let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+        let placed = begun.elapsed();
+        assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
+        times.push((begun.elapsed(), placed));
+        remove(&backend, sandbox).await;
+    }
+    times.sort();
+    println!("create to first result: {:?} (placed after {:?})", times[7].0, times[7].1);
 }

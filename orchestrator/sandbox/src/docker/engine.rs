@@ -23,8 +23,8 @@ const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 /// For one request to the engine; a pull streams and has a time of its own.
 const REQUEST_SECONDS: u64 = 60;
 
-/// For the logs of a container that failed: they go into an error that should come soon.
-const LOGS_WAIT: Duration = Duration::from_secs(3);
+/// For the logs of a container that failed: the error must come within a second of the start's timeout.
+const LOGS_WAIT: Duration = Duration::from_millis(500);
 
 /// An engine that has answered.
 #[derive(Debug, Clone)]

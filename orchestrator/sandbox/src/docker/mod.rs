@@ -149,9 +149,9 @@ impl SandboxProvider for DockerProvider {
             spec,
             sandbox: &sandbox,
             image: &image,
-            address: self.address(engine, &sandbox),
+            steps: unfinished.steps(),
         };
-        match start.run(on_progress).await {
+        match start.run(self.address(engine, &sandbox), on_progress).await {
             Ok(client) => {
                 unfinished.finish();
                 Ok(Box::new(client))

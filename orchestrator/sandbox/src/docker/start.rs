@@ -3,6 +3,7 @@
 //! Leaves what it created to its caller, who removes it when this ends in an error.
 
 use bollard::errors::Error;
+use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
@@ -19,6 +20,7 @@ use super::user::{self, User};
 use super::{DockerConfig, ServerSource, archive};
 use crate::action_client::{ActionClient, Address};
 use crate::placement::{start_error, with_logs};
+use crate::unfinished_start::Steps;
 
 /// Everything that a start needs.
 pub(super) struct ContainerStart<'a> {
@@ -27,27 +29,29 @@ pub(super) struct ContainerStart<'a> {
     pub(super) spec: &'a SandboxSpec,
     pub(super) sandbox: &'a SandboxId,
     pub(super) image: &'a Image,
-    pub(super) address: Address,
+    pub(super) steps: Steps,
 }
 
 impl ContainerStart<'_> {
     /// Ends in a client, or within the start's timeout in an error with the container's logs.
     pub(super) async fn run(
-        self,
+        &self,
+        address: Address,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
-        let (engine, container, limit) = (self.engine, self.sandbox.as_str(), self.config.start_timeout);
-        let started = timeout(limit, self.start(on_progress)).await.unwrap_or_else(|_| {
+        let (container, limit) = (self.sandbox.as_str(), self.config.start_timeout);
+        let started = timeout(limit, self.start(address, on_progress)).await.unwrap_or_else(|_| {
             Err(start_error(format!("the container {container} was not ready within {} s", limit.as_secs())))
         });
         match started {
-            Err(error) => Err(with_logs(error, engine.log_tail(container).await)),
+            Err(error) => Err(with_logs(error, self.engine.log_tail(container).await)),
             ready => ready,
         }
     }
 
     async fn start(
-        self,
+        &self,
+        address: Address,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
         on_progress(StartProgress::Starting);
@@ -56,9 +60,9 @@ impl ContainerStart<'_> {
             None => None,
         };
         self.create(user).await?;
-        self.start_with_key(&self.address.key).await?;
+        self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
-        ActionClient::first(self.address, self.config.start_timeout).await
+        ActionClient::first(address, self.config.start_timeout).await
     }
 
     /// Creates the container with the server's file in it: mounted where the engine sees this host's files.
@@ -69,31 +73,24 @@ impl ContainerStart<'_> {
             match self.create_from(&mounted, user).await {
                 Ok(()) => return self.open_workspace(user).await,
                 // It does not see this file: an engine in a virtual machine behind a local socket.
-                Err(error) if status(&error) == Some(400) => {}
-                Err(error) => return Err(failed(&doing(), &error)),
+                Err(CreateError::Engine(error)) if status(&error) == Some(400) => {}
+                Err(error) => return Err(error.of(&doing())),
             }
         }
-        self.create_from(&ServerSource::Uploaded, user).await.map_err(|error| failed(&doing(), &error))?;
+        self.create_from(&ServerSource::Uploaded, user).await.map_err(|error| error.of(&doing()))?;
         let server = self.config.server.bytes().await?;
         self.upload("the action server", archive::with_program(".glovebox", "action-server", &server))
             .await?;
         self.open_workspace(user).await
     }
 
-    async fn create_from(&self, server: &ServerSource, user: Option<User>) -> Result<(), Error> {
-        let Self { config, spec, sandbox, image, .. } = *self;
-        let plan = ContainerPlan { config, spec, image, server, user };
-        let options = || Some(CreateContainerOptionsBuilder::default().name(sandbox.as_str()).build());
-        match self.engine.docker.create_container(options(), plan.body()).await {
-            // The name is taken by what a crash has left. Looking first would cost every start a round trip.
-            Err(error) if status(&error) == Some(409) => {
-                tracing::info!(%sandbox, "removing the container that is left from before");
-                // Whether that went well shows in the next line.
-                let _ = self.engine.remove(sandbox.as_str()).await;
-                self.engine.docker.create_container(options(), plan.body()).await.map(drop)
-            }
-            created => created.map(drop),
-        }
+    /// A step that is taken to its end: the engine creates the container also when nobody waits for it any more.
+    async fn create_from(&self, server: &ServerSource, user: Option<User>) -> Result<(), CreateError> {
+        let Self { config, spec, image, .. } = self;
+        let body = ContainerPlan { config, spec, image, server, user }.body();
+        let (engine, sandbox) = (self.engine.clone(), self.sandbox.clone());
+        let created = self.steps.take(async move { Ok(create_in_place(&engine, &sandbox, body).await) });
+        created.await.map_err(CreateError::Step)?.map_err(CreateError::Engine)
     }
 
     /// The engine makes a workspace that only root can write to; an image's own user needs one before the start.
@@ -133,6 +130,40 @@ impl ContainerStart<'_> {
             doing: format!("handing its key to the container {container}"),
             source,
         })
+    }
+}
+
+/// How creating a container failed.
+enum CreateError {
+    Engine(Error),
+    Step(SandboxError),
+}
+
+impl CreateError {
+    fn of(self, doing: &str) -> SandboxError {
+        match self {
+            Self::Engine(error) => failed(doing, &error),
+            Self::Step(error) => error,
+        }
+    }
+}
+
+/// Creates the container, in the place of one that a crash has left.
+async fn create_in_place(
+    engine: &Engine,
+    sandbox: &SandboxId,
+    body: ContainerCreateBody,
+) -> Result<(), Error> {
+    let options = || Some(CreateContainerOptionsBuilder::default().name(sandbox.as_str()).build());
+    match engine.docker.create_container(options(), body.clone()).await {
+        // The name is taken. Looking first would cost every start a round trip.
+        Err(error) if status(&error) == Some(409) => {
+            tracing::info!(%sandbox, "removing the container that is left from before");
+            // Whether that went well shows in the next line.
+            let _ = engine.remove(sandbox.as_str()).await;
+            engine.docker.create_container(options(), body).await.map(drop)
+        }
+        created => created.map(drop),
     }
 }
 

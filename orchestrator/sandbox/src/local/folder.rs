@@ -17,6 +17,7 @@ use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
 const MAX_SOCKET_PATH: usize = 107;
 
 /// The folder of one sandbox.
+#[derive(Clone)]
 pub(super) struct SandboxFolder {
     path: PathBuf,
 }

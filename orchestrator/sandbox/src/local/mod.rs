@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::action_client::{ActionClient, Address};
 use crate::connect::UnixSocket;
 use crate::placement::{check_workspace, sandbox_id_of, with_logs};
-use crate::unfinished_start::UnfinishedStart;
+use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
 use folder::SandboxFolder;
 use start::ServerStart;
@@ -84,6 +84,7 @@ impl LocalProvider {
         &self,
         sandbox: &SandboxId,
         spec: &SandboxSpec,
+        steps: Steps,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
         let folder = self.folder(sandbox)?;
@@ -92,13 +93,13 @@ impl LocalProvider {
         folder.create()?;
         let start = ServerStart {
             binary: self.config.server.path().await?,
-            folder: &folder,
+            folder: folder.clone(),
             working_dir: workspace.unwrap_or_else(|| folder.workspace()),
             key: self.config.secret.key_of(sandbox),
-            environment: &self.config.environment,
+            environment: self.config.environment.clone(),
             idle_timeout: self.config.idle_timeout,
         };
-        start.run().await?;
+        steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await;
         client.map_err(|error| with_logs(error, folder.log_tail()))
@@ -138,7 +139,7 @@ impl SandboxProvider for LocalProvider {
                 tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
             }
         });
-        match self.place(&sandbox, spec, on_progress).await {
+        match self.place(&sandbox, spec, unfinished.steps(), on_progress).await {
             Ok(client) => {
                 unfinished.finish();
                 Ok(Box::new(client))

@@ -1,6 +1,7 @@
 //! Starts a detached server: its launcher returns when its socket answers, and the server stays.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use engine::sandbox::SandboxError;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
 
 use super::folder::SandboxFolder;
 use super::process::KnownProcess;
@@ -18,16 +19,20 @@ use super::process::KnownProcess;
 /// A server starts in milliseconds; this is for hosts under load.
 const START_WAIT: Duration = Duration::from_secs(20);
 
+/// A fork takes far less than a second to become another program.
+const BUSY_ATTEMPTS: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
 /// The launcher prints one line.
 const MAX_ANSWER_LENGTH: u64 = 4096;
 
 /// What is started, and where.
-pub(super) struct ServerStart<'a> {
+pub(super) struct ServerStart {
     pub(super) binary: PathBuf,
-    pub(super) folder: &'a SandboxFolder,
+    pub(super) folder: SandboxFolder,
     pub(super) working_dir: PathBuf,
     pub(super) key: SecretString,
-    pub(super) environment: &'a [(OsString, OsString)],
+    pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) idle_timeout: Duration,
 }
 
@@ -37,8 +42,9 @@ struct Started {
     pid: i32,
 }
 
-impl ServerStart<'_> {
-    /// Ends when the server answers and its process is on record.
+impl ServerStart {
+    /// Ends when the server answers and its process is on record. Not to be dropped before: a launcher that is killed
+    /// may leave a server that nobody knows.
     pub(super) async fn run(self) -> Result<(), SandboxError> {
         let started = match timeout(START_WAIT, self.launch()).await {
             Ok(started) => started?,
@@ -76,7 +82,7 @@ impl ServerStart<'_> {
 
     /// Hands over the key and reads what the launcher prints until it ends.
     async fn converse(&self, mut command: Command) -> std::io::Result<Vec<u8>> {
-        let mut launcher = command.spawn()?;
+        let mut launcher = spawn(&mut command).await?;
         if let Some(mut stdin) = launcher.stdin.take() {
             let line = SecretString::from(format!("{}\n", self.key.expose_secret()));
             // One that ends without reading says why in its log.
@@ -94,4 +100,16 @@ impl ServerStart<'_> {
         let detail = format!("the action server {} did not start: {reason}", self.binary.display());
         SandboxError::Start { detail, logs: self.folder.log_tail() }
     }
+}
+
+/// A file that was just unpacked may be "busy": a process that another thread forks at that moment holds it open for
+/// writing until it becomes another program.
+async fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => sleep(BUSY_PAUSE).await,
+            spawned => return spawned,
+        }
+    }
+    command.spawn()
 }

@@ -140,7 +140,10 @@ async fn what_the_server_refuses_is_told_in_its_words_without_control_characters
     let server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::refuse(409, "conflict"));
     let (ended, _) = perform(&client(&server).await).await;
     let error = ended.unwrap_err();
-    assert!(matches!(&error, SandboxError::Refused { detail } if detail.contains("because  [31m")), "{error}");
+    assert!(
+        matches!(&error, SandboxError::Refused { detail } if detail.contains("because  [31m")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
