@@ -43,7 +43,7 @@ pub(crate) enum LedgerError {
     /// It will not be held again; it is not run a second time.
     #[error("the action `{0}` has ended and is no longer held")]
     Gone(ActionId),
-    /// Worth asking again after begining it.
+    /// Worth asking again once it was begun.
     #[error("there is no action `{0}`")]
     Unknown(ActionId),
     /// Worth a retry when one of them has ended.

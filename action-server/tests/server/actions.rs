@@ -9,7 +9,7 @@ use hyper::{Method, Request};
 use protocol::observation::ObservationKind;
 use serde_json::json;
 
-use crate::harness::{Server, is_gone, pids, until};
+use crate::harness::{Server, pids, until, until_dead};
 
 fn run(command: &str) -> String {
     json!({"action": "run", "args": {"command": command, "blocking": true}}).to_string()
@@ -102,7 +102,7 @@ async fn a_cancel_ends_the_whole_tree_and_the_observation_still_comes() {
     }
     let reply = reply.await.unwrap();
     assert!(matches!(reply.answer().observation.kind, ObservationKind::Run(_) | ObservationKind::Error(_)));
-    tree.into_iter().for_each(|pid| until("the tree is gone", || is_gone(pid)));
+    tree.into_iter().for_each(until_dead);
     assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
     assert_eq!(server.run("b", "echo alive").await.text(), "alive\n");
 }

@@ -215,6 +215,13 @@ pub(crate) fn pids(file: &Path, count: usize) -> Vec<i32> {
     read()
 }
 
+/// Looks until a process runs no more. A zombie is its parent's to bury: bash may leave that for its next command.
+pub(crate) fn until_dead(pid: i32) {
+    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let runs = |status: &str| !status.is_empty() && !status.contains("State:\tZ");
+    until(&format!("{pid} is dead"), || !runs(&status()));
+}
+
 /// Neither running nor a zombie.
 pub(crate) fn is_gone(pid: i32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
