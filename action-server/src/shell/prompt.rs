@@ -66,34 +66,35 @@ impl Prompt {
         }
     }
 
-    /// The line before the user's text.
+    /// The line before the user's text. It announces the start, and leaves behind what the typed line calls at the end.
     pub(super) fn first_line(&self, sequence: u64) -> String {
-        let Self { nonce, prompt, .. } = self;
-        let quoted = quote(prompt);
+        let Self { nonce, .. } = self;
+        let prompt = quote(&self.prompt);
+        let end = match self.dialect {
+            Dialect::Bash => format!("PROMPT_COMMAND={prompt}"),
+            // The end is announced here too: after `exec 2>file` there is no prompt to be seen.
+            Dialect::Dash | Dialect::Ash => format!(
+                "PS1={prompt} PS2=;printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty"
+            ),
+        };
         format!(
-            "{{ __glovebox_status=$? __glovebox_prompt={quoted};__glovebox_return() {{ return $__glovebox_status; }};\
-             printf '\\033]{nonce};S;{sequence}\\007' >/dev/tty;__glovebox_return&&:;}} 2>/dev/null\n"
+            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;{end};return $__glovebox_status; }};\
+             __glovebox_start() {{ printf '\\033]{nonce};S;{sequence}\\007' >/dev/tty;return $__glovebox_status; }};\
+             __glovebox_start&&:;}} 2>/dev/null\n"
         )
     }
 
-    /// What is typed at a prompt.
-    pub(super) fn typed_line(&self, script: &Path) -> String {
-        let script = quote(&script.to_string_lossy());
-        let nonce = &self.nonce;
-        match self.dialect {
-            Dialect::Bash => format!(
-                ". {script};{{ __glovebox_status=$? PROMPT_COMMAND=$__glovebox_prompt;__glovebox_return&&:;}} 2>/dev/null\n"
-            ),
-            // The end is announced here too: after `exec 2>file` there is no prompt to be seen.
-            Dialect::Dash | Dialect::Ash => format!(
-                ". {script};{{ __glovebox_status=$? PS1=$__glovebox_prompt PS2=;\
-                 printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;__glovebox_return&&:;}} 2>/dev/null\n"
-            ),
-        }
+    /// What is typed at a prompt. Short: ash reads it key by key, and draws each.
+    pub(super) fn typed_line(script: &Path) -> String {
+        format!(". {};{{ __glovebox&&:;}} 2>/dev/null\n", quote(&script.to_string_lossy()))
     }
 }
 
+/// `text` as one word.
 fn quote(text: &str) -> String {
+    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)) {
+        return text.to_owned();
+    }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

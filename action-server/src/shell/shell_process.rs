@@ -192,7 +192,7 @@ impl ShellProcess {
             self.send_input(cursor_query::REPORT.as_bytes());
             self.query.reset();
         }
-        let line = self.prompt.typed_line(&self.script.path());
+        let line = Prompt::typed_line(&self.script.path());
         self.send_input(line.as_bytes());
         Ok((baseline, self.sequence))
     }
