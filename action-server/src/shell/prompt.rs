@@ -66,19 +66,18 @@ impl Prompt {
         }
     }
 
-    /// The line before the user's text. It announces the start, and leaves behind what the typed line calls at the end.
+    /// The line before the user's text. It announces the start, and leaves behind what the typed line calls at the end:
+    /// that announces it before the prompt does, which is sooner, and also where `exec 2>file` hides the prompt.
     pub(super) fn first_line(&self, sequence: u64) -> String {
         let Self { nonce, .. } = self;
         let prompt = quote(&self.prompt);
-        let end = match self.dialect {
+        let restored = match self.dialect {
             Dialect::Bash => format!("PROMPT_COMMAND={prompt}"),
-            // The end is announced here too: after `exec 2>file` there is no prompt to be seen.
-            Dialect::Dash | Dialect::Ash => format!(
-                "PS1={prompt} PS2=;printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty"
-            ),
+            Dialect::Dash | Dialect::Ash => format!("PS1={prompt} PS2="),
         };
         format!(
-            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;{end};return $__glovebox_status; }};\
+            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;{restored};\
+             printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;return $__glovebox_status; }};\
              __glovebox_start() {{ printf '\\033]{nonce};S;{sequence}\\007' >/dev/tty;return $__glovebox_status; }};\
              __glovebox_start&&:;}} 2>/dev/null\n"
         )
