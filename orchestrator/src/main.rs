@@ -14,8 +14,6 @@ use exit::Exit;
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
     init_logging(arguments.log_level.as_deref());
-    // The one TLS stack; an error means that it is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     match run(arguments) {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -54,7 +54,7 @@ impl EventStore for MemoryStore {
     }
 
     async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
-        Ok(self.with(|logs| {
+        let mut summaries: Vec<_> = self.with(|logs| {
             logs.iter()
                 .filter_map(|(id, log)| {
                     Some(ConversationSummary {
@@ -65,6 +65,8 @@ impl EventStore for MemoryStore {
                     })
                 })
                 .collect()
-        }))
+        });
+        summaries.sort_by(|a, b| b.last_updated_at.cmp(&a.last_updated_at));
+        Ok(summaries)
     }
 }

@@ -1,0 +1,72 @@
+//! A measured figure, its floor and its aim.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    /// The bare thing that this is built on, in the same unit, measured in the same run.
+    pub(crate) floor: Option<f64>,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) aim: String,
+    pub(crate) ok: bool,
+}
+
+impl Figure {
+    /// A figure that is only there to be read, or to be another's floor.
+    pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
+        Self { name, value, unit, floor: None, ratio: None, aim: String::new(), ok: true }
+    }
+
+    /// A figure that must stay below a value.
+    pub(crate) fn below(name: &'static str, value: f64, unit: &'static str, most: f64) -> Self {
+        let aim = format!("< {most} {unit}");
+        Self { aim, ok: value < most, ..Self::plain(name, value, unit) }
+    }
+
+    /// The same, beside its floor.
+    pub(crate) fn with_floor(self, floor: f64) -> Self {
+        Self { floor: Some(floor), ratio: Some(self.value / floor), ..self }
+    }
+
+    /// A figure that must stay within so many times its floor.
+    pub(crate) fn within(name: &'static str, value: f64, unit: &'static str, floor: f64, times: f64) -> Self {
+        let figure = Self::plain(name, value, unit).with_floor(floor);
+        Self { aim: format!("<= {times} x floor"), ok: value <= floor * times, ..figure }
+    }
+}
+
+/// The value below which a share of the samples lies, in milliseconds.
+pub(crate) fn quantile_ms(samples: &mut [Duration], share: f64) -> f64 {
+    samples.sort();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let place = ((samples.len() - 1) as f64 * share) as usize;
+    samples[place].as_secs_f64() * 1e3
+}
+
+/// Prints the figures for people.
+pub(crate) fn print_table(figures: &[Figure]) {
+    println!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<14}", "figure", "value", "unit", "floor", "ratio", "aim");
+    for figure in figures {
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
+        let mark = match (figure.aim.is_empty(), figure.ok) {
+            (true, _) => "",
+            (false, true) => "ok",
+            (false, false) => "MISSED",
+        };
+        println!(
+            "{:<58} {:>12.3} {:<9} {:>10} {:>7}  {:<14} {mark}",
+            figure.name,
+            figure.value,
+            figure.unit,
+            number(figure.floor),
+            figure.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            figure.aim,
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! The program `glovebox` as a user starts it: a process of its own, with a home of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long anything here may take before the test gives up on it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home without a past: state, configuration and workspace below one folder. What is left running in it when a
+/// test fails is ended with it.
+pub struct Home {
+    folder: TempDir,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Home {
+    /// An empty home.
+    pub fn new() -> Self {
+        let home = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(home.workspace()).unwrap();
+        home
+    }
+
+    /// The folder itself; programs are started in it.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder for `-d`.
+    pub fn workspace(&self) -> PathBuf {
+        self.path().join("work")
+    }
+
+    /// Writes a file below the home.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes a script of model responses; the name for `--model`.
+    pub fn script(&self, responses: &Value) -> String {
+        let path = self.write("script.json", json!({"responses": responses}).to_string());
+        format!("scripted:{}", path.display())
+    }
+
+    /// The program with these arguments, and nothing of this process's environment that is not needed.
+    pub fn glovebox(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.args(arguments).current_dir(self.path()).env_clear().stdin(Stdio::null());
+        for name in ["PATH", "DOCKER_HOST"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        command.env("HOME", self.path());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::of(&self.glovebox(arguments).output().unwrap())
+    }
+
+    /// Starts the program with its events on standard output.
+    pub fn start(&self, command: &mut Command) -> Started {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        Started { child, events, seen: Vec::new() }
+    }
+
+    /// The ids of processes whose command line names this home: action servers and what belongs to them.
+    pub fn processes(&self) -> Vec<(i32, String)> {
+        let own = self.path().to_str().unwrap();
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        entries
+            .filter_map(|entry| {
+                let id = entry.file_name().to_str()?.parse().ok()?;
+                let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                line.contains(own).then_some((id, line))
+            })
+            .collect()
+    }
+
+    /// Waits until nothing of this home runs any more.
+    pub fn assert_nothing_runs(&self) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.processes().is_empty() {
+            assert!(Instant::now() < deadline, "left running: {:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        for (id, _) in self.processes() {
+            if let Some(id) = rustix::process::Pid::from_raw(id) {
+                let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// How the program ended, and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code; −1 when a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Ended {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The events on standard output.
+    pub fn events(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Checks the exit code, and shows everything if it is another.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+}
+
+/// A program that runs, with its events as they come.
+pub struct Started {
+    child: Child,
+    events: BufReader<ChildStdout>,
+    /// The events so far.
+    pub seen: Vec<Value>,
+}
+
+impl Started {
+    /// Reads events until one is the one that is waited for.
+    pub fn until(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            if self.events.read_line(&mut line).unwrap() == 0 {
+                panic!("ended before {what}; seen: {:#?}", self.seen);
+            }
+            let event: Value = serde_json::from_str(&line).unwrap();
+            self.seen.push(event.clone());
+            if is_it(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// The id of the conversation, from the lease of its sandbox.
+    pub fn conversation(&mut self) -> String {
+        let leased = self.until("a lease", |event| event["record"] == "sandbox_leased");
+        let sandbox = leased["args"]["sandbox_id"].as_str().unwrap();
+        sandbox.rsplit('-').next().unwrap().to_owned()
+    }
+
+    /// `kill -9`, and waits until it is dead.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    /// Waits for its end, reading what else it says.
+    pub fn end(mut self) -> Ended {
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.events, &mut rest).unwrap();
+        let mut ended = Ended::of(&self.child.wait_with_output().unwrap());
+        let seen = self.seen.iter().map(|event| format!("{event}\n"));
+        ended.stdout = seen.collect::<String>() + &rest;
+        ended
+    }
+}
+
+/// Waits for something that another process does.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One answer of a scripted model that calls one tool.
+pub fn calls(tool: &str, arguments: &Value) -> Value {
+    json!({"tool_calls": [{"name": tool, "arguments": arguments}]})
+}
+
+/// One answer of a scripted model that runs a command.
+pub fn bash(command: &str) -> Value {
+    calls("execute_bash", &json!({"command": command}))
+}
+
+/// One answer of a scripted model that ends the task.
+pub fn finish() -> Value {
+    calls("finish", &json!({"message": "Done."}))
+}
+
+/// The program's file. `cargo ci` builds it before and says where; alone, a test builds it itself.
+fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+        build.arg("--target-dir").arg(folder.parent().unwrap());
+        assert!(build.status().unwrap().success(), "building glovebox");
+        folder.join("glovebox")
+    })
+}

@@ -1,0 +1,91 @@
+//! A model's provider on loopback that answers as it is told, in order.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// What a call gets.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// A status and a body.
+    Raw(u16, &'static str, String),
+    /// Nothing, for as long as the caller waits.
+    Silence,
+}
+
+impl Reply {
+    /// The model calls one tool.
+    pub fn call(tool: &str, arguments: &Value) -> Self {
+        let call = json!({"id": "call-1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let body = json!({
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "test",
+            "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        });
+        Self::Raw(200, "application/json", body.to_string())
+    }
+
+    /// The provider refuses.
+    pub fn error(status: u16, kind: &str, message: &str) -> Self {
+        let body = json!({"error": {"type": kind, "code": kind, "message": message}});
+        Self::Raw(status, "application/json", body.to_string())
+    }
+}
+
+/// The server; it ends with the test's runtime.
+pub struct ModelServer {
+    /// For `LLM_BASE_URL`.
+    pub base_url: String,
+    calls: watch::Receiver<usize>,
+}
+
+struct Told {
+    replies: Mutex<VecDeque<Reply>>,
+    calls: watch::Sender<usize>,
+}
+
+impl ModelServer {
+    /// Starts a server that gives these replies, then 500 for every further call.
+    pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let (count, calls) = watch::channel(0);
+        let told = Told { replies: Mutex::new(replies.into_iter().collect()), calls: count };
+        let router = Router::new().fallback(reply).with_state(Arc::new(told));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { base_url, calls }
+    }
+
+    /// Waits until it was called so often.
+    pub async fn called(&self, times: usize) {
+        let mut calls = self.calls.clone();
+        let waited = tokio::time::timeout(super::glovebox::PATIENCE, calls.wait_for(|calls| *calls >= times));
+        waited.await.expect("the model is called").unwrap();
+    }
+}
+
+async fn reply(State(told): State<Arc<Told>>) -> Response {
+    told.calls.send_modify(|calls| *calls += 1);
+    let reply = told.replies.lock().unwrap().pop_front();
+    match reply.unwrap_or_else(|| Reply::error(500, "script_ended", "no more replies")) {
+        Reply::Raw(status, kind, body) => {
+            (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response()
+        }
+        Reply::Silence => {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            StatusCode::GATEWAY_TIMEOUT.into_response()
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The command line as its users meet it: the whole way of a task, and every way to get it wrong.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, calls, finish};
+use tests::model_server::{ModelServer, Reply};
+use tests::sandbox_contract::Backend as _;
+use tests::sandbox_contract::docker::DockerBackend;
+
+const LOCAL: [&str; 2] = ["--runtime", "local"];
+
+fn run_local(home: &Home, model: &str, more: &[&str]) -> Ended {
+    let arguments: Vec<_> = [&["run", "--json", "-t", "work", "-l", model], LOCAL.as_slice(), more].concat();
+    home.run(&arguments)
+}
+
+#[test]
+fn the_demonstration_repairs_the_project_and_shows_how() {
+    let home = Home::new();
+    let demo = home.run(&["demo"]).expect(0);
+    for part in ["FAILED  4 = IV", "$ sh test.sh", "ok      3999 = MMMCMXCIX", "finished: 5 steps"] {
+        assert!(demo.stderr.contains(part), "{part} in:\n{}", demo.stderr);
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn the_demonstration_needs_nothing_of_an_image_but_a_shell() {
+    if let Some(backend) = DockerBackend::busybox() {
+        let home = Home::new();
+        let image = backend.image().unwrap();
+        home.run(&["demo", "--runtime", "docker", "--image", &image]).expect(0);
+    }
+}
+
+#[test]
+fn a_task_is_done_and_its_log_kept() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let file = workspace.join("note.txt");
+    let model = home.script(&json!([
+        calls("str_replace_editor", &json!({"command": "create", "path": file, "file_text": "one\ntwo\n"})),
+        calls("str_replace_editor", &json!({"command": "str_replace", "path": file, "old_str": "two", "new_str": "three"})),
+        {"tool_calls": [
+            {"name": "think", "arguments": {"thought": "two calls in one response"}},
+            {"name": "execute_bash", "arguments": {"command": "cat note.txt; cd /; export X=1"}},
+        ]},
+        bash("pwd; echo $X; exit 3"),
+        finish(),
+    ]));
+    let trajectory = home.path().join("trajectory.json");
+    let more = ["-d", workspace.to_str().unwrap(), "--save-trajectory", trajectory.to_str().unwrap()];
+    let run = run_local(&home, &model, &more).expect(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nthree\n");
+
+    let events = run.events();
+    let ids: Vec<_> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, (0..events.len() as u64).collect::<Vec<_>>());
+    let ran: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+    assert_eq!(ran[0]["content"].as_str().unwrap().trim_end(), "one\nthree");
+    assert_eq!(ran[1]["content"].as_str().unwrap().trim_end(), "/\n1");
+    assert_eq!(ran[1]["extras"]["metadata"]["exit_code"], 3);
+    let spent: Vec<_> = events.iter().filter(|event| event.get("llm_metrics").is_some()).collect();
+    assert_eq!(spent.len(), 5, "each call of the model is counted once");
+
+    let saved: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(trajectory).unwrap()).unwrap();
+    assert!(saved.iter().all(|event| event.get("record").is_none()), "a trajectory is V0's");
+    let list = home.run(&["conversations", "ls", "--json"]).expect(0);
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    assert_eq!(list[0]["agent_state"], "finished");
+    assert_eq!(list[0]["title"], "work");
+    let id = list[0]["conversation_id"].as_str().unwrap();
+    let shown = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
+    assert_eq!(shown[..events.len()], events[..], "what was shown is what is kept");
+    let transcript = home.run(&["conversations", "show", id]).expect(0).stdout;
+    assert!(transcript.contains("$ pwd; echo $X; exit 3"), "{transcript}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("echo 1"), bash("echo 2"), bash("echo 3"), finish()]));
+    let run = run_local(&home, &model, &["-i", "2"]).expect(3);
+    let ran = |ended: &Ended| ended.events().iter().filter(|event| event["observation"] == "run").count();
+    assert_eq!(ran(&run), 2);
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let id = list[0]["conversation_id"].as_str().unwrap();
+    let resumed = home.run(&["resume", id, "--json"]).expect(0);
+    assert_eq!(ran(&resumed), 1);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_interrupt_stops_what_runs_and_the_observation_still_comes() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let home = Home::new();
+        let model = home.script(&json!([bash("echo begun; sleep 600 & sleep 601"), finish()]));
+        let arguments = [&["run", "--json", "-t", "work", "-l", &model], LOCAL.as_slice()].concat();
+        let mut run = home.start(&mut home.glovebox(&arguments));
+        let action = run.until("the command", |event| event["action"] == "run");
+        run.signal(signal);
+        let ended = run.end().expect(130);
+        let endings = ended.events().iter().filter(|event| event["cause"] == action["id"]).count();
+        assert_eq!(endings, 1, "{:#?}", ended.events());
+        home.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn an_agent_that_only_talks_is_told_to_go_on_and_then_taken_at_its_word() {
+    let home = Home::new();
+    let talk = json!({"text": "Which file do you mean?"});
+    let model = home.script(&json!([talk, talk, talk, talk, talk]));
+    let run = run_local(&home, &model, &[]).expect(1);
+    let said =
+        run.events().iter().filter(|event| event["source"] == "user" && event["action"] == "message").count();
+    assert_eq!(said, 4, "the task and three nudges");
+    let alone = run_local(&home, &model, &["--no-auto-continue"]).expect(1);
+    let said = alone
+        .events()
+        .iter()
+        .filter(|event| event["source"] == "user" && event["action"] == "message")
+        .count();
+    assert_eq!(said, 1);
+}
+
+#[test]
+fn one_command_has_its_own_output_and_exit_code() {
+    let home = Home::new();
+    let exec = |more: &[&str]| home.run(&[&["exec"], LOCAL.as_slice(), &["--"], more].concat());
+    assert_eq!(exec(&["echo", "two words"]).expect(0).stdout, "two words\n");
+    assert_eq!(exec(&["printf a; printf b; exit 7"]).expect(7).stdout, "ab");
+    assert_eq!(exec(&["printf", "%s|", "a b", "$HOME", "it's"]).expect(0).stdout, "a b|$HOME|it's|");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn one_command_runs_in_any_image() {
+    if let Some(backend) = DockerBackend::debian() {
+        let home = Home::new();
+        let image = backend.image().unwrap();
+        let exec = home.run(&["exec", "--runtime", "docker", "--image", &image, "--", "cat /etc/os-release"]);
+        assert!(exec.expect(0).stdout.contains("Debian"));
+    }
+}
+
+/// One clear line, the right exit code, no backtrace.
+#[track_caller]
+fn refused(ended: &Ended, code: i32, part: &str) {
+    assert_eq!(ended.code, code, "{ended:?}");
+    assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
+    assert!(!ended.stderr.contains("panicked") && !ended.stderr.contains("backtrace"), "{}", ended.stderr);
+}
+
+#[test]
+fn wrong_usage_is_named() {
+    let home = Home::new();
+    refused(&home.run(&["run", "--fly"]), 2, "--fly");
+    refused(&home.run(&["run"]), 2, "there is no task");
+    refused(&home.run(&["run", "-t", "x", "-i", "0"]), 2, "--max-iterations");
+    refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
+    refused(&home.run(&["resume", "../x"]), 2, "an id");
+    refused(&home.run(&["resume", "nothing"]), 2, "there is no conversation nothing");
+    refused(&home.run(&["conversations", "show", "nothing"]), 2, "there is no conversation nothing");
+    let model = home.script(&json!([finish()]));
+    refused(&home.run(&["run", "-t", "x", "-l", &model, "--runtime", "moon"]), 2, "there is no runtime moon");
+    refused(&home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]), 2, "the folder nowhere");
+    let task = home.write("task", b"caf\xe9");
+    refused(&home.run(&["run", "-f", task.to_str().unwrap(), "-l", &model]), 2, "is not UTF-8: byte 3");
+    refused(&home.run(&["run", "-f", "nowhere", "-l", &model]), 2, "reading the task in nowhere");
+}
+
+#[test]
+fn a_wrong_configuration_is_named_with_file_line_and_key() {
+    let home = Home::new();
+    home.write("config.toml", "[core]\nmax_iterations = \"many\"\n");
+    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: core.max_iterations");
+    home.write("config.toml", "[core\n");
+    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:1: ");
+    home.write("config.toml", b"[core]\n# caf\xe9\n");
+    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml is not UTF-8");
+    home.write("config.toml", "[llm]\nmodle = \"m\"\n");
+    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: unknown key llm.modle (did you mean model?)");
+    refused(&home.run(&["run", "-t", "x", "--config-file", "nowhere.toml"]), 2, "reading nowhere.toml");
+}
+
+#[test]
+fn a_script_that_does_not_parse_is_named_with_its_place() {
+    let home = Home::new();
+    home.write("bad.json", "{\"responses\": [\n  {\"txt\": 1}\n]}");
+    refused(&home.run(&["run", "-t", "x", "-l", "scripted:bad.json"]), 2, "line 2");
+    refused(&home.run(&["run", "-t", "x", "-l", "scripted:nowhere.json"]), 2, "nowhere.json");
+}
+
+#[test]
+fn an_engine_that_does_not_run_and_an_image_that_does_not_exist_are_named() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let docker = ["run", "-t", "x", "-l", &model, "--runtime", "docker", "--image"];
+    let mut no_engine = home.glovebox(&[&docker, ["any"].as_slice()].concat());
+    let socket = format!("unix://{}/docker.sock", home.path().display());
+    let ended = home.start(no_engine.env("DOCKER_HOST", socket)).end();
+    refused(&ended, 1, "is Docker running?");
+    if DockerBackend::busybox().is_some() {
+        // A registry that nobody runs, on loopback.
+        let ended = home.run(&[&docker, ["127.0.0.1:1/no/image:1"].as_slice()].concat());
+        refused(&ended, 1, "127.0.0.1:1/no/image:1 does not exist");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_fails_is_named_and_nothing_is_lost() {
+    let cases = [
+        (Reply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
+        (Reply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
+        (Reply::error(500, "server_error", "oops"), "unavailable"),
+        (Reply::Raw(200, "text/html", "<html>login</html>".into()), "not an answer"),
+        (Reply::Raw(200, "application/json", "{\"choices\": []}".into()), "not an answer"),
+    ];
+    for (reply, part) in cases {
+        let home = Home::new();
+        let server = ModelServer::start([reply]).await;
+        let mut command = home.glovebox(&["run", "-t", "work", "-l", "test", "--runtime", "local"]);
+        command
+            .env("LLM_BASE_URL", &server.base_url)
+            .env("LLM_API_KEY", "sk-secret")
+            .env("LLM_NUM_RETRIES", "0");
+        let ended = home.start(&mut command).end();
+        refused(&ended, 1, part);
+        assert!(!ended.stderr.contains("sk-secret"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("go on with: glovebox resume"), "{}", ended.stderr);
+        let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+        assert_eq!(list[0]["agent_state"], "error");
+        home.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(home.run(&["completions", shell]).expect(0).stdout.contains("glovebox"));
+    }
+}

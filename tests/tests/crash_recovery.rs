@@ -1,0 +1,161 @@
+//! Programs killed at the worst moment: nothing is lost, and nothing runs twice.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, finish, wait_until};
+use tests::model_server::{ModelServer, Reply};
+use tests::sandbox_contract::docker::DockerBackend;
+
+/// Counts its runs, then talks for three seconds.
+const LONG: &str = "echo run >> counter; i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; echo the end";
+
+fn is_run(event: &Value) -> bool {
+    event["action"] == "run"
+}
+
+fn observations(events: &[Value], kind: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["observation"] == kind).cloned().collect()
+}
+
+/// The whole log, as the store has it.
+fn log(home: &Home, id: &str) -> Vec<Value> {
+    home.run(&["conversations", "show", id, "--json"]).expect(0).events()
+}
+
+fn killed_while_a_command_runs(place: &[&str]) {
+    let home = Home::new();
+    let model = home.script(&json!([bash(LONG), bash("echo after"), finish()]));
+    let workspace = home.workspace();
+    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+    arguments.extend(place);
+    let mut run = home.start(&mut home.glovebox(&arguments));
+    let id = run.conversation();
+    run.until("the command", is_run);
+    let counter = workspace.join("counter");
+    wait_until("the command runs", || counter.exists());
+    run.kill();
+
+    let resumed = home.run(&["resume", &id, "--json"]).expect(0);
+    assert!(resumed.events().iter().any(|event| event["action"] == "finish"), "the task goes on to its end");
+
+    assert_eq!(std::fs::read_to_string(&counter).unwrap(), "run\n", "the command ran once");
+    let ran = observations(&log(&home, &id), "run");
+    assert_eq!(ran.len(), 2);
+    let whole: String = (1..=30).map(|line| format!("line {line}\n")).collect::<String>() + "the end";
+    assert_eq!(ran[0]["content"].as_str().unwrap().trim_end(), whole);
+    assert_eq!(ran[0]["extras"]["metadata"]["exit_code"], 0);
+    assert_eq!(ran[1]["content"].as_str().unwrap().trim_end(), "after");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_host_killed_while_a_command_runs_attaches_to_it_on_docker() {
+    if let Some(backend) = DockerBackend::busybox() {
+        let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
+        killed_while_a_command_runs(&["--runtime", "docker", "--image", &image]);
+    }
+}
+
+#[test]
+fn a_host_killed_while_a_command_runs_attaches_to_it_on_local() {
+    killed_while_a_command_runs(&["--runtime", "local"]);
+}
+
+async fn killed_during_the_models_call(place: &[&str]) {
+    let home = Home::new();
+    let replies = [
+        Reply::call("execute_bash", &json!({"command": "echo run >> counter"})),
+        Reply::Silence,
+        Reply::call("finish", &json!({"message": "Done."})),
+    ];
+    let server = ModelServer::start(replies).await;
+    let workspace = home.workspace();
+    let mut arguments = vec!["run", "--json", "-t", "work", "-l", "test", "-d", workspace.to_str().unwrap()];
+    arguments.extend(place);
+    let mut command = home.glovebox(&arguments);
+    let mut run = home.start(command.env("LLM_BASE_URL", &server.base_url));
+    let id = run.conversation();
+    server.called(2).await;
+    run.kill();
+
+    let mut resume = home.glovebox(&["resume", &id, "--json"]);
+    let resumed = home.start(resume.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
+    assert!(resumed.events().iter().any(|event| event["action"] == "finish"));
+    server.called(3).await;
+    assert_eq!(std::fs::read_to_string(workspace.join("counter")).unwrap(), "run\n");
+    assert_eq!(observations(&log(&home, &id), "run").len(), 1);
+    home.assert_nothing_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_killed_during_the_models_call_asks_again_on_docker() {
+    if let Some(backend) = DockerBackend::busybox() {
+        let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
+        killed_during_the_models_call(&["--runtime", "docker", "--image", &image]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_killed_during_the_models_call_asks_again_on_local() {
+    killed_during_the_models_call(&["--runtime", "local"]).await;
+}
+
+/// The shell's parent is the server.
+fn server_killed_in_mid_command(place: &[&str]) {
+    let home = Home::new();
+    let model =
+        home.script(&json!([bash("echo begun; kill -9 $PPID; sleep 60"), bash("echo alive"), finish()]));
+    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
+    arguments.extend(place);
+    let events = home.run(&arguments).expect(0).events();
+    let action = events.iter().find(|event| is_run(event)).unwrap();
+    let ended: Vec<_> = events.iter().filter(|event| event["cause"] == action["id"]).collect();
+    assert_eq!(ended.len(), 1, "exactly one ending");
+    assert_eq!(ended[0]["extras"]["error_id"], "ACTION$INTERRUPTED");
+    assert_eq!(ended[0]["tool_call_metadata"]["tool_call_id"], action["tool_call_metadata"]["tool_call_id"]);
+    let took = seconds(ended[0]) - seconds(action);
+    assert!(took < 5.0, "ended after {took} s");
+    let after = observations(&events, "run");
+    assert_eq!(after.len(), 1, "the agent went on, in another sandbox");
+    assert_eq!(after[0]["content"].as_str().unwrap().trim_end(), "alive");
+    let leases = events.iter().filter(|event| event["record"] == "sandbox_leased").count();
+    assert_eq!(leases, 2);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_docker() {
+    if let Some(backend) = DockerBackend::debian() {
+        let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
+        server_killed_in_mid_command(&["--runtime", "docker", "--image", &image]);
+    }
+}
+
+#[test]
+fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_local() {
+    server_killed_in_mid_command(&["--runtime", "local"]);
+}
+
+#[test]
+fn two_processes_do_not_run_one_conversation() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("sleep 60"), finish()]));
+    let mut run =
+        home.start(&mut home.glovebox(&["run", "--json", "-t", "work", "-l", &model, "--runtime", "local"]));
+    let id = run.conversation();
+    run.until("the command", is_run);
+    let second = home.run(&["resume", &id]).expect(1);
+    assert!(second.stderr.contains("is being run by another process"), "{}", second.stderr);
+    run.signal(rustix::process::Signal::INT);
+    run.end().expect(130);
+    home.assert_nothing_runs();
+}
+
+/// The seconds of an event's time of day.
+fn seconds(event: &Value) -> f64 {
+    let time = &event["timestamp"].as_str().unwrap()[11..];
+    let mut parts = time.split(':').map(|part| part.parse::<f64>().unwrap());
+    let (hours, minutes, seconds) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+    Duration::from_secs_f64(hours * 3600.0 + minutes * 60.0 + seconds).as_secs_f64()
+}
