@@ -7,24 +7,16 @@
 //! Memory is bounded by the limit given, whatever comes: the first half of the limit and the last half are kept, what
 //! was between them is counted.
 
-use std::collections::VecDeque;
+mod kept;
 
 use vte::{Params, Parser, Perform};
+
+pub(super) use kept::Folded;
+use kept::Kept;
 
 /// Characters of one line that can still be overwritten. A longer line is kept, but its beginning is settled: a
 /// progress bar is never this long, and a file without newlines must not be held twice.
 const MAX_LINE_CHARS: usize = 16 * 1024;
-
-/// What was folded since the last [`Fold::take`].
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Folded {
-    /// The first characters.
-    pub(super) head: String,
-    /// The last characters; follows `head` directly if nothing is missing.
-    pub(super) tail: String,
-    /// How many characters between them are gone.
-    pub(super) dropped: u64,
-}
 
 /// The fold of one command's output.
 pub(super) struct Fold {
@@ -169,40 +161,6 @@ impl Perform for Line {
     }
 }
 
-/// The first half and the last half of `limit` characters.
-struct Kept {
-    limit: usize,
-    head: String,
-    head_chars: usize,
-    tail: VecDeque<char>,
-    dropped: u64,
-}
-
-impl Kept {
-    fn new(limit: usize) -> Self {
-        Self { limit, head: String::new(), head_chars: 0, tail: VecDeque::new(), dropped: 0 }
-    }
-
-    fn push(&mut self, char: char) {
-        let half = self.limit / 2;
-        if self.head_chars < half {
-            self.head.push(char);
-            self.head_chars += 1;
-            return;
-        }
-        if self.tail.len() == self.limit - half {
-            self.tail.pop_front();
-            self.dropped += 1;
-        }
-        self.tail.push_back(char);
-    }
-
-    fn take(&mut self) -> Folded {
-        let taken = std::mem::replace(self, Self::new(self.limit));
-        Folded { head: taken.head, tail: taken.tail.into_iter().collect(), dropped: taken.dropped }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,7 +224,7 @@ mod tests {
             fold.feed(&[b'x'; 64 * 1024]);
         }
         assert!(fold.line.chars.capacity() <= 2 * MAX_LINE_CHARS);
-        assert!(fold.line.kept.tail.capacity() <= 2 * 15_000 + 1);
+        assert!(fold.line.kept.capacity() <= 2 * 15_000 + 1);
         let folded = fold.take();
         assert_eq!(folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped, 160 * 64 * 1024);
     }

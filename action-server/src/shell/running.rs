@@ -16,6 +16,9 @@ use super::process_tree::Baseline;
 /// does not depend on it.
 const MAX_UNHEARD_BYTES: usize = 64 * 1024;
 
+/// Who hears the raw output as it comes, if anyone.
+pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
+
 /// A command that was sent to the shell.
 pub(super) struct Running {
     sequence: u64,
@@ -56,7 +59,7 @@ impl Running {
     /// Takes a piece of what the terminal says. Before the command's start mark that is a background job's, the echo of
     /// our typing, or a late prompt; after its end mark it is a background job's again. It belongs to no action and is
     /// dropped.
-    pub(super) fn hear(&mut self, piece: Piece<'_>, output: &mut Option<&mut dyn FnMut(&[u8])>) -> Meaning {
+    pub(super) fn hear(&mut self, piece: Piece<'_>, output: &mut Listener<'_>) -> Meaning {
         let speaking = self.started && self.ending.is_none();
         match piece {
             Piece::Output(bytes) if speaking => {

@@ -9,36 +9,24 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use protocol::Observation;
 use protocol::action::RunAction;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+
+mod cancelling;
+mod starting;
 
 use super::ShellConfig;
 use super::answers::{self, Answer, Ending};
 use super::facts::Facts;
 use super::marks::{Mark, Piece};
 use super::output::Folded;
-use super::process_tree;
 use super::program::ShellProgram;
-use super::running::{Meaning, Running};
-use super::shell_process::{Heard, Readiness, ShellProcess};
+use super::running::{Listener, Meaning, Running};
+use super::shell_process::{Heard, ShellProcess};
 use super::start_error::StartError;
-
-/// A shell without startup files needs milliseconds; on a machine that is this slow nothing works.
-const START_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a shell at its prompt may take to ask for its cursor: it does so at once, or never.
-const QUERY_PATIENCE: Duration = Duration::from_millis(20);
-
-/// How long a shell may take to come back to its prompt after everything it ran was killed.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
-
-/// After how long a cancel looks again for what was forked while it killed. Doubled each time: a shell that is
-/// interrupted again and again never gets to its prompt.
-const CANCEL_ROUND: Duration = Duration::from_millis(10);
 
 /// How long a killed shell is waited for.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
@@ -174,51 +162,6 @@ impl Session {
         Ok(self.watch(request).await)
     }
 
-    /// A shell at its prompt.
-    async fn make_ready(&mut self) -> Result<(), StartError> {
-        let mut fresh = self.process.is_none();
-        if fresh {
-            self.start_process()?;
-        }
-        let stop = self.stop.clone();
-        let mut patience = pin!(sleep(START_PATIENCE));
-        loop {
-            let readiness = self.process.as_ref().map_or(Readiness::Busy, ShellProcess::readiness);
-            if readiness == Readiness::Ready {
-                return Ok(());
-            }
-            tokio::select! {
-                heard = hear(&mut self.process) => {
-                    let exited = if let Heard::Exited(status) = heard { Some(status) } else { None };
-                    self.absorb(heard, &mut None);
-                    match exited {
-                        Some(status) if fresh => return Err(StartError::Ended { status }),
-                        Some(_) => {
-                            self.start_process()?;
-                            fresh = true;
-                        }
-                        None => {}
-                    }
-                }
-                () = sleep(QUERY_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
-                () = &mut patience => return Err(StartError::NoPrompt(START_PATIENCE)),
-                () = stop.cancelled() => return Err(StartError::Stopped),
-            }
-        }
-    }
-
-    fn start_process(&mut self) -> Result<(), StartError> {
-        let here = self.working_dir.borrow().clone();
-        // A command may have removed the folder it was in.
-        let folders = [here.as_path(), self.config.working_dir.as_path(), "/".as_ref()];
-        let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or("/".as_ref());
-        let process =
-            ShellProcess::start(&self.program, &self.config.environment, folder, &self.config.scratch_dir)
-                .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
-        self.process = Some(process);
-        Ok(())
-    }
-
     fn send_input(&mut self, action: &RunAction) {
         let Some(process) = &mut self.process else { return };
         match answers::key(&action.command) {
@@ -262,7 +205,7 @@ impl Session {
     }
 
     /// Takes what was heard to the command it belongs to.
-    fn absorb(&mut self, heard: Heard, output: &mut Option<&mut dyn FnMut(&[u8])>) {
+    fn absorb(&mut self, heard: Heard, output: &mut Listener<'_>) {
         match heard {
             Heard::Bytes(count) => self.absorb_bytes(count, output),
             Heard::Exited(status) => {
@@ -275,7 +218,7 @@ impl Session {
         }
     }
 
-    fn absorb_bytes(&mut self, count: usize, output: &mut Option<&mut dyn FnMut(&[u8])>) {
+    fn absorb_bytes(&mut self, count: usize, output: &mut Listener<'_>) {
         let Self { process: Some(process), running, working_dir, .. } = self else { return };
         let mut started = false;
         process.pieces(count, |piece| {
@@ -294,63 +237,6 @@ impl Session {
         } else if started {
             process.command_started();
         }
-    }
-
-    /// Kills what the running command started, and the shell too if that does not bring it back to its prompt.
-    async fn cancel(&mut self, output: &mut OutputSink) -> Ending {
-        let give_up = Instant::now() + CANCEL_PATIENCE;
-        let mut shell_lost = self.ignores_interrupt();
-        let mut patience = CANCEL_ROUND;
-        while !shell_lost && !self.has_ended() {
-            self.kill_once();
-            let round = give_up.min(Instant::now() + patience);
-            patience *= 2;
-            while !self.has_ended() {
-                tokio::select! {
-                    biased;
-                    () = sleep_until(round) => break,
-                    heard = hear(&mut self.process) => self.absorb(heard, &mut Some(&mut **output)),
-                }
-            }
-            shell_lost = round == give_up && !self.has_ended();
-        }
-        shell_lost |= self.process.is_none();
-        if shell_lost {
-            if let Some(process) = self.process.take() {
-                process.kill(KILL_PATIENCE).await;
-            }
-        }
-        self.kill_stragglers(give_up);
-        Ending::Cancelled { shell_lost }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.running.as_ref().is_none_or(|running| running.ending().is_some())
-    }
-
-    /// A shell that ignores SIGINT would go on with the rest of the script when what it waits for is killed.
-    fn ignores_interrupt(&self) -> bool {
-        self.running
-            .as_ref()
-            .is_some_and(|running| process_tree::ignores_interrupt(running.baseline().shell()))
-    }
-
-    /// SIGINT first: it is what makes a shell give up the rest of its script, and it has it before it can notice that
-    /// the process it waits for is dead.
-    fn kill_once(&self) {
-        let (Some(process), Some(running)) = (&self.process, &self.running) else { return };
-        let shell = running.baseline().shell();
-        process_tree::send(shell, Signal::SIGINT);
-        if let Some(group) = process.foreground_group().filter(|&group| group != shell) {
-            process_tree::send_to_group(group, Signal::SIGKILL);
-        }
-        running.baseline().kill_new();
-    }
-
-    /// What was forked while the last were killed. Bounded: a fork bomb may be quicker than we are.
-    fn kill_stragglers(&self, give_up: Instant) {
-        let Some(running) = &self.running else { return };
-        while running.baseline().kill_new() && Instant::now() < give_up {}
     }
 
     /// The observation, and the end of the command if that is what it tells.

@@ -1,0 +1,72 @@
+//! Getting a session's shell to its prompt, and a new one when the old one is gone.
+//!
+//! It runs nothing of the user's: whatever fails here may be tried again.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::super::shell_process::{Heard, Readiness, ShellProcess};
+use super::super::start_error::StartError;
+use super::{KILL_PATIENCE, Session, hear};
+
+/// A shell without startup files needs milliseconds; on a machine that is this slow nothing works.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a shell at its prompt may take to ask for its cursor: it does so at once, or never.
+const QUERY_PATIENCE: Duration = Duration::from_millis(20);
+
+impl Session {
+    /// A shell at its prompt.
+    pub(super) async fn make_ready(&mut self) -> Result<(), StartError> {
+        let mut fresh = self.process.is_none();
+        if fresh {
+            self.start_process()?;
+        }
+        let stop = self.stop.clone();
+        let mut patience = pin!(sleep(START_PATIENCE));
+        loop {
+            let readiness = self.process.as_ref().map_or(Readiness::Busy, ShellProcess::readiness);
+            if readiness == Readiness::Ready {
+                return Ok(());
+            }
+            tokio::select! {
+                heard = hear(&mut self.process) => {
+                    let exited = if let Heard::Exited(status) = heard { Some(status) } else { None };
+                    self.absorb(heard, &mut None);
+                    match exited {
+                        Some(status) if fresh => return Err(StartError::Ended { status }),
+                        Some(_) => {
+                            self.start_process()?;
+                            fresh = true;
+                        }
+                        None => {}
+                    }
+                }
+                () = sleep(QUERY_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
+                () = &mut patience => {
+                    // The next command tries a new one.
+                    if let Some(process) = self.process.take() {
+                        process.kill(KILL_PATIENCE).await;
+                    }
+                    return Err(StartError::NoPrompt(START_PATIENCE));
+                }
+                () = stop.cancelled() => return Err(StartError::Stopped),
+            }
+        }
+    }
+
+    /// A shell where the last one was, or where the session began.
+    pub(super) fn start_process(&mut self) -> Result<(), StartError> {
+        let here = self.working_dir.borrow().clone();
+        // A command may have removed the folder it was in.
+        let folders = [here.as_path(), self.config.working_dir.as_path(), "/".as_ref()];
+        let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or("/".as_ref());
+        let process =
+            ShellProcess::start(&self.program, &self.config.environment, folder, &self.config.scratch_dir)
+                .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
+        self.process = Some(process);
+        Ok(())
+    }
+}
