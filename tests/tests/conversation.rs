@@ -143,8 +143,9 @@ async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
     conversation.resume(None).unwrap();
     reach(&conversation, AgentState::Finished).await;
     say(&conversation, "and that");
-    reach(&conversation, AgentState::Running).await;
-    reach(&conversation, AgentState::Finished).await;
+    let again =
+        conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
+    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is heard");
     assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
     conversation.close(true).await.unwrap();
 }

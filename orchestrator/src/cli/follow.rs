@@ -83,11 +83,7 @@ impl Follow<'_> {
                 }
                 events = cursor.next() => {
                     let events = events?;
-                    let Some(last) = events.last() else {
-                        // The conversation's task has ended by itself; closing it tells why.
-                        return Ok(Exit::Failed);
-                    };
-                    shown = last.id.next();
+                    shown = events.last().map_or(shown, |last| last.id.next());
                     for event in &events {
                         screen.event(event, &mut live)?;
                         if matches!(&event.body, Body::Action(action) if !is_talk(action)) {
@@ -96,11 +92,15 @@ impl Follow<'_> {
                     }
                     screen.status_of(&self.conversation.state());
                 }
-                notice = live.recv() => match notice {
-                    Ok(notice) => screen.live(&notice),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return Ok(Exit::Failed),
-                },
+                // The handle keeps the channel open, so an error means notices that were missed.
+                Ok(notice) = live.recv() => screen.live(&notice),
+                // The state follows its events: without this the last ones would be waited on for ever.
+                now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
+                    if now.next_id == state.next_id {
+                        // The conversation's task has ended by itself; closing it tells why.
+                        return Ok(Exit::Failed);
+                    }
+                }
             }
         }
     }
