@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use nix::sys::prctl;
 use protocol::sandbox_api::DIAL_GREETING;
 
 /// How long an answer may take after the end of input. Not longer: an engine whose client has died closes our input
@@ -32,6 +33,8 @@ enum Ended {
 
 /// Runs until one side has ended.
 pub(crate) fn run(socket: &Path) -> anyhow::Result<ExitCode> {
+    // The host's key passes through: what runs under the same user must not open our descriptors.
+    prctl::set_dumpable(false).context("hiding what passes through")?;
     let from_socket =
         UnixStream::connect(socket).with_context(|| format!("connecting to {}", socket.display()))?;
     let to_socket = from_socket.try_clone().context("sharing the socket")?;

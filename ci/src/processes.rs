@@ -45,6 +45,14 @@ impl Process {
         [&self.executable, first].into_iter().any(|path| names.contains(&program_name(path)))
     }
 
+    /// Whether this process runs a program of that name, or one of its versions, unpacked as `NAME-HASH`.
+    pub(crate) fn is_version_of(&self, name: &str) -> bool {
+        let first = self.arguments.first().map_or("", String::as_str);
+        [&self.executable, first].into_iter().any(|path| {
+            program_name(path).strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        })
+    }
+
     /// Whether any of its arguments mentions `text`.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         self.arguments.iter().any(|argument| argument.contains(text))

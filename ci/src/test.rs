@@ -3,6 +3,7 @@
 //! Without a container engine a user's run goes on and says what it skipped; on a build machine (`CI=true`) that is a
 //! failure, because nobody reads what a green run skipped.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,25 +66,33 @@ pub(crate) fn engine(workspace: &Workspace) -> Result<(Option<Engine>, Notes)> {
 
 /// What tests and benchmarks look at, besides what they are told by the caller's environment.
 pub(crate) fn tell(command: &mut Command, engine: Option<&Engine>) {
-    match engine {
-        Some(engine) => command.envs(engine.variables()),
-        None => command.env("GLOVEBOX_TEST_SKIP_DOCKER", "1"),
-    };
+    if let Some(engine) = engine {
+        command.envs(engine.variables());
+    }
+}
+
+/// Builds what tests start, once: each of them would ask cargo again.
+fn build_program(workspace: &Workspace) -> Result<PathBuf> {
+    let mut build = workspace.cargo();
+    build.args(["build", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+    command::stream(&mut build, "building glovebox")?;
+    Ok(workspace.program("glovebox"))
 }
 
 fn run_tests(workspace: &Workspace, engine: Option<&Engine>) -> Result<()> {
+    let program = build_program(workspace)?;
     let mut tests = workspace.cargo();
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
-    tests.args(["--workspace", "--locked"]);
+    tests.args(["--workspace", "--locked"]).env("GLOVEBOX_TEST_BINARY", program);
     tell(&mut tests, engine);
     command::stream(&mut tests, "running the tests")
 }
 
 fn servers() -> Result<Vec<Process>> {
     let mut all = processes::all()?;
-    all.retain(|process| process.is_program(&[SERVER]));
+    all.retain(|process| process.is_version_of(SERVER));
     Ok(all)
 }
 

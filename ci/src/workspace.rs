@@ -28,6 +28,11 @@ impl Workspace {
         cargo
     }
 
+    /// Where a debug build puts a program.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.target.join("debug").join(name)
+    }
+
     /// What a later run may use again; inside the target folder, so `cargo clean` removes it.
     pub(crate) fn cache(&self) -> Result<PathBuf> {
         let folder = self.target.join("ci");

@@ -16,6 +16,11 @@ mod busybox {
     tests::sandbox_contract!(DockerBackend::busybox());
 }
 
+mod alpine {
+    use super::DockerBackend;
+    tests::sandbox_contract!(DockerBackend::alpine());
+}
+
 mod debian {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::debian());

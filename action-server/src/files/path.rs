@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn relative_paths_begin_at_the_working_directory() {
-        let resolved = |path| resolve(path, Path::new("/work"));
-        assert_eq!(resolved("a/./b"), Path::new("/work/a/b"));
+        let resolved = |path| resolve(path, Path::new("/workspace"));
+        assert_eq!(resolved("a/./b"), Path::new("/workspace/a/b"));
         assert_eq!(resolved("/etc//passwd"), Path::new("/etc/passwd"));
-        assert_eq!(resolved("../x"), Path::new("/work/../x"));
-        assert_eq!(resolved(""), Path::new("/work"));
+        assert_eq!(resolved("../x"), Path::new("/workspace/../x"));
+        assert_eq!(resolved(""), Path::new("/workspace"));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub trait Sandbox: Send + Sync {
         &self,
         id: &ActionId,
         request: &ActionRequest,
-        on_output: &OnOutput,
+        on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError>;
 
     /// Ends what an action started: the whole process tree. The action's observation still comes. One that has
@@ -65,7 +65,7 @@ pub trait Sandbox: Send + Sync {
 }
 
 /// Hears an action's output. An alias because `async_trait` would give the chunk's lifetime a name.
-pub type OnOutput = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync;
+pub type OnOutput<'a> = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync + 'a;
 
 /// What is to be placed.
 #[derive(Debug, Clone, PartialEq)]

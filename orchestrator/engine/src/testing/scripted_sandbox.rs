@@ -144,7 +144,7 @@ impl Sandbox for ScriptedSandbox {
         &self,
         id: &ActionId,
         request: &ActionRequest,
-        on_output: &OnOutput,
+        on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
         lock(&self.machine.runs).entry(id.clone()).or_insert(1);
         let ending = async {

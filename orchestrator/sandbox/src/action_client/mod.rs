@@ -98,7 +98,7 @@ impl Sandbox for ActionClient {
         &self,
         id: &ActionId,
         request: &ActionRequest,
-        on_output: &OnOutput,
+        on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
         let _slot = self.slots.try_acquire().map_err(|_| SandboxError::Refused {
             detail: format!(

@@ -31,7 +31,7 @@ pub(super) async fn perform(
     key: &HeaderValue,
     id: &ActionId,
     action: &ActionRequest,
-    on_output: &OnOutput,
+    on_output: &OnOutput<'_>,
 ) -> Result<Observation, SandboxError> {
     let body = serde_json::to_vec(action)
         .map_err(|error| SandboxError::Malformed { detail: format!("encoding action {id}: {error}") })?;
