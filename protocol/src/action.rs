@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::agent_state::AgentState;
 use crate::kinds::kinds;
-use crate::lenient::null_is_default;
+use crate::lenient::{as_text, null_is_default, null_is_minus_one};
 use crate::risk::SecurityRisk;
 
 kinds! {
@@ -180,10 +180,10 @@ pub struct ReadAction {
     /// Relative paths begin at the shell's working directory.
     pub path: String,
     /// The first line, from 0.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub start: i64,
     /// The line after the last; −1: to the end.
-    #[serde(default = "minus_one")]
+    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
     /// Why.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -207,10 +207,10 @@ pub struct WriteAction {
     /// The text.
     pub content: String,
     /// The first line that is replaced, from 0.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub start: i64,
     /// The line after the last that is replaced; −1: to the end.
-    #[serde(default = "minus_one")]
+    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
     /// Why.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -247,7 +247,7 @@ pub struct EditAction {
     #[serde(default = "one")]
     pub start: i64,
     /// The last line of a draft's range; −1: to the end.
-    #[serde(default = "minus_one")]
+    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
     /// Why.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -414,20 +414,20 @@ pub struct CondensationAction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CondensationRequestAction {}
 
-/// One task of the agent's list.
+/// One task of the agent's list. The model fills it as it likes: what is no text is read as its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackedTask {
     /// Its id.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "as_text")]
     pub id: String,
     /// What is to be done.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "as_text")]
     pub title: String,
     /// `todo`, `in_progress` or `done`; the model's own words otherwise.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "as_text")]
     pub status: String,
     /// Anything worth keeping.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "as_text")]
     pub notes: String,
 }
 

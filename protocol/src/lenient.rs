@@ -14,6 +14,24 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// For `deserialize_with` beside a default of −1, V0's word for none.
+pub(crate) fn null_is_minus_one<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + From<i8>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| T::from(-1)))
+}
+
+/// For `deserialize_with` beside `default`: text as it is, null as none, anything else as its JSON.
+pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    })
+}
+
 /// Reads `value`, found at `under` in an event (empty: the event itself).
 pub(crate) fn read<T: DeserializeOwned>(under: &str, value: &Value) -> Result<T, EventError> {
     serde_path_to_error::deserialize(value).map_err(|error| {

@@ -31,13 +31,13 @@ pub struct Metrics {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The model that was called.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub model: String,
     /// In US dollars.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub cost: f64,
     /// Seconds since the epoch.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub timestamp: f64,
 }
 
@@ -45,13 +45,13 @@ pub struct Cost {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseLatency {
     /// The model that was called.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub model: String,
     /// In seconds, from sending to the last byte.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub latency: f64,
     /// The provider's id of the response.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub response_id: String,
 }
 
@@ -59,28 +59,28 @@ pub struct ResponseLatency {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// The model that was called.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub model: String,
     /// Tokens sent, cached ones included.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub prompt_tokens: u64,
     /// Tokens received.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub completion_tokens: u64,
     /// Tokens read from the provider's cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub cache_read_tokens: u64,
     /// Tokens written to the provider's cache.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub cache_write_tokens: u64,
     /// The model's window; 0 when unknown.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub context_window: u64,
     /// Prompt and completion of the latest call.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub per_turn_token: u64,
     /// The provider's id of the response; empty in sums.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub response_id: String,
 }
 

@@ -9,7 +9,7 @@ use crate::action::{FileImplementation, RecallType, TrackedTask};
 use crate::agent_state::AgentState;
 use crate::event::EventError;
 use crate::kinds::kinds;
-use crate::lenient::{self, null_is_default};
+use crate::lenient::{self, null_is_default, null_is_minus_one};
 
 /// A text for the agent, and facts beside it.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,10 +105,10 @@ pub struct RunObservation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandMetadata {
     /// −1: it has not ended.
-    #[serde(default = "minus_one")]
+    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub exit_code: i32,
     /// −1: unknown.
-    #[serde(default = "minus_one")]
+    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub pid: i32,
     /// The shell's user.
     #[serde(default)]
@@ -227,7 +227,7 @@ pub struct BrowseObservation {
     #[serde(default, deserialize_with = "null_is_default")]
     pub open_pages_urls: Vec<String>,
     /// The tab in front.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub active_page_index: i64,
     /// The page's DOM.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -421,7 +421,14 @@ impl Observation {
         };
         let no_extras = Value::Object(Map::new());
         let extras = map.get("extras").unwrap_or(&no_extras);
-        Ok(Self { content, kind: ObservationKind::from_fields(kind, extras)? })
+        let mut kind = ObservationKind::from_fields(kind, extras)?;
+        if let (ObservationKind::Run(run), None, Some(code)) =
+            (&mut kind, extras.get("metadata"), extras.get("exit_code"))
+        {
+            // Before 2025 the exit code stood beside the command.
+            run.metadata.exit_code = lenient::read("extras.exit_code", code)?;
+        }
+        Ok(Self { content, kind })
     }
 
     /// Adds V0's `{observation, content, extras, message, success?}`.

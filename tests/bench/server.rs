@@ -51,12 +51,20 @@ impl Server {
         }
     }
 
-    /// Resident memory, in MB.
+    /// Resident memory of the server and its supervisor, in MB; shells are not the server's.
     pub(crate) fn rss_mb(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+        let supervisor = self.child.id();
+        let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let server = std::fs::read_to_string(children).unwrap();
+        let server = server.split_whitespace().next().unwrap().parse().unwrap();
+        [supervisor, server].into_iter().map(rss_mb).sum()
     }
+}
+
+fn rss_mb(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
 impl Drop for Server {
@@ -123,6 +131,11 @@ pub(crate) async fn measure() -> Vec<Figure> {
             20.0,
         )
         .with_floor(floor),
-        Figure::below("idle RSS of a server that has just answered", server.rss_mb(), "MB", 8.0),
+        Figure::below(
+            "idle RSS of a server that has just answered, supervisor too",
+            server.rss_mb(),
+            "MB",
+            8.0,
+        ),
     ]
 }

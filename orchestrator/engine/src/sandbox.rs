@@ -35,6 +35,10 @@ pub trait SandboxProvider: Send + Sync {
     /// # Errors
     /// See [`SandboxError`]; worth a retry.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError>;
+
+    /// Waits until what abandoned starts have placed is removed: a host program that ends before that would leave it
+    /// behind. Bounded as removals are.
+    async fn settle(&self);
 }
 
 /// A placed sandbox.

@@ -63,6 +63,20 @@ fn older_dialects_are_read_and_written_as_they_came() {
     for (name, event) in [
         ("a field that is gone", run(json!({"command": "ls", "keep_prompt": true}))),
         ("a field that was not there yet", run(json!({"command": "ls"}))),
+        (
+            "null for V0's none",
+            with(run(json!({"path": "a", "start": null, "end": null})), "action", json!("read")),
+        ),
+        (
+            "tasks as a model writes them",
+            with(
+                run(
+                    json!({"command": "plan", "task_list": [{"id": 1, "title": "t", "notes": ["a"], "extra": true}]}),
+                ),
+                "action",
+                json!("task_tracking"),
+            ),
+        ),
         ("null for a default", run(json!({"command": "ls", "security_risk": null, "thought": null}))),
         ("a whole number of seconds", with(run(json!({"command": "ls"})), "timeout", json!(120))),
         ("an envelope's null", with(run(json!({"command": "ls"})), "cause", json!(null))),
@@ -85,6 +99,20 @@ fn an_older_dialect_is_understood() {
     let event = Event::from_value(&run(json!({"command": "ls", "security_risk": null}))).unwrap();
     let Body::Action(Action::Run(action)) = event.body else { panic!("a run") };
     assert_eq!(action, crate::action::RunAction { command: "ls".into(), ..Default::default() });
+}
+
+#[test]
+fn a_command_of_before_2025_ended_as_it_did() {
+    let event = json!({
+        "id": 3, "timestamp": "2024-10-03T12:34:56.789012", "source": "agent", "cause": 2, "observation": "run",
+        "content": "out", "extras": {"command_id": 7, "command": "ls", "exit_code": 2, "hidden": false},
+    });
+    assert_round_trip(&event, "an exit code beside the command");
+    let Body::Observation(observation) = Event::from_value(&event).unwrap().body else {
+        panic!("an observation")
+    };
+    let ObservationKind::Run(run) = observation.kind else { panic!("a run") };
+    assert_eq!(run.metadata.exit_code, 2);
 }
 
 #[test]

@@ -14,7 +14,13 @@ use crate::observation::Observation;
 /// twice, with JSON's escapes.
 pub const MAX_FRAME_LENGTH: usize = 64 << 20;
 
+/// The longest payload of an output frame, in bytes: listeners hold many, so one must be small.
+pub const MAX_OUTPUT_LENGTH: usize = 128 << 10;
+
 const HEADER_LENGTH: usize = 5;
+
+/// The kind of [`Frame::Output`].
+const OUTPUT: u8 = 1;
 
 /// One piece of the answer to an action.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,8 +49,8 @@ pub enum FrameError {
     /// A kind of frame that we do not know.
     #[error("unknown kind of frame {0}")]
     UnknownKind(u8),
-    /// A payload that is longer than [`MAX_FRAME_LENGTH`].
-    #[error("a frame of {0} bytes, at most {MAX_FRAME_LENGTH} are read")]
+    /// A payload that is longer than [`MAX_FRAME_LENGTH`], or an output than [`MAX_OUTPUT_LENGTH`].
+    #[error("a frame of {0} bytes is longer than its kind may be")]
     TooLong(usize),
     /// A payload that is shorter than its kind needs.
     #[error("a frame of kind {kind} with {length} bytes")]
@@ -66,7 +72,7 @@ impl Frame {
     /// An observation that does not serialise or is longer than [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Output { offset, bytes } => encode_parts(1, &[&offset.to_be_bytes(), bytes], into),
+            Self::Output { offset, bytes } => encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into),
             Self::Gap { from, to } => encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into),
             Self::Observation(observation) => encode_parts(3, &[&serde_json::to_vec(observation)?], into),
         }
@@ -75,7 +81,7 @@ impl Frame {
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
         let too_short = || FrameError::TooShort { kind, length: payload.len() };
         match kind {
-            1 => {
+            OUTPUT => {
                 let (offset, bytes) = payload.split_first_chunk().ok_or_else(too_short)?;
                 Ok(Self::Output { offset: u64::from_be_bytes(*offset), bytes: bytes.to_vec() })
             }
@@ -129,7 +135,8 @@ impl FrameDecoder {
         };
         let [kind, length @ ..] = *header;
         let length = u32::from_be_bytes(length) as usize;
-        if length > MAX_FRAME_LENGTH {
+        let longest = if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH };
+        if length > longest {
             return Err(FrameError::TooLong(length));
         }
         let Some(payload) = rest.get(..length) else {

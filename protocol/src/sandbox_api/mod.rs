@@ -16,7 +16,7 @@ mod frame;
 mod info;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
-pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH};
+pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
 
 /// The header that carries the server's key, as V0 names it.

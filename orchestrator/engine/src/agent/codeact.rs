@@ -85,8 +85,9 @@ impl CodeActAgent {
     fn make_call(&self, call: &ToolCall, metadata: ToolCallMetadata, thought: &str) -> Step {
         let (body, timeout) = match tools::to_action(call, thought) {
             Ok((action, timeout)) => {
-                let timeout =
-                    matches!(action, Action::Run(_)).then(|| timeout.unwrap_or(self.command_timeout));
+                // File actions too: a mount that hangs must not hold the agent.
+                let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Edit(_));
+                let timeout = is_performed.then(|| timeout.unwrap_or(self.command_timeout));
                 (Body::from(action), timeout)
             }
             Err(error) => (misused(&error).into(), None),

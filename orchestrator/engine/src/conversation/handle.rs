@@ -23,7 +23,7 @@ use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
 const MAILBOX: usize = 64;
 
 /// Live notices that a listener may be behind. Output that it misses is in the observation too.
-const LIVE: usize = 1024;
+const LIVE: usize = 512;
 
 /// Everything a conversation needs of the world.
 #[derive(Clone)]

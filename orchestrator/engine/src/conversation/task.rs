@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, ConversationId, Event, EventId, Observation};
+use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::handle::{Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
-use super::transition::transition;
+use super::transition::{interrupted, transition};
 use crate::agent::Step;
 use crate::clock;
 use crate::events::EventLog;
@@ -125,14 +125,22 @@ impl Task {
     }
 
     async fn close(mut self, remove_sandbox: bool) -> Result<(), ConversationError> {
-        let lease = self.state.lease.clone().filter(|_| remove_sandbox);
         // First, so that nothing is performed in what is being removed.
         self.work.shutdown().await;
-        if let Some(lease) = lease {
-            match self.parts.provider.destroy(&lease.sandbox_id).await {
-                Ok(()) => self.record(InputKind::SandboxRemoved).await?,
-                Err(error) => tracing::warn!(sandbox = %lease.sandbox_id, %error, "removing the sandbox"),
-            }
+        self.parts.provider.settle().await;
+        if !remove_sandbox {
+            return Ok(());
+        }
+        // The latest, also when it was lost: what is left of it is still there.
+        let latest = self.events.iter().rev().find_map(|event| match &event.body {
+            Body::Record(Record::SandboxLeased(lease)) => Some(lease.sandbox_id.clone()),
+            _ => None,
+        });
+        let Some(sandbox) = latest else { return Ok(()) };
+        if let Err(error) = self.parts.provider.destroy(&sandbox).await {
+            tracing::warn!(%sandbox, %error, "removing the sandbox");
+        } else if self.state.lease.is_some() {
+            self.record(InputKind::SandboxRemoved).await?;
         }
         Ok(())
     }
@@ -161,10 +169,8 @@ impl Task {
                 match result {
                     Ok(observation) => self.end_action(action, observation).await,
                     Err(error @ SandboxError::Lost { .. }) => self.lose_sandbox(&error).await,
-                    Err(error) => {
-                        let observation = Observation::error(error.to_string(), "ACTION$FAILED");
-                        self.end_action(action, observation).await
-                    }
+                    // It was told to end, but what became of it is unknown.
+                    Err(error) => self.end_action(action, interrupted(&error.to_string())).await,
                 }
             }
         }
@@ -304,6 +310,12 @@ impl Task {
                 result = sandbox.execute(&id, &request, &on_output) => result,
                 never = cancel_when_told(sandbox.as_ref(), &id, &cancel) => match never {},
             };
+            if let Err(error) = &result
+                && !matches!(error, SandboxError::Lost { .. })
+                && let Err(error) = sandbox.cancel(&id).await
+            {
+                tracing::warn!(action = %id, %error, "cancelling an action that cannot be followed");
+            }
             Done::Action { action, result }
         });
     }

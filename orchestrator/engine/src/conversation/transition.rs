@@ -331,10 +331,11 @@ impl Turn {
     }
 }
 
-fn interrupted(detail: &str) -> Observation {
+/// The ending of an action of which nobody knows how it ended.
+pub(super) fn interrupted(detail: &str) -> Observation {
     let text = format!(
-        "The action was interrupted: {detail}. Whether it ran to its end is unknown, and processes and shell \
-         settings of before are gone. The next action gets a new sandbox."
+        "The action was interrupted: {detail}. Whether it ran to its end is unknown. If the sandbox was lost, \
+         processes and shell settings of before are gone, and the next action gets a new one."
     );
     Observation::error(text, INTERRUPTED)
 }

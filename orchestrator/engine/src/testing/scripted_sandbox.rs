@@ -132,6 +132,9 @@ impl SandboxProvider for ScriptedProvider {
         }
         Ok(())
     }
+
+    /// A scripted start is never abandoned half-way.
+    async fn settle(&self) {}
 }
 
 #[async_trait]

@@ -171,6 +171,11 @@ impl SandboxProvider for DockerProvider {
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.engine().await?.remove(sandbox.as_str()).await
     }
+
+    async fn settle(&self) {
+        self.removals.close();
+        self.removals.wait().await;
+    }
 }
 
 /// Where the server's file comes from, for one container.

@@ -159,6 +159,11 @@ impl SandboxProvider for LocalProvider {
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         remove(&self.config, sandbox).await
     }
+
+    async fn settle(&self) {
+        self.removals.close();
+        self.removals.wait().await;
+    }
 }
 
 /// Ends a sandbox's processes, then deletes its folder: the record of the process goes last.
