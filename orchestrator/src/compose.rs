@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use engine::agent::{Agent, CodeActAgent};
+use engine::events::EventStore;
 use engine::llm::Llm;
 use engine::sandbox::SandboxProvider;
 use llm::{LlmConfig, OpenAiLlm, RetryPolicy, ScriptedLlm};
-use protocol::ConversationId;
+use protocol::{ConversationId, EventId};
 use sandbox::{DockerConfig, DockerProvider, HostSecret, LocalConfig, LocalProvider, ServerBinary};
 use storage::SqliteStore;
 
@@ -72,6 +73,18 @@ impl StateDir {
                 Err(error).with_context(|| format!("locking {}", path.display()))
             }
         }
+    }
+
+    /// The same for a conversation that there must be: one that there is not leaves no lock behind.
+    pub(crate) async fn lock_existing(
+        &self,
+        store: &dyn EventStore,
+        conversation: &ConversationId,
+    ) -> anyhow::Result<File> {
+        if store.read(conversation, EventId::FIRST, 1).await?.is_empty() {
+            return Err(UsageError(format!("there is no conversation {conversation}")).into());
+        }
+        self.lock(conversation)
     }
 
     /// What sandbox keys are derived from; made at the first start.

@@ -26,8 +26,12 @@ impl Server {
     /// Starts one; it may not answer yet.
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let cache = std::env::temp_dir().join(format!("glovebox-bench-{}", std::process::id()));
-        let program: PathBuf = ServerBinary::embedded(cache).path().await.unwrap();
+        // Another build of the server can be compared without building the rest again.
+        let binary = match std::env::var_os("GLOVEBOX_ACTION_SERVER") {
+            Some(path) => ServerBinary::at(path),
+            None => ServerBinary::embedded(folder.path().join("bin")),
+        };
+        let program: PathBuf = binary.path().await.unwrap();
         let child = Command::new(program)
             .args(["serve", "--socket"])
             .arg(folder.path().join("s/socket"))

@@ -92,8 +92,19 @@ impl Home {
             .collect()
     }
 
-    /// Waits until nothing of this home runs any more.
+    /// The containers that belong to this home, running or not.
+    fn containers(&self) -> String {
+        let Some(_) = std::env::var_os("DOCKER_HOST") else { return String::new() };
+        let owner = format!("label=glovebox.owner={}", self.path().join(".glovebox").display());
+        let listed =
+            Command::new("docker").args(["ps", "--all", "--quiet", "--filter", &owner]).output().unwrap();
+        assert!(listed.status.success(), "listing containers");
+        String::from_utf8_lossy(&listed.stdout).into_owned()
+    }
+
+    /// Checks that nothing of this home is left in the engine, and waits until nothing of it runs here.
     pub fn assert_nothing_runs(&self) {
+        assert_eq!(self.containers(), "", "containers left");
         let deadline = Instant::now() + Duration::from_secs(5);
         while !self.processes().is_empty() {
             assert!(Instant::now() < deadline, "left running: {:?}", self.processes());

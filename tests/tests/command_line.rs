@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish};
+use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
 use tests::model_server::{ModelServer, Reply};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
@@ -30,6 +30,7 @@ fn the_demonstration_needs_nothing_of_an_image_but_a_shell() {
         let home = Home::new();
         let image = backend.image().unwrap();
         home.run(&["demo", "--runtime", "docker", "--image", &image]).expect(0);
+        home.assert_nothing_runs();
     }
 }
 
@@ -108,6 +109,30 @@ fn an_interrupt_stops_what_runs_and_the_observation_still_comes() {
 }
 
 #[test]
+fn an_interrupt_while_the_sandbox_is_placed_leaves_nothing() {
+    if let Some(backend) = DockerBackend::busybox() {
+        let image = backend.image().unwrap();
+        let model_of = |home: &Home| home.script(&json!([finish()]));
+        for command in ["run", "exec"] {
+            let home = Home::new();
+            let model = model_of(&home);
+            let place = ["--runtime", "docker", "--image", &image];
+            let arguments = match command {
+                "run" => [&["run", "--json", "-t", "work", "-l", &model], place.as_slice()].concat(),
+                _ => [&["exec"], place.as_slice(), &["--", "true"]].concat(),
+            };
+            let started = home.start(&mut home.glovebox(&arguments));
+            let folder = home.path().join(".glovebox/bin");
+            // The server is unpacked just before the container is made.
+            wait_until("the start begins", || folder.exists());
+            started.signal(Signal::HUP);
+            started.end().expect(130);
+            home.assert_nothing_runs();
+        }
+    }
+}
+
+#[test]
 fn an_agent_that_only_talks_is_told_to_go_on_and_then_taken_at_its_word() {
     let home = Home::new();
     let talk = json!({"text": "Which file do you mean?"});
@@ -142,6 +167,7 @@ fn one_command_runs_in_any_image() {
         let image = backend.image().unwrap();
         let exec = home.run(&["exec", "--runtime", "docker", "--image", &image, "--", "cat /etc/os-release"]);
         assert!(exec.expect(0).stdout.contains("Debian"));
+        home.assert_nothing_runs();
     }
 }
 

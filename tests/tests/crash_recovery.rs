@@ -138,6 +138,19 @@ fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_local() {
 }
 
 #[test]
+fn a_sandbox_that_was_lost_and_not_replaced_leaves_nothing() {
+    if let Some(backend) = DockerBackend::debian() {
+        let home = Home::new();
+        let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
+        let model = home.script(&json!([bash("kill -9 $PPID; sleep 60"), finish()]));
+        let run =
+            home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "docker", "--image", &image]);
+        run.expect(0);
+        home.assert_nothing_runs();
+    }
+}
+
+#[test]
 fn two_processes_do_not_run_one_conversation() {
     let home = Home::new();
     let model = home.script(&json!([bash("sleep 60"), finish()]));

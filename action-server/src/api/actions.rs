@@ -1,6 +1,7 @@
 //! `/v1/actions/{id}`: begin or attach, attach, cancel. A reader that goes away takes nothing with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -8,10 +9,17 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use protocol::sandbox_api::{ActionRequest, FRAMES_MEDIA_TYPE};
 
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
 use super::Api;
 use super::extract::{After, Id, JsonBody, action_request};
 use crate::error::ApiError;
 use crate::ledger::{Entry, LedgerError, frames};
+
+/// An action that ends so soon is answered in one piece: head, output and observation each written alone cost more
+/// than most commands take. Nobody sees output come later by this.
+const SOON: Duration = Duration::from_millis(2);
 
 /// `POST`.
 pub(crate) async fn begin(
@@ -22,7 +30,7 @@ pub(crate) async fn begin(
 ) -> Result<Response, ApiError> {
     let request: ActionRequest = action_request(body)?;
     let entry = api.executor().execute(id, request)?;
-    Ok(stream(entry, after))
+    Ok(stream(entry, after).await)
 }
 
 /// `GET`.
@@ -32,7 +40,7 @@ pub(crate) async fn attach(
     After(after): After,
 ) -> Result<Response, ApiError> {
     let entry = api.executor().ledger.find(id)?;
-    Ok(stream(entry, after))
+    Ok(stream(entry, after).await)
 }
 
 /// `DELETE`. What has ended, held or not, is as cancelled as it can be.
@@ -45,6 +53,8 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn stream(entry: Arc<Entry>, after: u64) -> Response {
+async fn stream(entry: Arc<Entry>, after: u64) -> Response {
+    // Either way the stream below tells all.
+    let _: Result<_, Elapsed> = timeout(SOON, entry.ended()).await;
     ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], Body::from_stream(frames(entry, after))).into_response()
 }

@@ -12,6 +12,9 @@ use tokio::sync::watch;
 use super::entry::{Entry, Next};
 use super::output::cursor_after;
 
+/// What is written at once is about as much as a socket takes.
+const WRITE_BYTES: usize = 64 << 10;
+
 /// The frames of `entry` for a reader that has the first `after` bytes of its output.
 pub(crate) fn frames(
     entry: Arc<Entry>,
@@ -32,27 +35,34 @@ struct Reader {
 }
 
 impl Reader {
+    /// What there is, once there is something: frames that are ready together go out together, in one write.
     async fn next(&mut self) -> (Bytes, bool) {
+        let mut ready = Vec::new();
         loop {
             match self.entry.next(self.cursor) {
                 Next::Frame(frame) => {
                     self.cursor = cursor_after(&frame, self.cursor);
-                    return (encode(&frame), false);
+                    encode(&frame, &mut ready);
+                    if ready.len() >= WRITE_BYTES {
+                        return (ready.into(), false);
+                    }
                 }
-                Next::Ending(ending) => return (ending.frame(), true),
+                Next::Ending(ending) => {
+                    ready.extend_from_slice(&ending.frame());
+                    return (ready.into(), true);
+                }
                 // A change between the look above and this line is not missed: the receiver remembers the version
                 // it saw last, which is older. It does not fail: the entry holds the sender.
-                Next::NothingYet => drop(self.progress.changed().await),
+                Next::NothingYet if ready.is_empty() => drop(self.progress.changed().await),
+                Next::NothingYet => return (ready.into(), false),
             }
         }
     }
 }
 
-fn encode(frame: &Frame) -> Bytes {
-    let mut bytes = Vec::new();
-    if let Err(error) = frame.encode(&mut bytes) {
+fn encode(frame: &Frame, into: &mut Vec<u8>) {
+    if let Err(error) = frame.encode(into) {
         // Cannot happen: output frames are cut far below the longest.
         tracing::error!(%error, "encoding output");
     }
-    bytes.into()
 }

@@ -50,7 +50,8 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()

@@ -133,6 +133,14 @@ impl ModelResponse {
         self.0["choices"][0]["message"]["content"].as_str().unwrap_or_default()
     }
 
+    /// Drops all calls after the first `most`.
+    pub fn keep_calls(&mut self, most: usize) {
+        if let Some(calls) = self.0.pointer_mut("/choices/0/message/tool_calls").and_then(Value::as_array_mut)
+        {
+            calls.truncate(most);
+        }
+    }
+
     /// The calls that the model makes, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

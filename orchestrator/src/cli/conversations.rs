@@ -47,9 +47,12 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
 async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
     let mut rows = Vec::new();
     for summary in store.conversations().await? {
-        let events = read_all(store, &summary.id).await?;
-        let state = State::fold(&events);
-        rows.push((summary, state.agent_state, title(&events)));
+        // One damaged log must not hide the others.
+        let (agent_state, title) = match read_all(store, &summary.id).await {
+            Ok(events) => (State::fold(&events).agent_state.as_str(), title(&events)),
+            Err(error) => ("damaged", error.to_string()),
+        };
+        rows.push((summary, agent_state, title));
     }
     if as_json {
         let rows: Vec<_> = rows
@@ -69,7 +72,7 @@ async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
     } else {
         for (summary, agent_state, title) in rows {
             let updated = summary.last_updated_at.as_str().get(..16).unwrap_or_default().replace('T', " ");
-            print::line(&format!("{}  {updated}  {:<19}  {title}", summary.id, agent_state.as_str()))?;
+            print::line(&format!("{}  {updated}  {agent_state:<19}  {title}", summary.id))?;
         }
     }
     Ok(Exit::Finished)

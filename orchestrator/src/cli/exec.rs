@@ -1,5 +1,7 @@
 //! `glovebox exec`: one command in a fresh sandbox.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
@@ -14,7 +16,7 @@ use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Several words are quoted for the shell; a single one is shell text:
+Several words are quoted for the shell; a single one is shell text. There is nothing on its standard input.
   glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'")]
 pub(super) struct ExecArguments {
     #[command(flatten)]
@@ -40,7 +42,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
         resources: Resources::default(),
     };
     warn_of_runtime(&config.runtime, config.image.is_some());
-    let output = if arguments.json { Output::Json } else { Output::Transcript };
+    let output = if arguments.json { Output::Silent } else { Output::Transcript };
     let observation = in_fresh_sandbox(&config, spec, command, output).await?;
     let Some(observation) = observation else { return Ok(Exit::Interrupted) };
     if arguments.json {
@@ -53,7 +55,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 }
 
 /// Runs one command in a sandbox that is removed afterwards, also after ^C: then there is no observation. Its output
-/// goes to standard output as it comes unless it is to be JSON.
+/// goes to standard output as it comes, unless nothing is to be shown.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     spec: SandboxSpec,
@@ -68,7 +70,10 @@ pub(super) async fn in_fresh_sandbox(
     };
     let created = tokio::select! {
         created = provider.create(&spec, &on_progress) => created,
-        () = interrupts.next() => return Ok(None),
+        () = interrupts.next() => {
+            provider.settle().await;
+            return Ok(None);
+        }
     };
     let sandbox = created?;
     drop(screen);
@@ -79,7 +84,9 @@ pub(super) async fn in_fresh_sandbox(
     };
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
-    provider.destroy(&sandbox_id).await?;
+    if let Err(error) = provider.destroy(&sandbox_id).await {
+        print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
+    }
     result.transpose()
 }
 
@@ -91,24 +98,37 @@ async fn perform(
 ) -> anyhow::Result<Observation> {
     let run = RunAction { command, blocking: true, ..Default::default() };
     let request = ActionRequest { action: SandboxAction::Run(run), timeout: None };
-    let on_output = move |chunk: OutputChunk<'_>| match (output, chunk) {
-        (Output::Json, _) => {}
+    let lost = AtomicU64::new(0);
+    let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
+        (Output::Json | Output::Silent, _) => {}
         // A reader of ours that went away does not end the command.
-        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => drop(print::bytes(bytes)),
+        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => drop(print::command_output(bytes)),
         (Output::Transcript, OutputChunk::Gap { from, to }) => {
-            print::warning(&format!("{} bytes of output were not kept", to.saturating_sub(from)));
+            lost.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
         }
     };
-    Ok(sandbox.execute(id, &request, &on_output).await?)
+    let observation = sandbox.execute(id, &request, &on_output).await?;
+    match lost.load(Ordering::Relaxed) {
+        0 => Ok(observation),
+        // Output with a hole in it is worse than a failure.
+        bytes => anyhow::bail!(
+            "{bytes} bytes of output came faster than they could be carried and are lost; {}",
+            observation.message()
+        ),
+    }
 }
 
-/// The words as one line of shell text; a single word is shell text already.
+/// A line that runs the words in a shell of their own, with nothing to read. A single word is shell text already.
 fn shell_text(words: &[String]) -> anyhow::Result<String> {
-    match words {
-        [text] => Ok(text.clone()),
-        words => shlex::try_join(words.iter().map(String::as_str))
-            .map_err(|error| UsageError(format!("the command: {error}")).into()),
-    }
+    let quoted = |words: &[String]| {
+        let joined = shlex::try_join(words.iter().map(String::as_str));
+        joined.map_err(|error| UsageError(format!("the command: {error}")))
+    };
+    let script = match words {
+        [text] => text.clone(),
+        words => quoted(words)?,
+    };
+    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", quoted(&[script])?))
 }
 
 /// A command's exit code as a process can end with it.

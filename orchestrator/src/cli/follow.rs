@@ -11,6 +11,7 @@ use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Body, Event, EventId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
 use super::{print, transcript::Transcript};
@@ -32,6 +33,8 @@ pub(super) enum Output {
     Transcript,
     /// One event a line, on standard output.
     Json,
+    /// Not at all.
+    Silent,
 }
 
 /// What is followed, and how.
@@ -92,8 +95,7 @@ impl Follow<'_> {
                     }
                     screen.status_of(&self.conversation.state());
                 }
-                // The handle keeps the channel open, so an error means notices that were missed.
-                Ok(notice) = live.recv() => screen.live(&notice),
+                notice = live.recv() => screen.heard(notice),
                 // The state follows its events: without this the last ones would be waited on for ever.
                 now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
                     if now.next_id == state.next_id {
@@ -149,15 +151,20 @@ fn is_talk(action: &Action) -> bool {
     matches!(action, Action::Message(_) | Action::System(_))
 }
 
-/// ^C and the request to end.
+/// ^C, the request to end, and the terminal that goes away.
 pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
     /// The next one. Cancel-safe.
@@ -165,6 +172,7 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }
@@ -181,7 +189,7 @@ impl Screen {
         let status = match output {
             // Draws nothing when standard error is not a terminal.
             Output::Transcript => ProgressBar::new_spinner(),
-            Output::Json => ProgressBar::hidden(),
+            Output::Json | Output::Silent => ProgressBar::hidden(),
         };
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -191,12 +199,17 @@ impl Screen {
 
     fn event(&mut self, event: &Event, live: &mut broadcast::Receiver<Live>) -> anyhow::Result<()> {
         match self.output {
+            Output::Silent => {}
             Output::Json => print::line(&serde_json::to_string(event)?)?,
             Output::Transcript => {
                 if event.cause.is_some() {
                     // Output that came before the observation is shown before it.
-                    while let Ok(notice) = live.try_recv() {
-                        self.live(&notice);
+                    loop {
+                        match live.try_recv() {
+                            Ok(notice) => self.live(&notice),
+                            Err(TryRecvError::Lagged(_)) => self.missed(),
+                            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                        }
                     }
                 }
                 let text = self.transcript.event(event);
@@ -204,6 +217,18 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// A notice, or that some were missed: the handle keeps the channel open.
+    fn heard(&mut self, notice: Result<Live, RecvError>) {
+        match notice {
+            Ok(notice) => self.live(&notice),
+            Err(RecvError::Lagged(_) | RecvError::Closed) => self.missed(),
+        }
+    }
+
+    fn missed(&mut self) {
+        self.show("\n  [output came faster than it could be shown; the log has what the agent saw]\n");
     }
 
     pub(super) fn live(&mut self, notice: &Live) {
@@ -250,7 +275,7 @@ impl Screen {
     }
 
     fn show(&self, text: &str) {
-        if !text.is_empty() {
+        if self.output == Output::Transcript && !text.is_empty() {
             // An open line would be overdrawn by the status.
             self.status.suspend(|| print::note(text));
         }

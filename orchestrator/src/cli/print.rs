@@ -3,7 +3,7 @@
 //! What comes from a sandbox or a model is hostile to a terminal: [`for_terminal`] takes out everything that could
 //! move the cursor, set the title or pose as something else. A reader that went away is no failure of ours.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 /// One line of JSON, or of a list, to standard output.
 pub(super) fn line(text: &str) -> io::Result<()> {
@@ -25,14 +25,23 @@ pub(super) fn note(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// One line on what went wrong.
+/// One line on what went wrong. It may quote a provider or a sandbox.
 pub(crate) fn problem(text: &str) {
-    note(&format!("glovebox: {}\n", text.trim_end()));
+    note(&format!("glovebox: {}\n", for_terminal(text.trim_end())));
 }
 
-/// One line on what may be going wrong.
+/// One line on what may be going wrong. It may quote a provider or a sandbox.
 pub(super) fn warning(text: &str) {
-    note(&format!("glovebox: warning: {text}\n"));
+    note(&format!("glovebox: warning: {}\n", for_terminal(text)));
+}
+
+/// A command's own output to standard output: as it is for a file or a pipe, harmless for a terminal.
+pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        bytes(for_terminal(&String::from_utf8_lossy(output)).as_bytes())
+    } else {
+        bytes(output)
+    }
 }
 
 /// Text without what a terminal would act on: only printable characters, tabs and line ends stay. A carriage return
@@ -55,18 +64,19 @@ pub(super) fn for_terminal(text: &str) -> String {
     clean
 }
 
-/// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator.
+/// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
+/// most to the line's end: what never ends must not hide the rest of the text.
 fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match characters.next() {
+    match characters.next_if(|character| *character != '\n') {
         Some('[') => {
-            for character in characters.by_ref() {
+            while let Some(character) = characters.next_if(|character| *character != '\n') {
                 if ('\u{40}'..='\u{7e}').contains(&character) {
                     break;
                 }
             }
         }
         Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(character) = characters.next() {
+            while let Some(character) = characters.next_if(|character| *character != '\n') {
                 if character == '\u{7}' {
                     break;
                 }
@@ -95,6 +105,7 @@ mod tests {
             ("a\u{8}b\u{7}\u{9b}2Jc", "ab2Jc"),
             ("evil\u{202e}txt", "eviltxt"),
             ("cut \u{1b}[", "cut "),
+            ("\u{1b}]never ended\nrm -rf x", "\nrm -rf x"),
         ] {
             assert_eq!(for_terminal(hostile), shown);
         }

@@ -36,11 +36,12 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let mut config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store().await?;
+    // Before anything is decided by what it says: another process may be ending it.
+    let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
     let state = read_state(store.clone(), &id).await?;
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
-    let _lock = state_dir.lock(&id)?;
     if is_over(&state) && task.is_none() {
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
         return Ok(super::follow::exit_of(&state, false));

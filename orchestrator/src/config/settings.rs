@@ -92,9 +92,10 @@ impl Settings {
         origin: Origin,
     ) -> Result<(), ConfigError> {
         if !fits(key.kind, &value) {
-            let found = match &value {
-                toml::Value::Integer(number) => number.to_string(),
-                other => format!("a value of type {}", other.type_str()),
+            let found = match (key.kind, &value) {
+                // A text may be secret, also when it looks like a number.
+                (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
+                (_, other) => format!("a value of type {}", other.type_str()),
             };
             return Err(ConfigError::BadValue {
                 origin,

@@ -43,7 +43,7 @@ on_every_shell! {
     }
 
     async fn what_looks_like_a_mark_is_output(fixture) {
-        let content = fixture.say("printf '\\033]0123456789abcdef;E;0;/tmp\\007after\\n'; env | grep -c GLOVEBOX; echo end").await;
+        let content = fixture.say("printf '\\033]0123456789abcdef;E;0;/tmp\\007after\\n'; env | grep -c GLOVEBOX_SESSION=; echo end").await;
         assert_eq!(content, "after\n1\nend");
     }
 

@@ -7,11 +7,18 @@ use protocol::{Action, Body, Observation};
 
 use super::tools::{self, ToolError};
 use super::{Agent, ModelCall, Step};
-use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, ModelResponse, ToolCall};
+use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, ToolCall};
 use crate::view::View;
 
 /// The observation's `error_id` of a call that cannot become an action.
 const MALFORMED_CALL: &str = "AGENT$MALFORMED_CALL";
+
+/// Calls of one response that are made. Each call's event holds the whole response, as V0's do: without this bound a
+/// response costs the square of its calls.
+const MOST_CALLS: usize = 32;
+
+/// The longest response that is kept, as JSON, in bytes: many times what a model's window holds.
+const LONGEST_RESPONSE: usize = 4 << 20;
 
 /// The version of V0 whose events are spoken.
 const V0_VERSION: &str = "0.62.0";
@@ -48,7 +55,8 @@ impl Agent for CodeActAgent {
             return Ok(self.make_call(&call, metadata, ""));
         }
         let request = LlmRequest { messages: view.messages(), tools: tools::definitions() };
-        let completion = llm.complete(&request, on_progress).await?;
+        let mut completion = llm.complete(&request, on_progress).await?;
+        bound(&mut completion.response)?;
         let mut step = self.follow(&completion.response);
         step.call = Some(ModelCall::from(&completion));
         Ok(step)
@@ -93,6 +101,19 @@ impl CodeActAgent {
             Err(error) => (misused(&error).into(), None),
         };
         Step { body, timeout, tool_call_metadata: Some(metadata), call: None }
+    }
+}
+
+/// A model may be hostile, or its provider.
+fn bound(response: &mut ModelResponse) -> Result<(), LlmError> {
+    response.keep_calls(MOST_CALLS);
+    match response.0.to_string().len() {
+        length if length > LONGEST_RESPONSE => Err(LlmError {
+            kind: LlmErrorKind::Malformed,
+            detail: format!("an answer of {length} bytes, at most {LONGEST_RESPONSE} are kept"),
+            retry_after: None,
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -147,6 +168,18 @@ mod tests {
             assert!(observation.content.starts_with(problem), "{}", observation.content);
             assert!(step.tool_call_metadata.is_some());
         }
+    }
+
+    #[test]
+    fn a_hostile_response_is_bounded() {
+        let response = |calls: usize, length: usize| {
+            let call = json!({"id": "c", "type": "function", "function": {"name": "x".repeat(length), "arguments": ""}});
+            ModelResponse(json!({"choices": [{"message": {"tool_calls": vec![call; calls]}}]}))
+        };
+        let mut many = response(3000, 1);
+        bound(&mut many).unwrap();
+        assert_eq!(many.tool_calls().len(), MOST_CALLS);
+        bound(&mut response(1, LONGEST_RESPONSE)).unwrap_err();
     }
 
     #[test]
