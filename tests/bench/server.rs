@@ -1,16 +1,12 @@
 //! The action server as a process: how soon it answers, how much memory it takes. Also how the others start one.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use sandbox::ServerBinary;
-use tokio::net::UnixStream;
 
 use super::figure::{Figure, quantile_ms};
 
@@ -45,13 +41,13 @@ impl Server {
     }
 
     /// A connection, as soon as there can be one.
-    pub(crate) async fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let socket = self.folder.path().join("s/socket");
         loop {
-            if let Some(client) = Client::connect(&socket).await {
+            if let Some(client) = Client::connect(&socket) {
                 return client;
             }
-            tokio::time::sleep(Duration::from_micros(100)).await;
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 
@@ -80,34 +76,45 @@ impl Drop for Server {
     }
 }
 
-/// One HTTP/1.1 connection that is kept.
+/// One HTTP/1.1 connection that is kept, on the thread that asks: what is measured is the server, and the bare terminal
+/// is asked in the same way.
 pub(crate) struct Client {
-    send: SendRequest<Full<Bytes>>,
+    stream: UnixStream,
 }
 
 impl Client {
     /// A connection to whatever listens on a socket.
-    pub(crate) async fn connect(socket: &Path) -> Option<Self> {
-        let stream = UnixStream::connect(socket).await.ok()?;
-        let (send, connection) = handshake(TokioIo::new(stream)).await.ok()?;
-        // Ends with the connection, which ends with the client.
-        tokio::spawn(connection);
-        Some(Self { send })
+    pub(crate) fn connect(socket: &Path) -> Option<Self> {
+        UnixStream::connect(socket).ok().map(|stream| Self { stream })
     }
 
-    /// One request and its whole answer.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: String) -> (StatusCode, Bytes) {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "server")
-            .header("content-type", "application/json")
-            .body(Full::from(body))
-            .unwrap();
-        self.send.ready().await.unwrap();
-        let response = self.send.send_request(request).await.unwrap();
-        let status = response.status();
-        (status, response.into_body().collect().await.unwrap().to_bytes())
+    /// One request; the whole answer, head and all, of a server that succeeds.
+    pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Vec<u8> {
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: server\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        self.stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let mut piece = [0; 64 << 10];
+        while !is_whole(&answer) {
+            let length = self.stream.read(&mut piece).unwrap();
+            assert!(length > 0, "the server closed: {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..length]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        answer
+    }
+}
+
+/// Whether an answer has come to its end, by its length or its last chunk.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(head_end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
+    let (head, body) = answer.split_at(head_end + 4);
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    match head.lines().find_map(|line| line.strip_prefix("content-length: ")) {
+        Some(length) => body.len() >= length.trim().parse().unwrap(),
+        None => body.ends_with(b"0\r\n\r\n"),
     }
 }
 
@@ -120,13 +127,12 @@ pub(crate) async fn measure() -> Vec<Figure> {
         floors.push(begin.elapsed());
         let begin = Instant::now();
         let server = Server::start().await;
-        let (status, _) = server.connect().await.ask("GET", "/alive", String::new()).await;
-        assert_eq!(status, StatusCode::OK);
+        server.connect().ask("GET", "/alive", "");
         alive.push(begin.elapsed());
     }
     let floor = quantile_ms(&mut floors, 0.5);
     let server = Server::start().await;
-    let _ = server.connect().await.ask("GET", "/alive", String::new()).await;
+    server.connect().ask("GET", "/alive", "");
     vec![
         Figure::below(
             "exec to alive, p50 (floor: exec of /bin/true)",

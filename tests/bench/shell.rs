@@ -1,4 +1,10 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
+//!
+//! Where one round of 430 µs goes, read from the processes' own accounts over 5,000 rounds on two virtual cores: bash
+//! 128 µs in itself and 104 µs in the system (a bare one: about 70 together), the server 84 µs and 136 µs with eight
+//! context switches. Of bash's share much is its reading of our own text anew for every command: the first line with its
+//! two functions, the tail, the prompt (`action-server/src/shell/prompt.rs`), and the three times that each opens
+//! `/dev/null` and `/dev/tty`. One thread or two in the server makes no difference; answering in one write made 5 %.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -19,16 +25,8 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let mut bare = tokio::task::spawn_blocking(bare_terminal).await.unwrap();
     let mut http = bare_http().await;
     let server = Server::start().await;
-    let mut client = server.connect().await;
-    let mut served = Vec::with_capacity(ROUNDS);
-    for round in 0..ROUNDS {
-        let body = json!({"action": "run", "args": {"command": "echo hi"}}).to_string();
-        let begin = Instant::now();
-        let (status, answer) = client.ask("POST", &format!("/v1/actions/echo-{round}"), body).await;
-        served.push(begin.elapsed());
-        assert!(status.is_success(), "{status}");
-        assert!(answer.windows(3).any(|window| window == b"hi\n"), "{answer:?}");
-    }
+    let mut client = server.connect();
+    let mut served = tokio::task::spawn_blocking(move || served_echoes(&mut client)).await.unwrap();
     let floor = quantile_ms(&mut bare, 0.5);
     let http = quantile_ms(&mut http, 0.5);
     let p50 = quantile_ms(&mut served, 0.5);
@@ -79,21 +77,34 @@ fn bare_terminal() -> Vec<Duration> {
     samples
 }
 
-/// The least that a round trip over HTTP costs: axum, a unix socket, the same client.
+fn served_echoes(client: &mut Client) -> Vec<Duration> {
+    let body = json!({"action": "run", "args": {"command": "echo hi"}}).to_string();
+    let rounds = (0..ROUNDS).map(|round| {
+        let begin = Instant::now();
+        let answer = client.ask("POST", &format!("/v1/actions/echo-{round}"), &body);
+        assert!(answer.windows(3).any(|window| window == b"hi\n"), "{answer:?}");
+        begin.elapsed()
+    });
+    rounds.collect()
+}
+
+/// The least that a round trip over HTTP costs: axum on a unix socket, the same client.
 async fn bare_http() -> Vec<Duration> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let listener = tokio::net::UnixListener::bind(&socket).unwrap();
     let router = Router::new().fallback(|body: String| async move { body });
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let mut client = Client::connect(&socket).await.unwrap();
-    let mut samples = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        let begin = Instant::now();
-        let (_, answer) = client.ask("POST", "/", "echo hi".to_owned()).await;
-        samples.push(begin.elapsed());
-        assert_eq!(&answer[..], b"echo hi");
-    }
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut client = Client::connect(&socket).unwrap();
+        let rounds = (0..ROUNDS).map(|_| {
+            let begin = Instant::now();
+            assert!(client.ask("POST", "/", "echo hi").ends_with(b"echo hi"));
+            begin.elapsed()
+        });
+        rounds.collect()
+    });
+    let samples = asked.await.unwrap();
     server.abort();
     samples
 }
