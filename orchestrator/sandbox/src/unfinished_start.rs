@@ -50,17 +50,13 @@ impl UnfinishedStart {
         self.steps.clone()
     }
 
-    /// Somebody has the sandbox now.
-    pub(crate) fn finish(mut self) {
-        self.removal = None;
-    }
-
-    /// Removes what was placed and waits until it is.
-    pub(crate) async fn undo(mut self) {
-        if let Some(removal) = self.removal.take() {
+    /// Hands over what the start came to: a sandbox that somebody has now, or an error once all of it is removed.
+    pub(crate) async fn end<T>(mut self, started: Result<T, SandboxError>) -> Result<T, SandboxError> {
+        if let (Some(removal), Err(_)) = (self.removal.take(), &started) {
             // A task of its own: it goes on when nobody waits for this any more. A panic in it is logged by itself.
             let _ = self.removals.spawn(removal).await;
         }
+        started
     }
 }
 
@@ -77,6 +73,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
+    use engine::sandbox::SandboxError;
     use futures_util::FutureExt;
     use tokio::time::sleep;
     use tokio_util::task::TaskTracker;
@@ -90,8 +87,9 @@ mod tests {
             let log = log.clone();
             UnfinishedStart::new(&removals, async move { log.lock().unwrap().push(name) })
         };
-        start("finished").finish();
-        start("failed").undo().await;
+        start("finished").end(Ok(())).await.unwrap();
+        let lost = SandboxError::Lost { detail: String::new() };
+        start("failed").end::<()>(Err(lost)).await.unwrap_err();
         drop(start("abandoned"));
 
         let in_a_step = start("abandoned in a step");

@@ -1,4 +1,4 @@
-//! The one place that writes to standard output and standard error.
+//! What the command line writes to standard output and standard error; beside it only the progress line and logs.
 //!
 //! What comes from a sandbox or a model is hostile to a terminal: [`for_terminal`] takes out everything that could
 //! move the cursor, set the title or pose as something else. A reader that went away is no failure of ours.

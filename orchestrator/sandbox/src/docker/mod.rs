@@ -151,16 +151,8 @@ impl SandboxProvider for DockerProvider {
             image: &image,
             steps: unfinished.steps(),
         };
-        match start.run(self.address(engine, &sandbox), on_progress).await {
-            Ok(client) => {
-                unfinished.finish();
-                Ok(Box::new(client))
-            }
-            Err(error) => {
-                unfinished.undo().await;
-                Err(error)
-            }
-        }
+        let started = start.run(self.address(engine, &sandbox), on_progress).await;
+        Ok(Box::new(unfinished.end(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {

@@ -139,16 +139,8 @@ impl SandboxProvider for LocalProvider {
                 tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
             }
         });
-        match self.place(&sandbox, spec, unfinished.steps(), on_progress).await {
-            Ok(client) => {
-                unfinished.finish();
-                Ok(Box::new(client))
-            }
-            Err(error) => {
-                unfinished.undo().await;
-                Err(error)
-            }
-        }
+        let started = self.place(&sandbox, spec, unfinished.steps(), on_progress).await;
+        Ok(Box::new(unfinished.end(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
