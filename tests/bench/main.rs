@@ -1,6 +1,7 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
-//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Ends with 1 when an aim is missed.
+//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `store`,
+//! `steps`) measure only those. Ends with 1 when an aim is missed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
@@ -15,9 +16,11 @@ use std::process::ExitCode;
 use figure::Figure;
 
 fn main() -> ExitCode {
-    let as_json = std::env::args().any(|argument| argument == "--json");
+    let (options, groups): (Vec<_>, Vec<_>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let as_json = options.iter().any(|option| option == "--json");
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let figures = runtime.block_on(measure());
+    let figures = runtime.block_on(measure(&groups));
     if as_json {
         println!("{}", serde_json::to_string_pretty(&figures).unwrap());
     } else {
@@ -27,10 +30,20 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!all_ok))
 }
 
-async fn measure() -> Vec<Figure> {
-    let mut figures = shell::measure().await;
-    figures.extend(server::measure().await);
-    figures.extend(store::measure().await);
-    figures.extend(steps::measure().await);
+async fn measure(groups: &[String]) -> Vec<Figure> {
+    let wanted = |group: &str| groups.is_empty() || groups.iter().any(|name| name == group);
+    let mut figures = Vec::new();
+    if wanted("shell") {
+        figures.extend(shell::measure().await);
+    }
+    if wanted("server") {
+        figures.extend(server::measure().await);
+    }
+    if wanted("store") {
+        figures.extend(store::measure().await);
+    }
+    if wanted("steps") {
+        figures.extend(steps::measure().await);
+    }
     figures
 }

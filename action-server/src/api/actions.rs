@@ -17,9 +17,9 @@ use super::extract::{After, Id, JsonBody, action_request};
 use crate::error::ApiError;
 use crate::ledger::{Entry, LedgerError, frames};
 
-/// An action that ends so soon is answered in one piece: head, output and observation each written alone cost more
-/// than most commands take. Nobody sees output come later by this.
-const SOON: Duration = Duration::from_millis(2);
+/// How long an answer waits for the first that can be told. Head, output and observation each written alone cost more than
+/// most commands take.
+const SOON: Duration = Duration::from_millis(100);
 
 /// `POST`.
 pub(crate) async fn begin(
@@ -55,6 +55,6 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
 
 async fn stream(entry: Arc<Entry>, after: u64) -> Response {
     // Either way the stream below tells all.
-    let _: Result<_, Elapsed> = timeout(SOON, entry.ended()).await;
+    let _: Result<(), Elapsed> = timeout(SOON, entry.news(after)).await;
     ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], Body::from_stream(frames(entry, after))).into_response()
 }

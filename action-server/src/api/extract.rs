@@ -15,6 +15,9 @@ use super::{Api, BODY_BYTES};
 use crate::error::ApiError;
 use crate::execute::duration;
 
+/// Longer bodies are read by a thread of their own: the one that serves everybody must not stop for them.
+const QUICK_BYTES: usize = 64 << 10;
+
 /// The `{id}` of the path.
 pub(crate) struct Id(pub(super) ActionId);
 
@@ -56,7 +59,12 @@ impl FromRequest<Api> for JsonBody {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         let bytes = Bytes::from_request(request, api).await.map_err(unreadable)?;
-        serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson)
+        let length = bytes.len();
+        let parse = move || serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson);
+        if length <= QUICK_BYTES {
+            return parse();
+        }
+        tokio::task::spawn_blocking(parse).await.unwrap_or(Err(ApiError::Failed))
     }
 }
 

@@ -100,6 +100,15 @@ impl Entry {
         }
     }
 
+    /// Waits until there is something to tell to a reader that has the first `after` bytes, and for what comes with it.
+    pub(crate) async fn news(&self, after: u64) {
+        let mut progress = self.progress.subscribe();
+        while matches!(self.next(after), Next::NothingYet) {
+            let _: Result<(), watch::error::RecvError> = progress.changed().await;
+        }
+        tokio::task::yield_now().await;
+    }
+
     pub(super) fn is_for(&self, request: Fingerprint) -> bool {
         self.request == request
     }

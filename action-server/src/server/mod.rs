@@ -32,9 +32,6 @@ use crate::ledger::forget_the_expired;
 use crate::shell::{self, Shell, ShellConfig};
 use crate::{environment, logging, routes, stdio};
 
-/// One host and its actions, with room for what blocks a thread for a moment; idle threads cost memory.
-const WORKER_THREADS: usize = 2;
-
 /// More than file actions and shells ask for; the library's own bound is for other servers.
 const MAX_BLOCKING_THREADS: usize = 128;
 
@@ -50,8 +47,8 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKER_THREADS)
+    // One thread: what it does between two waits is short, and a second one to be woken costs more than it brings.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()

@@ -15,10 +15,11 @@ const BELL: u8 = 0x07;
 /// What the shell announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The command with this number begins.
-    Start { sequence: u64 },
-    /// The shell is at its prompt again. Which command that ends is said by the start before it.
-    End { status: i32, working_dir: Vec<u8> },
+    /// The command begins, with the number it was given, if any.
+    Start { number: Option<u64> },
+    /// The shell is at its prompt again. Which command that ends is said by the start before it. `guarded`: the next has
+    /// to be ([`super::prompt`]).
+    End { status: i32, guarded: bool, working_dir: Vec<u8> },
 }
 
 /// A stretch of the terminal's output.
@@ -113,14 +114,18 @@ impl MarkReader {
     }
 }
 
-/// `S;SEQUENCE` or `E;STATUS;PATH`. The path is last because it may hold anything but a NUL.
+/// `S`, `S;NUMBER` or `E;STATUS;OPTIONS;PATH`. The options are the shell's (`$-`), `~` if it cannot say them. The path is
+/// last because it may hold anything but a NUL.
 fn parse(body: &[u8]) -> Option<Mark> {
     let (kind, rest) = split_field(body);
     match kind {
-        b"S" => Some(Mark::Start { sequence: number(rest)? }),
+        b"S" if body.len() == 1 => Some(Mark::Start { number: None }),
+        b"S" => Some(Mark::Start { number: Some(number(rest)?) }),
         b"E" => {
-            let (status, path) = split_field(rest);
-            Some(Mark::End { status: number(status)?, working_dir: path.to_vec() })
+            let (status, rest) = split_field(rest);
+            let (options, path) = split_field(rest);
+            let guarded = options.iter().any(|option| b"x~".contains(option));
+            Some(Mark::End { status: number(status)?, guarded, working_dir: path.to_vec() })
         }
         _ => None,
     }
@@ -158,12 +163,12 @@ mod tests {
 
     #[test]
     fn output_stands_between_start_and_end() {
-        let pieces = read([b"old\x1b]n0nce;S;7\x07hi\n\x1b]n0nce;E;130;/a;b\x07prompt".as_slice()]);
-        let end = Mark::End { status: 130, working_dir: b"/a;b".to_vec() };
+        let pieces = read([b"old\x1b]n0nce;S;7\x07hi\n\x1b]n0nce;E;130;himBH;/a;b\x07prompt".as_slice()]);
+        let end = Mark::End { status: 130, guarded: false, working_dir: b"/a;b".to_vec() };
         assert_eq!(
             pieces,
             [
-                (b"old".to_vec(), Some(Mark::Start { sequence: 7 })),
+                (b"old".to_vec(), Some(Mark::Start { number: Some(7) })),
                 (b"hi\n".to_vec(), Some(end)),
                 (b"prompt".to_vec(), None)
             ]
@@ -174,7 +179,7 @@ mod tests {
     fn what_only_looks_like_a_mark_is_output() {
         for text in [
             "\x1b]other;E;0;/\x07",
-            "\x1b]n0nce;E;$?;/\x07",
+            "\x1b]n0nce;E;$?;x;/\x07",
             "\x1b]n0nce;X;0;/\x07",
             "\x1b\x1b]n0nc\x1b]8;;\x07",
             "\x1b]n0nce;S;-1\x07",
@@ -186,12 +191,12 @@ mod tests {
     #[test]
     fn a_mark_directly_after_half_a_mark_counts() {
         let pieces = read([b"\x1b]n0n\x1b]n0nce;S;1\x07".as_slice()]);
-        assert_eq!(pieces[0], (b"\x1b]n0n".to_vec(), Some(Mark::Start { sequence: 1 })));
+        assert_eq!(pieces[0], (b"\x1b]n0n".to_vec(), Some(Mark::Start { number: Some(1) })));
     }
 
     #[test]
     fn an_endless_mark_is_given_back_as_output() {
-        let mut text = b"\x1b]n0nce;E;0;".to_vec();
+        let mut text = b"\x1b]n0nce;E;0;x;".to_vec();
         text.extend(vec![b'x'; 3 * MAX_BODY_BYTES]);
         assert_eq!(read([text.as_slice()]), [(text.clone(), None)]);
     }
@@ -199,7 +204,7 @@ mod tests {
     fn hostile() -> impl Strategy<Value = Vec<u8>> {
         let part = prop_oneof![
             Just(b"\x1b]n0nce;S;1\x07".to_vec()),
-            Just(b"\x1b]n0nce;E;0;/tmp\x07".to_vec()),
+            Just(b"\x1b]n0nce;E;0;x;/tmp\x07".to_vec()),
             Just(b"\x1b]n0nce;".to_vec()),
             Just(b"\x1b]n0".to_vec()),
             Just(vec![BELL]),

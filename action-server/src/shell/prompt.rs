@@ -1,17 +1,26 @@
-//! What the shell is told, in its own language: the environment that makes it announce its prompt, the line that is
-//! typed to run a script, and the line before the script that announces its start.
+//! What the shell is told, in its own language: the environment that makes it announce its prompt, and what is typed to
+//! run a command.
 //!
 //! Pure: values in, text out. All the session's shell code stands here.
 //!
-//! How a command runs: the script lies in a file that the shell can open ([`super::script`]). One short line is typed,
-//! which sources it. So nothing depends on the length of a terminal's line, on continuation prompts or on quoting, and
-//! an unclosed quote ends with the file. After the script the rest of the typed line puts the prompt right again, should
-//! the script have changed it; a script that was interrupted or could not be parsed loses that rest, and there the
-//! prompt itself still announces the end.
+//! **bash** announces a command's start in `PS0` and its prompt in `PS1`: expansions, not commands, so that they cost next
+//! to nothing, leave `$?` alone and are not traced. `PROMPT_COMMAND` is the installer: exported, so that `exec bash` and
+//! a bash in the bash have it too. Where all is in place it expands to nothing; at a prompt that is not ours it defines
+//! what we need and puts it there. A command of one line is typed as it is, quoted for `eval`; any other lies in a file
+//! that the shell can open ([`super::script`]), so that nothing depends on the length of a terminal's line or on
+//! continuation prompts. The rest of the typed line calls `__glovebox`, which puts the prompt right, should the command
+//! have changed it, and announces the end itself where the prompt cannot be seen, as after `exec 2>file`, or comes late,
+//! after notices of background jobs. A command that was interrupted loses that rest; there `PROMPT_COMMAND` does the same. (Lost is
+//! the end of one that changed both `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and ash, `PS1` alone.)
+//!
+//! That much shows in a trace (`set -x`), and a start without a number could be another's where a user has typed. Such a
+//! command is *guarded*: its start has a number, and all that is ours stands in groups whose redirection holds before the
+//! trace is written.
+//!
+//! **dash and ash** have no `PS0`: their commands are always in the file, behind a line that announces the start.
 //!
 //! The exit status of the user's last command is carried through everything of ours, so that `$?` is theirs. `&&:` keeps
-//! that status and yet is no failure under `set -e`. What may be traced (`set -x`) is silenced by a group, whose
-//! redirection holds before the trace is written.
+//! that status and yet is no failure under `set -e`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,28 +30,47 @@ use super::program::Dialect;
 /// Which session a process belongs to, for as long as it keeps its environment.
 pub(super) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 
+/// The variable that a bash's installer is in.
+const INSTALLER_VARIABLE: &str = "GLOVEBOX_PROMPT";
+
+/// Expands to nothing where `PS1` is ours, which its length tells: that is the one index that is set. Two words, because a
+/// user's `IFS` may not split one.
+const PROMPT_COMMAND: &str =
+    "${__glovebox_ours[${#PS1}]-eval} ${__glovebox_ours[${#PS1}]-\"$GLOVEBOX_PROMPT\"}";
+
+/// A terminal takes lines of up to 4,095 bytes, and cuts longer ones silently.
+const MAX_TYPED_BYTES: usize = 3 * 1024;
+
+/// What makes the shell run a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Orders {
+    /// The number that its start will be announced with, if any.
+    pub(super) number: Option<u64>,
+    /// What the script must hold, if one is read.
+    pub(super) script: Option<String>,
+    /// What is typed at the prompt. Short: ash reads it key by key, and draws each.
+    pub(super) line: String,
+}
+
 /// A session's private words.
 #[derive(Debug, Clone)]
 pub(super) struct Prompt {
     dialect: Dialect,
     nonce: String,
-    prompt: String,
+    /// In bash the installer, else the prompt itself.
+    text: String,
 }
 
 impl Prompt {
     /// The prompt of a shell on `terminal`. bash announces itself on that terminal only: a bash which an expect script
     /// drives on a terminal of its own has the same environment, and its prompts mean nothing to us.
     pub(super) fn new(dialect: Dialect, nonce: String, terminal: &Path) -> Self {
-        let prompt = match dialect {
-            Dialect::Bash => format!(
-                "{{ __glovebox_status=$?; PS1= PS2=; [[ /dev/fd/0 -ef {terminal} ]] && \
-                 builtin printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty; }} 2>/dev/null",
-                terminal = terminal.display()
-            ),
+        let text = match dialect {
+            Dialect::Bash => installer(&nonce, terminal),
             // Neither expands an escape here; `$?` and `$PWD` they do expand, at every prompt.
-            Dialect::Dash | Dialect::Ash => format!("\x1b]{nonce};E;$?;$PWD\x07"),
+            Dialect::Dash | Dialect::Ash => format!("\x1b]{nonce};E;$?;~;$PWD\x07"),
         };
-        Self { dialect, nonce, prompt }
+        Self { dialect, nonce, text }
     }
 
     /// The language it is in.
@@ -57,36 +85,97 @@ impl Prompt {
 
     /// What is set in the shell's environment, over what the configuration gives. Exported, so that `exec bash` and a
     /// shell inside the shell announce themselves too.
-    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
+    pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         match self.dialect {
-            Dialect::Bash => vec![("PROMPT_COMMAND", self.prompt.clone().into())],
-            Dialect::Dash | Dialect::Ash => {
-                vec![("PS1", self.prompt.clone().into()), ("PS2", OsString::new())]
+            Dialect::Bash => {
+                [("PROMPT_COMMAND", PROMPT_COMMAND.into()), (INSTALLER_VARIABLE, self.text.clone().into())]
             }
+            Dialect::Dash | Dialect::Ash => [("PS1", self.text.clone().into()), ("PS2", OsString::new())],
         }
     }
 
-    /// The line before the user's text. It announces the start, and leaves behind what the typed line calls at the end:
-    /// that announces it before the prompt does, which is sooner, and also where `exec 2>file` hides the prompt.
-    pub(super) fn first_line(&self, sequence: u64) -> String {
-        let Self { nonce, .. } = self;
-        let prompt = quote(&self.prompt);
-        let restored = match self.dialect {
-            Dialect::Bash => format!("PROMPT_COMMAND={prompt}"),
-            Dialect::Dash | Dialect::Ash => format!("PS1={prompt} PS2="),
+    /// How to have `command` run by a shell that reads scripts from `script`: `guarded` with this number where that is
+    /// asked or needed.
+    pub(super) fn orders(&self, command: &str, number: u64, guarded: bool, script: &Path) -> Orders {
+        let source = format!(". {}", quote(&script.to_string_lossy()));
+        let scripted = |first_line: &str| Some([first_line, command, "\n"].concat());
+        if self.dialect != Dialect::Bash {
+            return Orders {
+                number: Some(number),
+                script: scripted(&self.first_line(number)),
+                line: format!("{source};{{ __glovebox&&:;}} 2>/dev/null\n"),
+            };
+        }
+        if guarded || turns_tracing_on(command) {
+            return Orders {
+                number: Some(number),
+                script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
+                line: format!("{source};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n"),
+            };
+        }
+        let (script, run) = match typed(command) {
+            Some(typed) => (None, typed),
+            None => (scripted(""), source),
         };
+        Orders { number: None, script, line: format!("{run};__glovebox&&:\n") }
+    }
+
+    /// The line before the user's text where there is no `PS0`. It announces the start, and leaves behind what the typed
+    /// line calls at the end: that announces it before the prompt does, also where `exec 2>file` hides the prompt.
+    fn first_line(&self, number: u64) -> String {
+        let Self { nonce, text, .. } = self;
+        let prompt = quote(text);
         format!(
-            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;{restored};\
-             printf '\\033]{nonce};E;%d;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;return $__glovebox_status; }};\
-             __glovebox_start() {{ printf '\\033]{nonce};S;{sequence}\\007' >/dev/tty;return $__glovebox_status; }};\
+            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;PS1={prompt} PS2=;\
+             printf '\\033]{nonce};E;%d;~;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;return $__glovebox_status; }};\
+             __glovebox_start() {{ printf '\\033]{nonce};S;{number}\\007' >/dev/tty;return $__glovebox_status; }};\
              __glovebox_start&&:;}} 2>/dev/null\n"
         )
     }
+}
 
-    /// What is typed at a prompt. Short: ash reads it key by key, and draws each.
-    pub(super) fn typed_line(script: &Path) -> String {
-        format!(". {};{{ __glovebox&&:;}} 2>/dev/null\n", quote(&script.to_string_lossy()))
-    }
+/// What a bash runs once to become a session's shell. Where its standard error is the user's is said by descriptor 9.
+fn installer(nonce: &str, terminal: &Path) -> String {
+    let terminal = terminal.display();
+    format!(
+        r#"{{ __glovebox_status=$?
+if [[ /dev/fd/0 -ef {terminal} ]]; then
+(( BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404 )) && __glovebox_old=\~
+__glovebox_prompt='\e]{nonce};E;$?;$-$__glovebox_hidden;$PWD\a'
+__glovebox_ours=([${{#__glovebox_prompt}}]=)
+__glovebox_command='{PROMPT_COMMAND}'
+__glovebox_start() {{ __glovebox_status=$?
+builtin printf '\033]{nonce};S;%d\007' "$1" >/dev/tty
+return $__glovebox_status; }}
+__glovebox() {{ __glovebox_status=$?
+[[ ${{PS0-}}${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}
+return $__glovebox_status; }}
+__glovebox_mend() {{ PS2=
+if [[ -t $1 ]]; then
+PS0='\e]{nonce};S\a' PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command __glovebox_hidden=${{__glovebox_old-}}
+__glovebox_whole=$PS0$PS1$PROMPT_COMMAND
+else
+PS0= PS1= PROMPT_COMMAND='{{ __glovebox 9&&:;}} 9>&2 2>/dev/null' __glovebox_hidden=\~
+fi
+builtin printf '\033]{nonce};E;%d;%s;%s\007' "$__glovebox_status" "$-$__glovebox_hidden" "$PWD" >/dev/tty; }}
+__glovebox_mend 9
+else
+unset PROMPT_COMMAND
+fi; }} 9>&2 2>/dev/null"#
+    )
+}
+
+/// `command` as one typed line, if it can be one. `exit` says so in an interactive shell, but not in a script.
+fn typed(command: &str) -> Option<String> {
+    let line = format!("eval -- {}", quote(command));
+    let typable = line.len() <= MAX_TYPED_BYTES && !command.chars().any(char::is_control);
+    (typable && !["exit", "logout"].iter().any(|word| command.contains(word))).then_some(line)
+}
+
+/// Whether our part of the line would show in the trace that `command` begins. A guess: what it sources may do so too,
+/// and then a line of ours is in its output.
+fn turns_tracing_on(command: &str) -> bool {
+    ["set -", "xtrace"].iter().any(|sign| command.contains(sign))
 }
 
 /// `text` as one word.

@@ -7,9 +7,9 @@
 // Between fork and exec the child has to make its session and terminal; the standard library leaves that to `pre_exec`.
 #![allow(unsafe_code)]
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use nix::pty::{PtyMaster, Winsize, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::termios::{InputFlags, LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{setsid, tcgetpgrp};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
 
@@ -58,8 +59,9 @@ impl Pty {
         settings.input_flags.insert(InputFlags::IUTF8);
         settings.local_flags.set(LocalFlags::ECHO, dialect == Dialect::Ash);
         tcsetattr(&master, SetArg::TCSANOW, &settings)?;
+        // Only for reading: that the terminal has room again would wake us after each line that the shell reads.
         // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
-        let master = unsafe { AsyncFd::register(master) }?;
+        let master = unsafe { AsyncFd::register_with_interest(master, Interest::READABLE) }?;
         Ok(Self { master, slave_path, settings: settings.into() })
     }
 
@@ -108,8 +110,11 @@ impl Pty {
 
     /// Waits until the terminal takes input. Cancel-safe.
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let master = File::from(self.master.get_ref().as_fd().try_clone_to_owned()?);
+        // SAFETY: as in `open`, of a file.
+        let master = unsafe { AsyncFd::register_with_interest(master, Interest::WRITABLE) }?;
         loop {
-            let mut ready = self.master.writable().await?;
+            let mut ready = master.writable().await?;
             match ready.try_io(|master| master.get_ref().write(bytes)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(result) => return result,
@@ -123,7 +128,7 @@ impl Pty {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
-    /// As [`Pty::reset`], but only if the settings are not ours, and what was typed stays.
+    /// As [`Pty::reset`], but what was typed stays. Looks first: setting the terminal wakes whoever reads from it.
     pub(super) fn repair(&self) -> io::Result<()> {
         let settings = Termios::from(self.settings);
         if tcgetattr(self.master.get_ref())? != settings {

@@ -21,7 +21,7 @@ pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A command that was sent to the shell.
 pub(super) struct Running {
-    sequence: u64,
+    number: Option<u64>,
     baseline: Baseline,
     fold: Fold,
     unheard: VecDeque<u8>,
@@ -44,9 +44,9 @@ pub(super) enum Meaning {
 }
 
 impl Running {
-    pub(super) fn new(sequence: u64, baseline: Baseline, limit: usize) -> Self {
+    pub(super) fn new(number: Option<u64>, baseline: Baseline, limit: usize) -> Self {
         Self {
-            sequence,
+            number,
             baseline,
             fold: Fold::new(limit),
             unheard: VecDeque::new(),
@@ -71,12 +71,12 @@ impl Running {
                 Meaning::Said
             }
             Piece::Output(_) => Meaning::Nothing,
-            Piece::Mark(Mark::Start { sequence }) => {
-                let ours = sequence == self.sequence && !self.started;
+            Piece::Mark(Mark::Start { number }) => {
+                let ours = number == self.number && !self.started;
                 self.started |= ours;
                 if ours { Meaning::Started } else { Meaning::Nothing }
             }
-            Piece::Mark(Mark::End { status, working_dir }) => {
+            Piece::Mark(Mark::End { status, working_dir, .. }) => {
                 if speaking {
                     self.ending = Some(Ending::Completed { status });
                 }

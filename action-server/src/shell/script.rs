@@ -65,11 +65,11 @@ impl Script {
 
     /// Replaces the text. Called only at a prompt: bash has read its last script whole by then, and the others are
     /// done with theirs.
-    pub(super) fn write(&self, first_line: &str, command: &str) -> io::Result<()> {
+    pub(super) fn write(&self, text: &str) -> io::Result<()> {
         let (Self::Memory { file, .. } | Self::Disk { file, .. }) = self;
-        let text = [first_line, command, "\n"].concat();
-        file.set_len(0)?;
-        file.write_all_at(text.as_bytes(), 0)
+        file.write_all_at(text.as_bytes(), 0)?;
+        // In this order: a page that is given back and taken again costs more than the whole command.
+        file.set_len(text.len() as u64)
     }
 }
 

@@ -12,10 +12,12 @@ use std::time::Duration;
 use protocol::Observation;
 use protocol::action::RunAction;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 mod cancelling;
+mod quiet_timer;
 mod starting;
 
 use super::ShellConfig;
@@ -27,6 +29,7 @@ use super::program::ShellProgram;
 use super::running::{Listener, Meaning, Running};
 use super::shell_process::{Heard, ShellProcess};
 use super::start_error::StartError;
+use quiet_timer::QuietTimer;
 
 /// How long a killed shell is waited for.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
@@ -57,6 +60,7 @@ pub(super) struct Session {
     process: Option<ShellProcess>,
     /// The command that was sent last, until its ending has been told.
     running: Option<Running>,
+    quiet: QuietTimer,
     note: Option<&'static str>,
 }
 
@@ -68,7 +72,17 @@ impl Session {
         working_dir: watch::Sender<PathBuf>,
         stop: CancellationToken,
     ) -> Self {
-        Self { config, program, facts, stop, working_dir, process: None, running: None, note: None }
+        Self {
+            config,
+            program,
+            facts,
+            stop,
+            working_dir,
+            process: None,
+            running: None,
+            quiet: QuietTimer::default(),
+            note: None,
+        }
     }
 
     /// Serves until the end.
@@ -83,7 +97,14 @@ impl Session {
                 biased;
                 () = stop.cancelled() => break,
                 request = requests.recv() => match request {
-                    Some(request) => self.answer_request(request).await,
+                    Some(request) => {
+                        self.answer_request(request).await;
+                        // First the answer goes out; what follows is for the next request.
+                        yield_now().await;
+                        if let Some(process) = &mut self.process {
+                            process.prepare();
+                        }
+                    }
                     None => break,
                 },
                 heard = hear(&mut self.process) => self.absorb(heard, &mut None),
@@ -156,9 +177,8 @@ impl Session {
             ready = self.make_ready() => ready?,
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
-        let (baseline, sequence) =
-            process.send_command(&request.action.command).map_err(StartError::Script)?;
-        self.running = Some(Running::new(sequence, baseline, answers::content_limit(&request.action)));
+        let (baseline, number) = process.send_command(&request.action.command).map_err(StartError::Script)?;
+        self.running = Some(Running::new(number, baseline, answers::content_limit(&request.action)));
         Ok(self.watch(request).await)
     }
 
@@ -176,11 +196,9 @@ impl Session {
     async fn watch(&mut self, request: &mut Request) -> Ending {
         let Request { action, timeout, output, cancel, .. } = request;
         let stop = self.stop.clone();
-        let quiet_after = Some(self.config.no_change_timeout).filter(|_| !action.blocking);
         let mut deadline = pin!(until(timeout.and_then(|timeout| Instant::now().checked_add(timeout))));
-        let quiet_at = |now: Instant| quiet_after.and_then(|quiet| now.checked_add(quiet));
-        let mut quiet = pin!(until(quiet_at(Instant::now())));
-        let mut said_at = None;
+        let patience = self.config.no_change_timeout;
+        let mut said_at = Instant::now();
         loop {
             if let Some(ending) = self.running.as_ref().and_then(Running::ending) {
                 return ending.clone();
@@ -192,14 +210,12 @@ impl Session {
                 () = cancel.cancelled() => return self.cancel(output).await,
                 () = &mut deadline => return Ending::TimedOut { after: timeout.unwrap_or_default() },
                 heard = hear(&mut self.process) => {
-                    said_at = Some(Instant::now());
+                    said_at = Instant::now();
                     self.absorb(heard, &mut Some(&mut **output));
                 }
-                () = &mut quiet => match said_at.take() {
-                    // One timer for all output, moved only when it fires: output comes far more often.
-                    Some(said_at) => quiet.set(until(quiet_at(said_at))),
-                    None => return Ending::Quiet { after: quiet_after.unwrap_or_default() },
-                },
+                () = self.quiet.passed(said_at, patience), if !action.blocking => {
+                    return Ending::Quiet { after: patience };
+                }
             }
         }
     }
@@ -245,12 +261,12 @@ impl Session {
         if ending.is_final() {
             self.running = None;
         }
-        let group = self.process.as_ref().and_then(ShellProcess::foreground_group);
+        let running = self.process.as_ref().filter(|_| !ending.is_final());
         let answer = Answer {
             ending,
             folded,
             first,
-            running: group.filter(|_| !ending.is_final()),
+            running: running.and_then(ShellProcess::foreground_group),
             working_dir: &self.working_dir.borrow(),
             note: self.note.take(),
         };

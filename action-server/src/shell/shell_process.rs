@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::process::Command;
@@ -29,6 +29,10 @@ const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
 const LAST_READS: u32 = 64;
+
+/// How long it holds what was seen beside a prompt: the longer, the likelier is that a number of a process that has ended
+/// was given to one of the command's.
+const BESIDE_LIFE: Duration = Duration::from_secs(1);
 
 /// What the kernel lets one `NAME=value` be (MAX_ARG_STRLEN). One longer would keep the shell from starting at all.
 const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
@@ -64,8 +68,13 @@ pub(super) struct ShellProcess {
     exited: Option<i32>,
     last_reads: u32,
     session: String,
-    sequence: u64,
+    /// How many commands were sent.
+    sent: u64,
     at_prompt: bool,
+    /// The next command is to be guarded.
+    guarded: bool,
+    /// What runs beside the prompt, if that was looked at lately.
+    beside: Option<(Instant, Baseline)>,
     query: CursorQuery,
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
@@ -111,8 +120,10 @@ impl ShellProcess {
             exited: None,
             last_reads: 0,
             session,
-            sequence: 0,
+            sent: 0,
             at_prompt: false,
+            guarded: false,
+            beside: None,
             query: CursorQuery::default(),
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -152,11 +163,12 @@ impl ShellProcess {
 
     /// The `count` bytes heard last, told apart.
     pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
-        let Self { marks, buffer, at_prompt, query, .. } = self;
+        let Self { marks, buffer, at_prompt, guarded, query, .. } = self;
         marks.feed(&buffer[..count], |piece| {
             match &piece {
-                Piece::Mark(Mark::End { .. }) => {
+                Piece::Mark(Mark::End { guarded: asked, .. }) => {
                     *at_prompt = true;
+                    *guarded |= asked;
                     query.reset();
                 }
                 Piece::Output(bytes) if *at_prompt => query.feed(bytes),
@@ -180,25 +192,50 @@ impl ShellProcess {
     ///
     /// # Errors
     /// The script could not be written, or the terminal is gone.
-    pub(super) fn send_command(&mut self, command: &str) -> io::Result<(Baseline, u64)> {
-        self.sequence += 1;
-        self.script.write(&self.prompt.first_line(self.sequence), command)?;
+    pub(super) fn send_command(&mut self, command: &str) -> io::Result<(Baseline, Option<u64>)> {
+        self.sent += 1;
+        let guarded = std::mem::take(&mut self.guarded);
+        let orders = self.prompt.orders(command, self.sent, guarded, &self.script.path());
+        if let Some(script) = &orders.script {
+            self.script.write(script)?;
+        }
         self.unsent.clear();
         self.at_prompt = false;
-        self.pty.reset()?;
-        let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
-        let baseline = Baseline::take(shell, &self.session);
+        if orders.number.is_some() {
+            self.pty.reset()?;
+        } else {
+            self.pty.repair()?;
+        }
+        let seen = self.beside.take().filter(|(at, _)| at.elapsed() < BESIDE_LIFE);
+        let baseline = seen.map_or_else(|| self.look_beside(), |(_, baseline)| baseline);
         if self.query.is_asked() {
-            self.send_input(cursor_query::REPORT.as_bytes());
+            self.type_text(cursor_query::REPORT.as_bytes());
             self.query.reset();
         }
-        let line = Prompt::typed_line(&self.script.path());
-        self.send_input(line.as_bytes());
-        Ok((baseline, self.sequence))
+        self.type_text(orders.line.as_bytes());
+        Ok((baseline, orders.number))
     }
 
-    /// Types.
+    /// At a prompt: looks at what runs beside it, so that the next command need not wait for that.
+    pub(super) fn prepare(&mut self) {
+        if self.at_prompt {
+            self.beside = Some((Instant::now(), self.look_beside()));
+        }
+    }
+
+    fn look_beside(&self) -> Baseline {
+        let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
+        Baseline::take(shell, &self.session)
+    }
+
+    /// Types for the running command, which may be over: then the shell itself takes it for a command, whose start must
+    /// not be taken for the next one's.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
+        self.guarded = true;
+        self.type_text(bytes);
+    }
+
+    fn type_text(&mut self, bytes: &[u8]) {
         let sent = if self.unsent.is_empty() { self.pty.write_now(bytes) } else { 0 };
         self.unsent.extend(&bytes[sent..]);
     }

@@ -28,6 +28,25 @@ on_every_shell! {
         assert_eq!(fixture.run("(exit 5)").await.metadata.exit_code, 5);
     }
 
+    async fn any_text_is_a_command(fixture) {
+        assert_eq!(fixture.say("echo 'it'\\''s' \"$(printf '%s' '`x`')\" # \u{e9}").await, "it's `x`");
+        assert_eq!(fixture.run("-x").await.metadata.exit_code, 127);
+        let quotes = "'".repeat(2000);
+        assert!(fixture.say(&format!("echo \"{quotes}\"")).await == quotes);
+        assert_eq!(fixture.say("printf 'a\tb'; :\t").await, "a\tb");
+        fixture.run("eval() { echo mine; }").await;
+        assert_eq!(fixture.say("unset -f eval; echo fine").await.lines().last(), Some("fine"));
+    }
+
+    async fn a_folder_of_any_name_is_known(fixture) {
+        let name = "a$(touch pwned)`touch pwned`;'\u{e9}";
+        std::fs::create_dir(fixture.path().join(name)).unwrap();
+        fixture.say("cd ./a*").await;
+        assert_eq!(fixture.shell.working_dir(), fixture.path().join(name));
+        fixture.say("cd ..").await;
+        assert!(!fixture.path().join("pwned").exists());
+    }
+
     async fn a_trace_shows_the_users_commands_only(fixture) {
         fixture.say("set -x").await;
         let traced = fixture.say("echo hi").await;
@@ -144,6 +163,18 @@ async fn the_prompts_of_a_bash_on_another_terminal_mean_nothing() {
 async fn history_expansion_is_off() {
     run_on("bash", async |fixture: Fixture| {
         assert_eq!(fixture.say("echo 'a!b' \"c!d\" e!f").await, "a!b c!d e!f");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_interrupted_command_that_hid_the_prompt_ends() {
+    run_on("bash", async |fixture: Fixture| {
+        for damage in ["PS1='> '", "PROMPT_COMMAND=false", "unset PS1; IFS=al", "exec 2>err"] {
+            fixture.run_for(&format!("{damage}; sleep 1000"), Duration::from_millis(300)).await;
+            assert_eq!(fixture.type_in("C-c").await.metadata.exit_code, 130, "{damage}");
+            assert_eq!(fixture.say("IFS=' '; exec 2>/dev/tty; echo fine").await, "fine", "{damage}");
+        }
     })
     .await;
 }
