@@ -106,7 +106,7 @@ impl Prompt {
                 line: format!("{source};{{ __glovebox&&:;}} 2>/dev/null\n"),
             };
         }
-        if guarded || turns_tracing_on(command) {
+        if guarded || may_hide_the_prompt(command) {
             return Orders {
                 number: Some(number),
                 script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
@@ -144,7 +144,10 @@ if [[ /dev/fd/0 -ef {terminal} ]]; then
 __glovebox_prompt='\e]{nonce};E;$?;$-$__glovebox_hidden;$PWD\a'
 __glovebox_ours=([${{#__glovebox_prompt}}]=)
 __glovebox_command='{PROMPT_COMMAND}'
+__glovebox_careful='{{ "${{__glovebox_call-eval}}" "${{__glovebox_nine-$GLOVEBOX_PROMPT}}"&&:;}} 9>&2 2>/dev/null'
+__glovebox_call=__glovebox __glovebox_nine=9
 __glovebox_start() {{ __glovebox_status=$?
+PROMPT_COMMAND=$__glovebox_careful
 builtin printf '\033]{nonce};S;%d\007' "$1" >/dev/tty
 return $__glovebox_status; }}
 __glovebox() {{ __glovebox_status=$?
@@ -155,7 +158,7 @@ if [[ -t $1 ]]; then
 PS0='\e]{nonce};S\a' PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command __glovebox_hidden=${{__glovebox_old-}}
 __glovebox_whole=$PS0$PS1$PROMPT_COMMAND
 else
-PS0= PS1= PROMPT_COMMAND='{{ __glovebox 9&&:;}} 9>&2 2>/dev/null' __glovebox_hidden=\~
+PS0= PS1= PROMPT_COMMAND=$__glovebox_careful __glovebox_hidden=\~
 fi
 builtin printf '\033]{nonce};E;%d;%s;%s\007' "$__glovebox_status" "$-$__glovebox_hidden" "$PWD" >/dev/tty; }}
 __glovebox_mend 9
@@ -172,10 +175,11 @@ fn typed(command: &str) -> Option<String> {
     (typable && !["exit", "logout"].iter().any(|word| command.contains(word))).then_some(line)
 }
 
-/// Whether our part of the line would show in the trace that `command` begins. A guess: what it sources may do so too,
-/// and then a line of ours is in its output.
-fn turns_tracing_on(command: &str) -> bool {
-    ["set -", "xtrace"].iter().any(|sign| command.contains(sign))
+/// Whether `command` could begin a trace, in which our part of the line would show, or move the standard error, where the
+/// prompt goes. A guess: what it sources may do so too, and then a line of ours is in its output, or its end is not heard if
+/// it is interrupted.
+fn may_hide_the_prompt(command: &str) -> bool {
+    ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
 }
 
 /// `text` as one word.

@@ -170,7 +170,7 @@ async fn history_expansion_is_off() {
 #[tokio::test]
 async fn an_interrupted_command_that_hid_the_prompt_ends() {
     run_on("bash", async |fixture: Fixture| {
-        for damage in ["PS1='> '", "PROMPT_COMMAND=false", "unset PS1; IFS=al", "exec 2>err"] {
+        for damage in ["PS1='> '", "PROMPT_COMMAND=false", "unset PS1; IFS=,", "exec 2>err"] {
             fixture.run_for(&format!("{damage}; sleep 1000"), Duration::from_millis(300)).await;
             assert_eq!(fixture.type_in("C-c").await.metadata.exit_code, 130, "{damage}");
             assert_eq!(fixture.say("IFS=' '; exec 2>/dev/tty; echo fine").await, "fine", "{damage}");
