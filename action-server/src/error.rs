@@ -8,11 +8,12 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use protocol::IdError;
 use protocol::sandbox_api::{ErrorBody, ErrorCode};
+use protocol::{IdError, SessionName};
 use serde::Serialize;
 
 use crate::ledger::LedgerError;
+use crate::sessions::TooManySessions;
 
 /// Why a request is not served.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,10 @@ pub(crate) enum ApiError {
     Malformed(String),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error("there is no session `{0}`")]
+    NoSuchSession(SessionName),
+    #[error(transparent)]
+    TooManySessions(#[from] TooManySessions),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -62,7 +67,8 @@ impl ApiError {
             Self::Ledger(LedgerError::Conflict(_)) => (StatusCode::CONFLICT, ErrorCode::Conflict),
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) => {
+            Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{ActionId, Observation};
+use protocol::{ActionId, Observation, SessionName};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::files::Files;
 use crate::ledger::{Begun, Entry, Ledger, LedgerError, Running};
 use crate::server::Activity;
-use crate::shell::Shell;
+use crate::sessions::Sessions;
 
 /// File actions at once: each may hold a few times the largest file, and a disk serves no more in parallel.
 const MAX_FILE_ACTIONS: usize = 8;
@@ -25,7 +25,7 @@ const MAX_TIMEOUT_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
-    pub(crate) shell: Shell,
+    pub(crate) sessions: Sessions,
     files: Arc<Files>,
     file_actions: Arc<Semaphore>,
     /// The parent of the actions' tasks; they end with their action, or are cancelled at the server's end.
@@ -34,10 +34,10 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(shell: Shell, tasks: TaskTracker, activity: Activity) -> Self {
+    pub(crate) fn new(sessions: Sessions, tasks: TaskTracker, activity: Activity) -> Self {
         Self {
             ledger: Ledger::new(),
-            shell,
+            sessions,
             files: Arc::new(Files::new()),
             file_actions: Arc::new(Semaphore::new(MAX_FILE_ACTIONS)),
             tasks,
@@ -65,20 +65,25 @@ impl Executor {
     }
 
     async fn perform(&self, running: &Running, request: ActionRequest) -> Observation {
-        let timeout = request.timeout.and_then(duration);
+        let ActionRequest { action, timeout, session } = request;
+        let timeout = timeout.and_then(duration);
         let cancelled = running.cancellation();
-        match request.action {
+        match action {
             SandboxAction::Run(run) => {
-                self.shell.run(run, timeout, Box::new(running.output()), cancelled).await
+                let shell = match self.sessions.get(&session) {
+                    Ok(shell) => shell,
+                    Err(error) => return Observation::error(format!("{error}."), ""),
+                };
+                shell.run(run, timeout, Box::new(running.output()), cancelled).await
             }
             SandboxAction::Read(read) => {
-                self.on_files(timeout, cancelled, move |files, dir| files.read(&read, dir)).await
+                self.on_files(&session, timeout, cancelled, move |files, dir| files.read(&read, dir)).await
             }
             SandboxAction::Write(write) => {
-                self.on_files(timeout, cancelled, move |files, dir| files.write(&write, dir)).await
+                self.on_files(&session, timeout, cancelled, move |files, dir| files.write(&write, dir)).await
             }
             SandboxAction::Edit(edit) => {
-                self.on_files(timeout, cancelled, move |files, dir| files.edit(&edit, dir)).await
+                self.on_files(&session, timeout, cancelled, move |files, dir| files.edit(&edit, dir)).await
             }
         }
     }
@@ -86,6 +91,7 @@ impl Executor {
     /// A system call on a file cannot be taken back, so what is cancelled or takes too long is left to itself.
     async fn on_files<F>(
         &self,
+        session: &SessionName,
         timeout: Option<Duration>,
         cancelled: CancellationToken,
         action: F,
@@ -96,7 +102,7 @@ impl Executor {
         let performed = async {
             // Moved into the thread: what is left to itself still counts.
             let permit = Arc::clone(&self.file_actions).acquire_owned().await;
-            let (files, working_dir) = (Arc::clone(&self.files), self.shell.working_dir());
+            let (files, working_dir) = (Arc::clone(&self.files), self.sessions.working_dir(session));
             let job = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 action(&files, &working_dir)

@@ -18,6 +18,7 @@ mod ledger;
 mod logging;
 mod routes;
 mod server;
+mod sessions;
 mod shell;
 mod stdio;
 

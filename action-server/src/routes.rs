@@ -3,9 +3,9 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
-use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info};
+use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info, sessions};
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
 
@@ -14,6 +14,8 @@ pub(crate) fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/v1/info", get(info::info))
         .route("/v1/actions/{id}", post(actions::begin).get(actions::attach).delete(actions::cancel))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{name}", delete(sessions::end))
         .route("/execute_action", post(execute_action::execute_action))
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

@@ -102,6 +102,18 @@ text_id!(
     SandboxId
 );
 
+text_id!(
+    /// A shell of an action server.
+    SessionName
+);
+
+impl Default for SessionName {
+    /// The one that is meant where none is named.
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
 impl ActionId {
     /// The sandbox's id for the action that the log holds as `event`. Derived, so that a host that starts again
     /// after a crash asks for the same one.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse as _;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Action, ActionId};
+use protocol::{Action, ActionId, SessionName};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,6 +20,9 @@ const QUICK_BYTES: usize = 64 << 10;
 
 /// The `{id}` of the path.
 pub(crate) struct Id(pub(super) ActionId);
+
+/// The `{name}` of a session's path.
+pub(crate) struct Session(pub(super) SessionName);
 
 /// How much of the output the client has, from the query; 0 when it does not say.
 pub(crate) struct After(pub(super) u64);
@@ -35,6 +38,17 @@ impl FromRequestParts<Api> for Id {
         let Path(id) =
             path.map_err(|error| ApiError::Parameter { name: "id", problem: error.body_text() })?;
         Ok(Self(id.try_into()?))
+    }
+}
+
+impl FromRequestParts<Api> for Session {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let path = Path::<SessionName>::from_request_parts(parts, api).await;
+        let Path(name) =
+            path.map_err(|error| ApiError::Parameter { name: "name", problem: error.body_text() })?;
+        Ok(Self(name))
     }
 }
 

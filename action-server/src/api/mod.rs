@@ -6,6 +6,7 @@ pub(crate) mod alive;
 pub(crate) mod execute_action;
 mod extract;
 pub(crate) mod info;
+pub(crate) mod sessions;
 
 use std::sync::Arc;
 

@@ -29,7 +29,8 @@ use crate::auth::Key;
 use crate::config::ServeConfig;
 use crate::execute::Executor;
 use crate::ledger::forget_the_expired;
-use crate::shell::{self, Shell, ShellConfig};
+use crate::sessions::Sessions;
+use crate::shell::{self, ShellConfig};
 use crate::{environment, logging, routes, stdio};
 
 /// More than file actions and shells ask for; the library's own bound is for other servers.
@@ -95,13 +96,13 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
-    let shell = Shell::start(ShellConfig {
+    let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
         environment: environment::for_commands(),
         scratch_dir: std::env::temp_dir(),
         no_change_timeout: config.no_change_timeout,
     });
-    let executor = Executor::new(shell.clone(), actions.clone(), activity.clone());
+    let executor = Executor::new(sessions.clone(), actions.clone(), activity.clone());
     background.spawn(forget_the_expired(executor.ledger.clone(), stop_background.clone()));
     background.spawn(bury_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
@@ -119,7 +120,7 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     actions.close();
     // Before the connections, so that whoever is attached still reads how its action ended.
     _ = timeout(ACTIONS_GRACE, actions.wait()).await;
-    _ = timeout(SHELL_GRACE, shell.shut_down()).await;
+    _ = timeout(SHELL_GRACE, sessions.shut_down()).await;
     stop_connections.cancel();
     stop_background.cancel();
     connections.close();

@@ -12,6 +12,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use protocol::Observation;
@@ -43,7 +44,7 @@ pub(crate) use program::ShellKind;
 
 use facts::Facts;
 use program::ShellProgram;
-use session::{OutputSink, Request, Session};
+use session::{OutputSink, Request, Session, Told};
 use start_error::StartError;
 
 /// What a shell needs to know.
@@ -70,6 +71,8 @@ pub(crate) struct Shell {
     /// at once.
     turn: Arc<Semaphore>,
     working_dir: watch::Receiver<PathBuf>,
+    /// Whether a command runs whose action has been answered.
+    running: Arc<AtomicBool>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -100,11 +103,23 @@ impl Shell {
         let (folder, working_dir) = watch::channel(config.working_dir.clone());
         // Room for the one whose turn it is.
         let (requests, inbox) = mpsc::channel(1);
+        let running = Arc::new(AtomicBool::new(false));
+        let told = Told { working_dir: folder, running: Arc::clone(&running) };
         let session =
-            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), folder, stop.clone());
+            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), told, stop.clone());
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
-        Self { config, program, facts, requests, turn: Arc::new(Semaphore::new(1)), working_dir, stop, tasks }
+        Self {
+            config,
+            program,
+            facts,
+            requests,
+            turn: Arc::new(Semaphore::new(1)),
+            working_dir,
+            running,
+            stop,
+            tasks,
+        }
     }
 
     /// Runs one action to its ending. `output` gets the raw bytes of the terminal as they come. `cancel` kills all
@@ -179,7 +194,12 @@ impl Shell {
         self.working_dir.borrow().clone()
     }
 
-    /// Kills everything that runs in this shell, within 2 s, and ends its task. Actions get their observation before.
+    /// Whether an action is performed, or a command of one still runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turn.available_permits() == 0 || self.running.load(Ordering::Relaxed)
+    }
+
+    /// Kills everything that runs in this shell, within a second, and ends its task. Actions get their observation before.
     pub(crate) async fn shut_down(&self) {
         self.stop.cancel();
         self.tasks.close();

@@ -7,6 +7,8 @@
 use std::future::pending;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use protocol::Observation;
@@ -50,13 +52,21 @@ pub(super) struct Request {
     pub(super) turn: OwnedSemaphorePermit,
 }
 
+/// What the handles of the shell can see.
+pub(super) struct Told {
+    /// Where it is.
+    pub(super) working_dir: watch::Sender<PathBuf>,
+    /// Whether a command runs whose action has been answered.
+    pub(super) running: Arc<AtomicBool>,
+}
+
 /// The actor's state.
 pub(super) struct Session {
     config: ShellConfig,
     program: ShellProgram,
     facts: Facts,
     stop: CancellationToken,
-    working_dir: watch::Sender<PathBuf>,
+    told: Told,
     process: Option<ShellProcess>,
     /// The command that was sent last, until its ending has been told.
     running: Option<Running>,
@@ -69,7 +79,7 @@ impl Session {
         config: ShellConfig,
         program: ShellProgram,
         facts: Facts,
-        working_dir: watch::Sender<PathBuf>,
+        told: Told,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -77,7 +87,7 @@ impl Session {
             program,
             facts,
             stop,
-            working_dir,
+            told,
             process: None,
             running: None,
             quiet: QuietTimer::default(),
@@ -93,6 +103,8 @@ impl Session {
         }
         let stop = self.stop.clone();
         loop {
+            let runs = self.running.as_ref().is_some_and(|running| running.ending().is_none());
+            self.told.running.store(runs, Ordering::Relaxed);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -110,9 +122,7 @@ impl Session {
                 heard = hear(&mut self.process) => self.absorb(heard, &mut None),
             }
         }
-        if let Some(process) = self.process.take() {
-            process.kill_all(KILL_PATIENCE).await;
-        }
+        self.kill().await;
     }
 
     async fn answer_request(&mut self, mut request: Request) {
@@ -135,7 +145,7 @@ impl Session {
         }
         let ending = match &mut self.running {
             None if wants_new_command => self.run_command(request).await?,
-            None => return Ok(answers::nothing_runs(action, &self.facts, &self.working_dir.borrow())),
+            None => return Ok(answers::nothing_runs(action, &self.facts, &self.told.working_dir.borrow())),
             Some(running) => {
                 running.catch_up(&mut request.output);
                 match running.ending() {
@@ -206,7 +216,7 @@ impl Session {
             // In this order: a command that floods the terminal must not hold up its own end.
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return self.cancel(output).await,
+                () = stop.cancelled() => return self.kill().await,
                 () = cancel.cancelled() => return self.cancel(output).await,
                 () = &mut deadline => return Ending::TimedOut { after: timeout.unwrap_or_default() },
                 heard = hear(&mut self.process) => {
@@ -235,7 +245,7 @@ impl Session {
     }
 
     fn absorb_bytes(&mut self, count: usize, output: &mut Listener<'_>) {
-        let Self { process: Some(process), running, working_dir, .. } = self else { return };
+        let Self { process: Some(process), running, told, .. } = self else { return };
         let mut started = false;
         process.pieces(count, |piece| {
             let meaning = match running {
@@ -243,7 +253,9 @@ impl Session {
                 None => idle_meaning(piece),
             };
             match meaning {
-                Meaning::Prompted(folder) if folder.is_absolute() => drop(working_dir.send_replace(folder)),
+                Meaning::Prompted(folder) if folder.is_absolute() => {
+                    drop(told.working_dir.send_replace(folder))
+                }
                 Meaning::Started => started = true,
                 Meaning::Prompted(_) | Meaning::Said | Meaning::Nothing => {}
             }
@@ -267,7 +279,7 @@ impl Session {
             folded,
             first,
             running: running.and_then(ShellProcess::foreground_group),
-            working_dir: &self.working_dir.borrow(),
+            working_dir: &self.told.working_dir.borrow(),
             note: self.note.take(),
         };
         answers::answer(action, &self.facts, answer)

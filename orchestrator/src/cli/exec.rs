@@ -97,7 +97,7 @@ async fn perform(
     output: Output,
 ) -> anyhow::Result<Observation> {
     let run = RunAction { command, blocking: true, ..Default::default() };
-    let request = ActionRequest { action: SandboxAction::Run(run), timeout: None };
+    let request = ActionRequest::new(SandboxAction::Run(run), None);
     let lost = AtomicU64::new(0);
     let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
         (Output::Json | Output::Silent, _) => {}

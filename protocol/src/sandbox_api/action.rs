@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::action::{Action, EditAction, ReadAction, RunAction, WriteAction};
+use crate::ids::SessionName;
 use crate::lenient;
 
 /// An action that a sandbox performs.
@@ -52,13 +53,23 @@ impl From<SandboxAction> for Action {
     }
 }
 
-/// An action and how long it may take: `{"action": "run", "args": {…}, "timeout": 120.0}`, as in V0's events.
+/// An action, how long it may take, and where: `{"action": "run", "args": {…}, "timeout": 120.0, "session": "default"}`, as
+/// in V0's events but for the session, which they do not have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionRequest {
     /// What to do.
     pub action: SandboxAction,
     /// In seconds. When it passes the answer comes, what runs goes on.
     pub timeout: Option<f64>,
+    /// The shell that it is for: commands run in it, relative paths begin where it is. It is begun when first named.
+    pub session: SessionName,
+}
+
+impl ActionRequest {
+    /// An action in the default session.
+    pub fn new(action: SandboxAction, timeout: Option<f64>) -> Self {
+        Self { action, timeout, session: SessionName::default() }
+    }
 }
 
 impl Serialize for ActionRequest {
@@ -69,6 +80,9 @@ impl Serialize for ActionRequest {
         map.insert("args".into(), action.to_fields().map_err(serde::ser::Error::custom)?);
         if let Some(timeout) = self.timeout {
             map.insert("timeout".into(), timeout.into());
+        }
+        if self.session != SessionName::default() {
+            map.insert("session".into(), self.session.as_str().into());
         }
         map.serialize(serializer)
     }
@@ -91,6 +105,10 @@ impl<'de> Deserialize<'de> for ActionRequest {
             Some(timeout) => lenient::read("timeout", timeout).map_err(D::Error::custom)?,
             None => None,
         };
-        Ok(Self { action: action.try_into().map_err(D::Error::custom)?, timeout })
+        let session = match map.get("session") {
+            Some(session) => lenient::read("session", session).map_err(D::Error::custom)?,
+            None => SessionName::default(),
+        };
+        Ok(Self { action: action.try_into().map_err(D::Error::custom)?, timeout, session })
     }
 }

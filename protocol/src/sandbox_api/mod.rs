@@ -7,6 +7,8 @@
 //! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`Frame`]s; the same id attaches, it never runs twice |
 //! | `GET /v1/actions/{id}?after=OFFSET` | → [`Frame`]s from that offset on |
 //! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
+//! | `GET /v1/sessions` | → a list of [`SessionInfo`] |
+//! | `DELETE /v1/sessions/{name}` | kills all that runs in that shell, within a second → 204; the next action gets a new one |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
 //! Errors are an [`ErrorBody`] with a fitting status.
@@ -14,10 +16,12 @@
 mod action;
 mod frame;
 mod info;
+mod session;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
 pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
+pub use session::SessionInfo;
 
 /// The header that carries the server's key, as V0 names it.
 pub const KEY_HEADER: &str = "x-session-api-key";

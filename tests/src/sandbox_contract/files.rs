@@ -8,7 +8,7 @@ use super::{Backend, id, place, remove, run};
 use engine::sandbox::Sandbox;
 
 async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> Observation {
-    let request = ActionRequest { action, timeout: Some(30.0) };
+    let request = ActionRequest::new(action, Some(30.0));
     sandbox.execute(&id(number), &request, &|_| {}).await.unwrap()
 }
 

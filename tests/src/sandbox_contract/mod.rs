@@ -93,7 +93,7 @@ pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
 /// A command for the shell, as a request.
 pub fn command(text: &str) -> ActionRequest {
     let action = RunAction { command: text.into(), blocking: true, ..RunAction::default() };
-    ActionRequest { action: SandboxAction::Run(action), timeout: Some(60.0) }
+    ActionRequest::new(SandboxAction::Run(action), Some(60.0))
 }
 
 /// An action's id.

@@ -37,8 +37,8 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
     assert_eq!(*sandbox.lease(), lease);
     let (heard, first) = (Heard::default(), id(1));
     let listener = heard.listener();
-    let write = protocol::sandbox_api::ActionRequest {
-        action: protocol::sandbox_api::SandboxAction::Write(protocol::action::WriteAction {
+    let write = protocol::sandbox_api::ActionRequest::new(
+        protocol::sandbox_api::SandboxAction::Write(protocol::action::WriteAction {
             path: format!("{}/go", lease.working_dir),
             content: String::new(),
             start: 0,
@@ -46,8 +46,8 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
             thought: String::new(),
             security_risk: protocol::SecurityRisk::default(),
         }),
-        timeout: None,
-    };
+        None,
+    );
     let (ended, ()) = tokio::join!(sandbox.execute(&first, &request, &listener), async {
         heard.until("before").await;
         sandbox.execute(&id(2), &write, &|_| {}).await.unwrap();

@@ -45,6 +45,14 @@ impl Session {
         Ending::Cancelled { shell_lost }
     }
 
+    /// Kills the shell and everything that ever came of it, in half a second, whatever hangs.
+    pub(super) async fn kill(&mut self) -> Ending {
+        if let Some(process) = self.process.take() {
+            process.kill_all(KILL_PATIENCE).await;
+        }
+        Ending::Cancelled { shell_lost: true }
+    }
+
     fn has_ended(&self) -> bool {
         self.running.as_ref().is_none_or(|running| running.ending().is_some())
     }

@@ -59,7 +59,7 @@ impl Session {
 
     /// A shell where the last one was, or where the session began.
     pub(super) fn start_process(&mut self) -> Result<(), StartError> {
-        let here = self.working_dir.borrow().clone();
+        let here = self.told.working_dir.borrow().clone();
         // A command may have removed the folder it was in.
         let folders = [here.as_path(), self.config.working_dir.as_path(), "/".as_ref()];
         let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or("/".as_ref());

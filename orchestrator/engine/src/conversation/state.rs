@@ -101,7 +101,7 @@ impl State {
                 if let Ok(action) = SandboxAction::try_from(action.clone()) {
                     self.pending = Some(Pending {
                         action: event.id,
-                        request: ActionRequest { action, timeout: event.timeout },
+                        request: ActionRequest::new(action, event.timeout),
                         tool_call_metadata: event.tool_call_metadata.clone(),
                     });
                 }

@@ -30,7 +30,7 @@ async fn client(server: &FakeServer) -> ActionClient {
 
 fn request() -> ActionRequest {
     let action = RunAction { command: "true".into(), ..RunAction::default() };
-    ActionRequest { action: SandboxAction::Run(action), timeout: None }
+    ActionRequest::new(SandboxAction::Run(action), None)
 }
 
 fn id() -> ActionId {

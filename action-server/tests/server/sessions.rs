@@ -1,0 +1,64 @@
+//! Several shells by name: independent, listed, and reset whatever hangs in them.
+
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Server, pids, until_dead};
+
+async fn run_in(server: &Server, id: &str, session: &str, command: &str) -> Answer {
+    let action = json!({"action": "run", "args": {"command": command, "blocking": true}, "session": session});
+    server.act(id, action).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_have_their_own_folder_variables_and_time() {
+    let server = Server::start();
+    run_in(&server, "a1", "a", "A=1; cd /").await;
+    let slow = server.begin(
+        Method::POST,
+        "/v1/actions/slow",
+        json!({"action": "run", "args": {"command": "read x <gate; echo $x"}, "session": "slow"}).to_string(),
+    );
+    let gate = server.gate("gate");
+    assert_eq!(run_in(&server, "a2", "a", "echo $A; pwd").await.text(), "1\n/\n");
+    assert_eq!(run_in(&server, "b1", "b", "echo [$A]").await.text(), "[]\n");
+    let read = json!({"action": "read", "args": {"path": "etc/hostname"}, "session": "a"});
+    assert_eq!(server.act("a3", read).await.observation.content.is_empty(), false);
+    let list = server.send(Method::GET, "/v1/sessions", "").await.json();
+    let names: Vec<_> = list.as_array().unwrap().iter().map(|session| session["name"].clone()).collect();
+    assert_eq!(names, ["a", "b", "default", "slow"]);
+    assert_eq!((&list[0]["working_dir"], &list[3]["busy"]), (&json!("/"), &json!(true)));
+    tokio::task::spawn_blocking(move || std::fs::write(gate, "late\n").unwrap()).await.unwrap();
+    assert_eq!(slow.await.unwrap().answer().text(), "late\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_reset_within_a_second_whatever_hangs() {
+    let server = Server::start();
+    let stubborn = "trap '' INT TERM HUP; (setsid sh -c 'echo $$ >>pids; trap \"\" TERM; sleep 1000' &); \
+                    stty raw; echo $$ >>pids; while :; do sleep 1000; done";
+    let action = json!({"action": "run", "args": {"command": stubborn}, "session": "s"});
+    let hung = server.begin(Method::POST, "/v1/actions/hung", action.to_string());
+    let hanging = pids(&server.file("pids"), 2);
+    let began = Instant::now();
+    let reply = server.send(Method::DELETE, "/v1/sessions/s", "").await;
+    assert_eq!(reply.status, 204);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    let answer = hung.await.unwrap().answer();
+    assert!(answer.observation.content.is_empty(), "{answer:?}");
+    hanging.into_iter().for_each(until_dead);
+    assert_eq!(run_in(&server, "next", "s", "echo fine").await.text(), "fine\n");
+    assert_eq!(server.send(Method::DELETE, "/v1/sessions/never", "").await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_name_is_told() {
+    let server = Server::start();
+    let action = json!({"action": "run", "args": {"command": "true"}, "session": "../x"});
+    let reply = server.send(Method::POST, "/v1/actions/a", action.to_string()).await;
+    assert_eq!(reply.status, 422);
+    let detail: Value = reply.json()["detail"].clone();
+    assert!(detail.as_str().unwrap().contains("session"), "{detail}");
+}
