@@ -13,6 +13,7 @@ use protocol::{IdError, SessionName};
 use serde::Serialize;
 
 use crate::ledger::LedgerError;
+use crate::ports::Unreachable;
 use crate::sessions::TooManySessions;
 
 /// Why a request is not served.
@@ -44,6 +45,10 @@ pub(crate) enum ApiError {
     NoSuchSession(SessionName),
     #[error(transparent)]
     TooManySessions(#[from] TooManySessions),
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    #[error("a tunnel is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
+    NoUpgrade,
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -67,6 +72,10 @@ impl ApiError {
             Self::Ledger(LedgerError::Conflict(_)) => (StatusCode::CONFLICT, ErrorCode::Conflict),
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Unreachable(Unreachable::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Unreachable(Unreachable::Connect { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Unreachable(Unreachable::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+            Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, ErrorCode::Invalid),
             Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)

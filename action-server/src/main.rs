@@ -16,6 +16,7 @@ mod files;
 mod init;
 mod ledger;
 mod logging;
+mod ports;
 mod routes;
 mod server;
 mod sessions;

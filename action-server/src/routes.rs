@@ -5,7 +5,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post};
 
-use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info, sessions};
+use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info, ports, sessions};
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
 
@@ -14,6 +14,10 @@ pub(crate) fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/v1/info", get(info::info))
         .route("/v1/actions/{id}", post(actions::begin).get(actions::attach).delete(actions::cancel))
+        .route("/v1/ports", get(ports::list))
+        .route("/v1/ports/{port}", get(ports::look))
+        .route("/v1/ports/{port}/tunnel", get(ports::tunnel_to_port).connect(ports::tunnel_to_port))
+        .route("/v1/sockets/tunnel", get(ports::tunnel_to_socket).connect(ports::tunnel_to_socket))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", delete(sessions::end))
         .route("/execute_action", post(execute_action::execute_action))

@@ -1,5 +1,7 @@
 //! What requests carry, read into types; what is wrong with it is told by the name of the parameter or field.
 
+use std::num::NonZeroU16;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -23,6 +25,9 @@ pub(crate) struct Id(pub(super) ActionId);
 
 /// The `{name}` of a session's path.
 pub(crate) struct Session(pub(super) SessionName);
+
+/// The `{port}` of a path.
+pub(crate) struct Port(pub(super) u16);
 
 /// How much of the output the client has, from the query; 0 when it does not say.
 pub(crate) struct After(pub(super) u64);
@@ -49,6 +54,17 @@ impl FromRequestParts<Api> for Session {
         let Path(name) =
             path.map_err(|error| ApiError::Parameter { name: "name", problem: error.body_text() })?;
         Ok(Self(name))
+    }
+}
+
+impl FromRequestParts<Api> for Port {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let path = Path::<NonZeroU16>::from_request_parts(parts, api).await;
+        let Path(port) =
+            path.map_err(|error| ApiError::Parameter { name: "port", problem: error.body_text() })?;
+        Ok(Self(port.get()))
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod alive;
 pub(crate) mod execute_action;
 mod extract;
 pub(crate) mod info;
+pub(crate) mod ports;
 pub(crate) mod sessions;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::auth::Key;
 use crate::execute::Executor;
+use crate::ports::Tunnels;
 
 /// The longest request body: a file of 10 MiB with JSON's escapes, and room.
 pub(crate) const BODY_BYTES: usize = 32 << 20;
@@ -27,18 +29,23 @@ struct Shared {
     key: Option<Key>,
     executor: Executor,
     info: Info,
+    tunnels: Tunnels,
     requests: Arc<Semaphore>,
 }
 
 impl Api {
-    pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info) -> Self {
+    pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info, tunnels: Tunnels) -> Self {
         let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
-        Self(Arc::new(Shared { key, executor, info, requests }))
+        Self(Arc::new(Shared { key, executor, info, tunnels, requests }))
     }
 
     /// What requests must know, if anything.
     pub(crate) fn key(&self) -> Option<&Key> {
         self.0.key.as_ref()
+    }
+
+    fn tunnels(&self) -> &Tunnels {
+        &self.0.tunnels
     }
 
     fn executor(&self) -> &Executor {

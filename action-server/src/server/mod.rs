@@ -29,6 +29,7 @@ use crate::auth::Key;
 use crate::config::ServeConfig;
 use crate::execute::Executor;
 use crate::ledger::forget_the_expired;
+use crate::ports::Tunnels;
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
 use crate::{environment, logging, routes, stdio};
@@ -107,8 +108,9 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     background.spawn(bury_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
     let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;
-    let api = Api::new(key, executor, info::describe(boot_id, &working_dir));
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
+    let tunnels = Tunnels::new(connections.clone(), stop_connections.clone());
+    let api = Api::new(key, executor, info::describe(boot_id, &working_dir), tunnels);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
         _ = interrupt.recv() => tracing::info!("ending: SIGINT"),

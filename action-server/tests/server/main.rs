@@ -13,5 +13,6 @@ mod dial;
 mod harness;
 mod key;
 mod lifecycle;
+mod ports;
 mod sessions;
 mod wrong_input;

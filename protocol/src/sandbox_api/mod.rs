@@ -9,6 +9,10 @@
 //! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
 //! | `GET /v1/sessions` | → a list of [`SessionInfo`] |
 //! | `DELETE /v1/sessions/{name}` | kills all that runs in that shell, within a second → 204; the next action gets a new one |
+//! | `GET /v1/ports` | → a list of [`ListeningPort`] |
+//! | `GET /v1/ports/{port}?wait=SECONDS` | → [`PortState`], as soon as something listens or the time is over |
+//! | `CONNECT /v1/ports/{port}/tunnel` | → bytes to and from that port; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
+//! | `CONNECT /v1/sockets/tunnel?path=PATH` | → the same for a unix socket |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
 //! Errors are an [`ErrorBody`] with a fitting status.
@@ -16,11 +20,13 @@
 mod action;
 mod frame;
 mod info;
+mod port;
 mod session;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
 pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
+pub use port::{ListeningPort, PortProcess, PortState};
 pub use session::SessionInfo;
 
 /// The header that carries the server's key, as V0 names it.

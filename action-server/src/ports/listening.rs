@@ -1,0 +1,156 @@
+//! Who listens: read from `/proc/net`, so that nobody is disturbed by a connection that asks nothing.
+//!
+//! Reads a few small files; who owns a port costs a look at every process, and is for a thread that may block.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use protocol::sandbox_api::{ListeningPort, PortProcess};
+
+/// The kernel's state of a socket that listens.
+const LISTEN: &str = "0A";
+
+/// More ports than a person reads; a hostile program can open them all.
+const MAX_PORTS: usize = 1024;
+
+/// A socket that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Socket {
+    address: SocketAddr,
+    inode: u64,
+}
+
+/// Whether something listens on a port.
+pub(crate) fn is_listening(port: u16) -> bool {
+    sockets().iter().any(|socket| socket.address.port() == port)
+}
+
+/// The addresses where a port is listened on, the loopback ones first.
+pub(super) fn addresses(port: u16) -> Vec<SocketAddr> {
+    let mut addresses: Vec<_> = sockets()
+        .into_iter()
+        .map(|socket| reachable(socket.address))
+        .filter(|at| at.port() == port)
+        .collect();
+    addresses.sort_by_key(|address| (!address.ip().is_loopback(), *address));
+    addresses.dedup();
+    addresses
+}
+
+/// All ports, by number, with their processes. Blocks.
+pub(crate) fn listening() -> Vec<ListeningPort> {
+    let mut ports: BTreeMap<u16, Vec<Socket>> = BTreeMap::new();
+    for socket in sockets() {
+        ports.entry(socket.address.port()).or_default().push(socket);
+    }
+    let owners = owners();
+    ports.into_iter().take(MAX_PORTS).map(|(port, sockets)| describe(port, &sockets, &owners)).collect()
+}
+
+fn describe(port: u16, sockets: &[Socket], owners: &HashMap<u64, Vec<i32>>) -> ListeningPort {
+    let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address.ip().to_string()).collect();
+    addresses.sort();
+    addresses.dedup();
+    let mut pids: Vec<_> = sockets.iter().filter_map(|socket| owners.get(&socket.inode)).flatten().collect();
+    pids.sort();
+    pids.dedup();
+    let process = |&pid: &i32| PortProcess { pid, name: name_of(pid) };
+    ListeningPort { port, addresses, processes: pids.into_iter().map(process).collect() }
+}
+
+fn name_of(pid: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}
+
+fn sockets() -> Vec<Socket> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines()).filter_map(parse).collect()
+}
+
+/// `N: ADDRESS:PORT REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE …`, the addresses in hexadecimal words.
+fn parse(line: &str) -> Option<Socket> {
+    let mut fields = line.split_ascii_whitespace();
+    let local = fields.nth(1)?;
+    if fields.nth(1)? != LISTEN {
+        return None;
+    }
+    let inode = fields.nth(5)?.parse().ok()?;
+    let (address, port) = local.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    Some(Socket { address: SocketAddr::new(parse_address(address)?, port), inode })
+}
+
+/// Words of 32 bits as the processor holds them.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let word = |at: usize| u32::from_str_radix(text.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    match text.len() {
+        8 => Some(Ipv4Addr::from(word(0)?).into()),
+        32 => {
+            let bytes = [word(0)?, word(8)?, word(16)?, word(24)?].concat();
+            Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical())
+        }
+        _ => None,
+    }
+}
+
+/// Where an address can be connected to: all addresses is also the loopback one.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Which processes hold a socket.
+fn owners() -> HashMap<u64, Vec<i32>> {
+    let mut owners: HashMap<u64, Vec<i32>> = HashMap::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        for inode in descriptors.filter_map(|entry| socket_inode(&fs::read_link(entry.path()).ok()?)) {
+            owners.entry(inode).or_default().push(pid);
+        }
+    }
+    owners
+}
+
+fn socket_inode(link: &std::path::Path) -> Option<u64> {
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernels_table_is_read() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1";
+        let socket = parse(line).unwrap();
+        assert_eq!((socket.address.to_string().as_str(), socket.inode), ("127.0.0.1:8080", 4711));
+        assert_eq!(parse(&line.replace(" 0A ", " 01 ")), None);
+        assert_eq!(parse("  sl  local_address rem_address   st"), None);
+        let six = line.replace("0100007F", "00000000000000000000000001000000");
+        assert_eq!(parse(&six).unwrap().address.to_string(), "[::1]:8080");
+    }
+
+    #[test]
+    fn a_listener_of_this_process_is_found() {
+        for address in ["127.0.0.1:0", "[::]:0"] {
+            let listener = std::net::TcpListener::bind(address).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            assert!(is_listening(port));
+            assert!(addresses(port).iter().all(|address| address.ip().is_loopback()));
+            let found = listening().into_iter().find(|found| found.port == port).unwrap();
+            assert!(
+                found.processes.iter().any(|process| process.pid == std::process::id() as i32),
+                "{found:?}"
+            );
+            drop(listener);
+            assert!(!is_listening(port));
+        }
+    }
+}
