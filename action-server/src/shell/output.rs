@@ -2,21 +2,27 @@
 //!
 //! Pure and incremental, and the same text however the bytes are cut. Escape sequences are gone, a progress bar that
 //! redraws its line is one line, invalid UTF-8 is replaced. It is a line, not a screen: what moves the cursor up or
-//! addresses the whole screen is ignored, because `TERM=dumb` asks for none of it.
+//! addresses the whole screen is ignored, because `TERM=dumb` asks for none of it. A program that asks for the other screen
+//! nevertheless, as an editor does under another `TERM`, is its [`screen`] as it was last.
 //!
 //! Memory is bounded by the limit given, whatever comes: the first half of the limit and the last half are kept, what
 //! was between them is counted.
 
 mod kept;
+mod screen;
 
 use vte::{Params, Parser, Perform};
 
 pub(super) use kept::Folded;
 use kept::Kept;
+use screen::Screen;
 
 /// Characters of one line that can still be overwritten. A longer line is kept, but its beginning is settled: a
 /// progress bar is never this long, and a file without newlines must not be held twice.
 const MAX_LINE_CHARS: usize = 16 * 1024;
+
+/// Screens of one command: each takes a moment, and output that does nothing but change them would take all of ours.
+const MAX_SCREENS: u32 = 64;
 
 /// The fold of one command's output.
 pub(super) struct Fold {
@@ -25,6 +31,10 @@ pub(super) struct Fold {
     /// The beginning of a character whose end has not come, at most 3 bytes. The parser would hold it too, but vte 0.15
     /// then loses the character after it.
     cut: Vec<u8>,
+    /// While a program draws on all of the terminal.
+    screen: Option<Screen>,
+    /// How many there were.
+    screens: u32,
 }
 
 impl Fold {
@@ -32,8 +42,10 @@ impl Fold {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             parser: Parser::new(),
-            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0 },
+            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0, switch: None },
             cut: Vec::new(),
+            screen: None,
+            screens: 0,
         }
     }
 
@@ -49,14 +61,50 @@ impl Fold {
 
     fn feed_joined(&mut self, bytes: &[u8]) {
         let (whole, cut) = bytes.split_at(bytes.len() - cut_character(bytes));
-        self.parser.advance(&mut self.line, whole);
+        let mut rest = whole;
+        while !rest.is_empty() {
+            let length = self.advance(rest);
+            rest = &rest[length..];
+        }
         self.cut.extend_from_slice(cut);
+    }
+
+    /// Up to a change of screens.
+    fn advance(&mut self, bytes: &[u8]) -> usize {
+        let length = match &mut self.screen {
+            None => self.parser.advance_until_terminated(&mut self.line, bytes),
+            Some(screen) => {
+                let length = self.parser.advance_until_terminated(&mut screen.watch, bytes);
+                screen.draw(&bytes[..length]);
+                length
+            }
+        };
+        let switch = match &mut self.screen {
+            None => &mut self.line.switch,
+            Some(screen) => &mut screen.watch.switch,
+        };
+        match switch.take() {
+            Some(true) if self.screen.is_none() && self.screens < MAX_SCREENS => {
+                self.screens += 1;
+                self.screen = Some(Screen::new());
+            }
+            Some(false) => {
+                if let Some(screen) = self.screen.take() {
+                    self.line.put_screen(&screen);
+                }
+            }
+            _ => {}
+        }
+        length
     }
 
     /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
     /// cut here cannot be redrawn any more.
     pub(super) fn take(&mut self) -> Folded {
         self.line.settle();
+        if let Some(screen) = &self.screen {
+            self.line.put_screen(screen);
+        }
         self.line.kept.take()
     }
 }
@@ -75,9 +123,16 @@ struct Line {
     kept: Kept,
     chars: Vec<char>,
     column: usize,
+    /// Whether the other screen was asked for, or given back.
+    switch: Option<bool>,
 }
 
 impl Line {
+    fn put_screen(&mut self, screen: &Screen) {
+        self.settle();
+        screen.text().chars().for_each(|char| self.kept.push(char));
+    }
+
     fn settle(&mut self) {
         self.chars.drain(..).for_each(|char| self.kept.push(char));
         self.column = 0;
@@ -123,6 +178,10 @@ impl Line {
 }
 
 impl Perform for Line {
+    fn terminated(&self) -> bool {
+        self.switch.is_some()
+    }
+
     fn print(&mut self, char: char) {
         // The parser takes DEL for a character.
         if char != '\x7f' {
@@ -146,6 +205,7 @@ impl Perform for Line {
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         if ignore || !intermediates.is_empty() {
+            self.switch = screen::switch(params, intermediates, action);
             return;
         }
         let first = params.iter().next().and_then(|values| values.first()).copied().unwrap_or(0);
@@ -180,6 +240,18 @@ mod tests {
     #[test]
     fn lines_and_tabs_stay() {
         assert_eq!(text(b"a\tb\r\n\n  c\n"), "a\tb\n\n  c\n");
+    }
+
+    #[test]
+    fn a_full_screen_program_is_its_last_screen() {
+        let editor = b"before\n\x1b[?1049h\x1b[2J\x1b[1;1Hone\x1b[3;2Hthree\x1b[1;1HO\x1b[?1049lafter";
+        assert_eq!(text(editor), "before\nOne\n\n three\nafter");
+        assert_eq!(text(b"\x1b[?47h\x1b[5;1Hnow"), "\n\n\n\nnow\n");
+        let mut fold = Fold::new(1000);
+        fold.feed(b"\x1b[?1049hfirst");
+        assert_eq!(fold.take().head, "first\n");
+        fold.feed(b"\rthen, second\x1b[?1049l\x1b[?1049lend");
+        assert_eq!(fold.take().head, "then, second\nend");
     }
 
     #[test]
@@ -255,6 +327,10 @@ mod tests {
                 "\x1b[2P",
                 "\x1b]0;t\x07",
                 "\x1b[65535C",
+                "\x1b[?1049h",
+                "\x1b[?47l",
+                "\x1b[?1049l",
+                "\x1b[3;4H",
                 "\u{1f600}",
                 "é",
                 "\x1b",

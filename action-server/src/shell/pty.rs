@@ -30,7 +30,9 @@ nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
 nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
 
 /// Wide enough that no program wraps or cuts its lines for us; as tall as a screen, for those that ask.
-const WINDOW: Winsize = Winsize { ws_row: 50, ws_col: 1000, ws_xpixel: 0, ws_ypixel: 0 };
+pub(super) const COLUMNS: u16 = 1000;
+pub(super) const ROWS: u16 = 50;
+const WINDOW: Winsize = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
 
 /// The master side.
 pub(super) struct Pty {
