@@ -29,6 +29,24 @@ impl Figure {
         Self { aim, ok: value < most, ..Self::plain(name, value, unit) }
     }
 
+    /// A figure that must be at least so much of its floor.
+    pub(crate) fn at_least(
+        name: &'static str,
+        value: f64,
+        unit: &'static str,
+        floor: f64,
+        share: f64,
+    ) -> Self {
+        let figure = Self::plain(name, value, unit).with_floor(floor);
+        Self { aim: format!(">= {share} x floor"), ok: value >= floor * share, ..figure }
+    }
+
+    /// Something of which there must be none.
+    #[expect(clippy::cast_precision_loss)]
+    pub(crate) fn count(name: &'static str, count: usize) -> Self {
+        Self { aim: "0".to_owned(), ok: count == 0, ..Self::plain(name, count as f64, "") }
+    }
+
     /// The same, beside its floor.
     pub(crate) fn with_floor(self, floor: f64) -> Self {
         Self { floor: Some(floor), ratio: Some(self.value / floor), ..self }

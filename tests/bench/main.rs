@@ -1,11 +1,12 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
-//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `store`,
-//! `steps`) measure only those. Ends with 1 when an aim is missed.
+//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`,
+//! `store`, `steps`) measure only those. Ends with 1 when an aim is missed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
 mod figure;
+mod load;
 mod server;
 mod shell;
 mod steps;
@@ -38,6 +39,9 @@ async fn measure(groups: &[String]) -> Vec<Figure> {
     }
     if wanted("server") {
         figures.extend(server::measure().await);
+    }
+    if wanted("load") {
+        figures.extend(load::measure().await);
     }
     if wanted("store") {
         figures.extend(store::measure().await);

@@ -51,13 +51,38 @@ impl Server {
         }
     }
 
-    /// Resident memory of the server and its supervisor, in MB; shells are not the server's.
-    pub(crate) fn rss_mb(&self) -> f64 {
+    fn processes(&self) -> [u32; 2] {
         let supervisor = self.child.id();
         let children = format!("/proc/{supervisor}/task/{supervisor}/children");
         let server = std::fs::read_to_string(children).unwrap();
-        let server = server.split_whitespace().next().unwrap().parse().unwrap();
-        [supervisor, server].into_iter().map(rss_mb).sum()
+        [supervisor, server.split_whitespace().next().unwrap().parse().unwrap()]
+    }
+
+    /// The time that the server and its supervisor were run.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.processes().into_iter().map(super::load::cpu_time).sum()
+    }
+
+    /// Dead children of the server, or of its shells, that nobody has buried.
+    pub(crate) fn zombies(&self) -> usize {
+        let [_, server] = self.processes();
+        let children = |pid: u32| {
+            let list =
+                std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        };
+        let shells = children(server);
+        let all = shells.iter().copied().chain(shells.iter().copied().flat_map(children));
+        let is_zombie = |pid: &u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.contains("State:\tZ")
+        };
+        all.filter(is_zombie).count()
+    }
+
+    /// Resident memory of the server and its supervisor, in MB; shells are not the server's.
+    pub(crate) fn rss_mb(&self) -> f64 {
+        self.processes().into_iter().map(rss_mb).sum()
     }
 }
 

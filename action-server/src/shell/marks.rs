@@ -59,7 +59,7 @@ impl MarkReader {
     }
 
     fn skip_to_escape<'a>(rest: &'a [u8], matched: &mut usize, sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
-        let escape = rest.iter().position(|&byte| byte == 0x1b);
+        let escape = memchr::memchr(0x1b, rest);
         let (output, rest) = rest.split_at(escape.unwrap_or(rest.len()));
         if !output.is_empty() {
             sink(Piece::Output(output));

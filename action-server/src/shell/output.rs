@@ -21,6 +21,8 @@ use screen::Screen;
 /// progress bar is never this long, and a file without newlines must not be held twice.
 const MAX_LINE_CHARS: usize = 16 * 1024;
 
+const ESCAPE: u8 = 0x1b;
+
 /// Screens of one command: each takes a moment, and output that does nothing but change them would take all of ours.
 const MAX_SCREENS: u32 = 64;
 
@@ -42,7 +44,7 @@ impl Fold {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             parser: Parser::new(),
-            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0, switch: None },
+            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0, switch: None, is_plain: true },
             cut: Vec::new(),
             screen: None,
             screens: 0,
@@ -69,8 +71,11 @@ impl Fold {
         self.cut.extend_from_slice(cut);
     }
 
-    /// Up to a change of screens.
+    /// Reads on, up to where something else has to be decided, and tells how far.
     fn advance(&mut self, bytes: &[u8]) -> usize {
+        if self.line.is_plain && self.screen.is_none() {
+            return self.advance_plain(bytes);
+        }
         let length = match &mut self.screen {
             None => self.parser.advance_until_terminated(&mut self.line, bytes),
             Some(screen) => {
@@ -96,6 +101,27 @@ impl Fold {
             _ => {}
         }
         length
+    }
+
+    /// Outside of escape sequences, where nearly all output is: without the parser, which looks at each byte alone.
+    fn advance_plain(&mut self, bytes: &[u8]) -> usize {
+        let is_ascii = |byte: &u8| byte.is_ascii() && *byte != ESCAPE;
+        match bytes.iter().position(|byte| !is_ascii(byte)) {
+            Some(0) if bytes[0] == ESCAPE => {
+                self.line.is_plain = false;
+                0
+            }
+            Some(0) => {
+                let length = bytes.iter().position(u8::is_ascii).unwrap_or(bytes.len());
+                self.parser.advance(&mut self.line, &bytes[..length]);
+                length
+            }
+            length => {
+                let length = length.unwrap_or(bytes.len());
+                self.line.put_ascii(&bytes[..length]);
+                length
+            }
+        }
     }
 
     /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
@@ -125,6 +151,8 @@ struct Line {
     column: usize,
     /// Whether the other screen was asked for, or given back.
     switch: Option<bool>,
+    /// Whether no escape sequence has begun that has not surely ended.
+    is_plain: bool,
 }
 
 impl Line {
@@ -133,8 +161,31 @@ impl Line {
         screen.text().chars().for_each(|char| self.kept.push(char));
     }
 
+    /// Printable characters, and control characters alone.
+    fn put_ascii(&mut self, bytes: &[u8]) {
+        let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
+        for run in bytes.chunk_by(|&one, &next| is_text(one) && is_text(next)) {
+            match run {
+                &[byte] if !is_text(byte) => self.execute(byte),
+                run => run.chunks(MAX_LINE_CHARS).for_each(|run| self.put_run(run)),
+            }
+        }
+    }
+
+    fn put_run(&mut self, run: &[u8]) {
+        if self.column != self.chars.len() {
+            return run.iter().for_each(|&byte| self.put(byte.into()));
+        }
+        if self.chars.len() + run.len() > MAX_LINE_CHARS {
+            self.settle();
+        }
+        self.chars.extend(run.iter().map(|&byte| char::from(byte)));
+        self.column = self.chars.len();
+    }
+
     fn settle(&mut self) {
-        self.chars.drain(..).for_each(|char| self.kept.push(char));
+        self.kept.extend(&self.chars);
+        self.chars.clear();
         self.column = 0;
     }
 
@@ -179,7 +230,11 @@ impl Line {
 
 impl Perform for Line {
     fn terminated(&self) -> bool {
-        self.switch.is_some()
+        self.is_plain || self.switch.is_some()
+    }
+
+    fn esc_dispatch(&mut self, _intermediates: &[u8], _ignore: bool, _byte: u8) {
+        self.is_plain = true;
     }
 
     fn print(&mut self, char: char) {
@@ -204,6 +259,7 @@ impl Perform for Line {
     }
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
+        self.is_plain = true;
         if ignore || !intermediates.is_empty() {
             self.switch = screen::switch(params, intermediates, action);
             return;

@@ -41,6 +41,19 @@ impl Kept {
         self.tail.push_back(char);
     }
 
+    pub(super) fn extend(&mut self, chars: &[char]) {
+        let half = self.limit / 2;
+        let (head, rest) = chars.split_at(chars.len().min(half.saturating_sub(self.head_chars)));
+        self.head.extend(head);
+        self.head_chars += head.len();
+        let room = self.limit - half;
+        let last = &rest[rest.len().saturating_sub(room)..];
+        let over = (self.tail.len() + last.len()).saturating_sub(room);
+        self.tail.drain(..over);
+        self.tail.extend(last);
+        self.dropped += (over + rest.len() - last.len()) as u64;
+    }
+
     pub(super) fn take(&mut self) -> Folded {
         let taken = std::mem::replace(self, Self::new(self.limit));
         Folded { head: taken.head, tail: taken.tail.into_iter().collect(), dropped: taken.dropped }

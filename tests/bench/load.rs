@@ -1,0 +1,191 @@
+//! Sessions at load: many at once, much output, and what they cost when they are idle.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::figure::{Figure, quantile_ms};
+use super::server::{Client, Server};
+use super::shell::BareTerminal;
+
+/// As many as a busy agent and its helpers have.
+const SESSIONS: usize = 8;
+const COMMANDS: usize = 300;
+
+const MANY: usize = 100;
+const FLOOD_BYTES: usize = 500_000;
+const IDLE_TIME: Duration = Duration::from_secs(10);
+
+pub(crate) async fn measure() -> Vec<Figure> {
+    let server = Server::start().await;
+    tokio::task::spawn_blocking(move || {
+        let mut figures = vec![idle(&server)];
+        figures.push(at_once(&server));
+        figures.extend(flood(&server));
+        figures.push(beside_a_sleeper(&server));
+        figures.extend(many_commands(&server));
+        drop(server);
+        figures.push(many_sessions());
+        figures
+    })
+    .await
+    .unwrap()
+}
+
+fn run(client: &mut Client, id: &str, session: &str, command: &str) -> Vec<u8> {
+    let action = json!({"action": "run", "args": {"command": command, "blocking": true}, "session": session});
+    client.ask("POST", &format!("/v1/actions/{id}"), &action.to_string())
+}
+
+fn holds(answer: &[u8], text: &[u8]) -> bool {
+    answer.windows(text.len()).any(|window| window == text)
+}
+
+/// The share of a core that a server takes which nobody asks anything.
+fn idle(server: &Server) -> Figure {
+    run(&mut server.connect(), "warm", "default", "true");
+    let before = server.cpu_time();
+    std::thread::sleep(IDLE_TIME);
+    let share = (server.cpu_time() - before).as_secs_f64() / IDLE_TIME.as_secs_f64() * 100.0;
+    Figure::below("CPU of an idle server over 10 s", share, "%", 0.1)
+}
+
+/// Commands a second in sessions at once, against as many bare terminals.
+fn at_once(server: &Server) -> Figure {
+    let rate = |asks: Vec<Box<dyn FnMut(usize) + Send>>| {
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for mut ask in asks {
+                scope.spawn(move || (0..COMMANDS).for_each(&mut ask));
+            }
+        });
+        rate_of(SESSIONS * COMMANDS, begin.elapsed())
+    };
+    let bare = (0..SESSIONS).map(|_| {
+        let mut terminal = BareTerminal::start();
+        Box::new(move |_| drop(terminal.ask("echo hi\n"))) as Box<dyn FnMut(usize) + Send>
+    });
+    let served = (0..SESSIONS).map(|session| {
+        let mut client = server.connect();
+        run(&mut client, &format!("warm-{session}"), &format!("s{session}"), "true");
+        Box::new(move |round| {
+            drop(run(&mut client, &format!("at-once-{session}-{round}"), &format!("s{session}"), "echo hi"));
+        }) as Box<dyn FnMut(usize) + Send>
+    });
+    let (bare, served) = (rate(bare.collect()), rate(served.collect()));
+    Figure::at_least("8 sessions at once (floor: 8 bare PTY)", served, "commands/s", bare, 0.5)
+}
+
+/// Much output, to its end.
+fn flood(server: &Server) -> Vec<Figure> {
+    let command = format!("head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x");
+    let mut terminal = BareTerminal::start();
+    let mut client = server.connect();
+    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    let before = server.rss_mb();
+    for round in 0..5 {
+        let begin = Instant::now();
+        assert!(terminal.ask(&format!("{command}\n")).len() >= FLOOD_BYTES);
+        bare.push(begin.elapsed());
+        let begin = Instant::now();
+        assert!(run(&mut client, &format!("flood-{round}"), "default", &command).len() >= FLOOD_BYTES);
+        served.push(begin.elapsed());
+    }
+    let growth = server.rss_mb() - before;
+    let floor = quantile_ms(&mut bare, 0.5);
+    vec![
+        Figure::within(
+            "10 MB through a session (floor: PTY)",
+            quantile_ms(&mut served, 0.5),
+            "ms",
+            floor,
+            1.3,
+        ),
+        Figure::below("growth of the server's memory by that", growth, "MB", 4.0),
+    ]
+}
+
+/// A read while another session runs something.
+fn beside_a_sleeper(server: &Server) -> Figure {
+    let read = json!({"action": "read", "args": {"path": "/etc/hostname"}}).to_string();
+    let mut client = server.connect();
+    let mut reads = |name: &str| {
+        let samples = (0..500).map(|round| {
+            let begin = Instant::now();
+            client.ask("POST", &format!("/v1/actions/{name}-{round}"), &read);
+            begin.elapsed()
+        });
+        quantile_ms(&mut samples.collect::<Vec<_>>(), 0.5)
+    };
+    let idle = reads("idle");
+    let mut sleeper = server.connect();
+    let sleeping = std::thread::spawn(move || run(&mut sleeper, "sleep", "s0", "sleep 3"));
+    let busy = reads("busy");
+    assert!(!sleeping.is_finished(), "the reads took longer than the sleep");
+    sleeping.join().unwrap();
+    Figure::within("a read while a session sleeps (floor: idle)", busy, "ms", idle, 1.2)
+}
+
+/// Ten thousand commands in four sessions: each has its own answer, and nothing is left of them.
+fn many_commands(server: &Server) -> Vec<Figure> {
+    let before = server.rss_mb();
+    let wrong: usize = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|session| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    let ask = |round: &usize| {
+                        let word = format!("<{session}-{round}>");
+                        let command = format!("echo '{word}'; (exit {})", round % 7);
+                        let answer = run(
+                            &mut client,
+                            &format!("many-{session}-{round}"),
+                            &format!("s{session}"),
+                            &command,
+                        );
+                        let code = format!("\"exit_code\":{}", round % 7);
+                        !(holds(&answer, format!("{word}\n").as_bytes()) && holds(&answer, code.as_bytes()))
+                    };
+                    (0..2500)
+                        .filter({
+                            let mut ask = ask;
+                            move |round| ask(round)
+                        })
+                        .count()
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    let zombies = server.zombies();
+    vec![
+        Figure::count("10,000 commands in 4 sessions: wrong answers", wrong),
+        Figure::count("zombies after that", zombies),
+        Figure::below("growth of the server's memory by that", server.rss_mb() - before, "MB", 4.0),
+    ]
+}
+
+fn many_sessions() -> Figure {
+    let server = tokio::runtime::Handle::current().block_on(Server::start());
+    let mut client = server.connect();
+    for session in 0..MANY {
+        run(&mut client, &format!("open-{session}"), &format!("s{session}"), "true");
+    }
+    Figure::below("RSS with 100 open sessions, supervisor too", server.rss_mb(), "MB", 24.0)
+}
+
+#[expect(clippy::cast_precision_loss)]
+fn rate_of(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}
+
+/// The time that a process was run, by the scheduler's account of its threads.
+pub(crate) fn cpu_time(process: u32) -> Duration {
+    let threads = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
+    let nanoseconds = threads.flatten().filter_map(|thread| {
+        let account = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        account.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
