@@ -12,6 +12,7 @@ mod docs;
 mod elf;
 mod engine;
 mod format;
+mod fuzz;
 mod interrupt;
 mod invocation;
 mod layering;

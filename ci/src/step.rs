@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::report::{Outcome, Report, Style};
 use crate::workspace::Workspace;
-use crate::{budget, clippy, dependencies, docs, format, interrupt, layering, test};
+use crate::{budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, test};
 
 /// A check of the default run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(crate) enum Step {
     Budget,
     Docs,
     Test,
+    Fuzz,
 }
 
 /// What a passed step wants remembered in the summary: numbers measured, parts skipped.
@@ -26,7 +27,7 @@ pub(crate) type Notes = Vec<String>;
 
 impl Step {
     /// In the order of a whole run: what fails in a second comes first.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Format,
         Self::Layering,
         Self::Dependencies,
@@ -34,6 +35,7 @@ impl Step {
         Self::Budget,
         Self::Docs,
         Self::Test,
+        Self::Fuzz,
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -49,6 +51,7 @@ impl Step {
             Self::Budget => "budget",
             Self::Docs => "docs",
             Self::Test => "test",
+            Self::Fuzz => "fuzz",
         }
     }
 
@@ -65,6 +68,7 @@ impl Step {
                 "links lead somewhere, the README tells the true command, cargo doc has no warnings"
             }
             Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
+            Self::Fuzz => "no fuzz target of the action server finds anything in a few seconds",
         }
     }
 
@@ -77,6 +81,7 @@ impl Step {
             Self::Budget => budget::run(workspace),
             Self::Docs => docs::run(workspace),
             Self::Test => test::run(workspace),
+            Self::Fuzz => fuzz::run(workspace),
         }
     }
 }

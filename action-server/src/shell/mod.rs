@@ -25,6 +25,8 @@ mod answers;
 pub(crate) mod children;
 mod cursor_query;
 mod facts;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod marks;
 mod output;
 mod process_tree;

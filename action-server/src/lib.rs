@@ -1,0 +1,44 @@
+//! The server inside a sandbox: runs commands, reads and edits files, speaks HTTP to one host.
+//!
+//! One static file with three lives: `serve` (a supervisor and, below it, the server itself), `serve --detach` (starts
+//! that and leaves it running) and `dial` (joins its standard streams to the server's socket).
+
+mod api;
+mod auth;
+mod children;
+mod config;
+mod detach;
+mod dial;
+mod environment;
+mod error;
+mod execute;
+mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod init;
+mod ledger;
+mod logging;
+mod ports;
+mod routes;
+mod server;
+mod sessions;
+mod shell;
+mod stdio;
+
+use std::process::ExitCode;
+
+use config::{Command, Role};
+
+/// The program: its command line, and one of its lives.
+pub fn main() -> ExitCode {
+    let ended = match config::from_command_line() {
+        Command::Serve(Role::Launcher, config) => detach::run(&config),
+        Command::Serve(Role::Supervisor, config) => init::run(&config),
+        Command::Serve(Role::Server { supervisor }, config) => server::run(config, supervisor),
+        Command::Dial { socket } => dial::run(&socket),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("action-server: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,31 @@
+//! The pure parts of the shell, for fuzz targets.
+
+use super::marks::{MarkReader, Piece};
+use super::output::Fold;
+
+/// What stands before each mark, and the mark.
+pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, String)> {
+    let mut reader = MarkReader::new("n");
+    let mut pieces = vec![(Vec::new(), String::new())];
+    for chunk in chunks {
+        reader.feed(chunk, |piece| {
+            let Some(last) = pieces.last_mut() else { return };
+            match piece {
+                Piece::Output(bytes) => last.0.extend_from_slice(bytes),
+                Piece::Mark(mark) => {
+                    last.1 = format!("{mark:?}");
+                    pieces.push((Vec::new(), String::new()));
+                }
+            }
+        });
+    }
+    pieces
+}
+
+/// The folded text.
+pub(crate) fn fold<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut fold = Fold::new(500);
+    chunks.into_iter().for_each(|chunk| fold.feed(chunk));
+    let folded = fold.take();
+    folded.head + &folded.tail
+}
