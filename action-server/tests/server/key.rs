@@ -46,3 +46,34 @@ async fn commands_cannot_find_the_key() {
     let answer = server.run("a", &format!("({look}) </dev/null | grep -c '^canary-' ; true")).await;
     assert_eq!(answer.text().trim(), "0");
 }
+
+/// Looks everywhere as another user: what is told of our processes, their memory, and the socket.
+const LOOK_AROUND: &str = r#"
+for file in /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/fd/* /proc/[0-9]*/fdinfo/*; do
+    timeout 1 head -c 100000 "$file" 2>/dev/null </dev/null
+done | grep -c "[c]anary-"
+head -c 1 "/proc/$SERVER/mem" 2>/dev/null && echo memory
+ls "/proc/$SERVER/fd" >/dev/null 2>&1 && echo descriptors
+ls "$(dirname "$SOCKET")" >/dev/null 2>&1 && echo folder
+test -w "$SOCKET" && echo socket
+echo looked
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_user_finds_neither_key_nor_socket_nor_memory() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can be another user");
+        return;
+    }
+    let server = Server::start_with_key(KEY);
+    std::fs::write(server.file("look"), LOOK_AROUND).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", server.pid());
+    let child = std::fs::read_to_string(children).unwrap();
+    let environment = format!("SERVER={} SOCKET={}", child.trim(), server.socket().display());
+    let look = |user: &str| format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look");
+    let answer = server.run("a", &look("65534")).await;
+    assert_eq!(answer.text().trim(), "0\nlooked");
+    // That the look could find something is shown by looking as root, who may.
+    let answer = server.run("b", &look("0")).await;
+    assert!(answer.text().contains("folder\nsocket\nlooked"), "{}", answer.text());
+}
