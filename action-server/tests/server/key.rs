@@ -49,8 +49,10 @@ async fn commands_cannot_find_the_key() {
 
 /// Looks everywhere as another user: what is told of our processes, their memory, and the socket.
 const LOOK_AROUND: &str = r#"
-for file in /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/fd/* /proc/[0-9]*/fdinfo/*; do
-    timeout 1 head -c 100000 "$file" 2>/dev/null </dev/null
+for pid in $SERVER $SUPERVISOR; do
+    for file in /proc/$pid/environ /proc/$pid/cmdline /proc/$pid/fd/*; do
+        timeout 1 head -c 100000 "$file" 2>/dev/null </dev/null
+    done
 done | grep -c "[c]anary-"
 head -c 1 "/proc/$SERVER/mem" 2>/dev/null && echo memory
 ls "/proc/$SERVER/fd" >/dev/null 2>&1 && echo descriptors
@@ -69,8 +71,10 @@ async fn another_user_finds_neither_key_nor_socket_nor_memory() {
     std::fs::write(server.file("look"), LOOK_AROUND).unwrap();
     let children = format!("/proc/{0}/task/{0}/children", server.pid());
     let child = std::fs::read_to_string(children).unwrap();
-    let environment = format!("SERVER={} SOCKET={}", child.trim(), server.socket().display());
-    let look = |user: &str| format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look");
+    let environment =
+        format!("SERVER={} SUPERVISOR={} SOCKET={}", child.trim(), server.pid(), server.socket().display());
+    let look =
+        |user: &str| format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look");
     let answer = server.run("a", &look("65534")).await;
     assert_eq!(answer.text().trim(), "0\nlooked");
     // That the look could find something is shown by looking as root, who may.
