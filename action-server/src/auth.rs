@@ -4,6 +4,7 @@
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, BufRead as _, Read as _, Write};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use axum::extract::{Request, State};
@@ -14,6 +15,7 @@ use protocol::sandbox_api::KEY_HEADER;
 
 use crate::api::Api;
 use crate::error::ApiError;
+use crate::server::Caller;
 
 /// Any generated key is shorter; a stream without line ends is not read for ever.
 const MAX_KEY_BYTES: u64 = 4096;
@@ -67,7 +69,12 @@ impl fmt::Debug for Key {
 pub(crate) async fn require_key(State(api): State<Api>, request: Request, next: Next) -> Response {
     match api.key() {
         Some(key) if !knows(request.headers(), key) => ApiError::Forbidden.into_response(),
-        _ => next.run(request).await,
+        _ => {
+            if let Some(caller) = request.extensions().get::<Arc<Caller>>() {
+                caller.is_known();
+            }
+            next.run(request).await
+        }
     }
 }
 

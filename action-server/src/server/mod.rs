@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use activity::Activity;
+pub(crate) use connections::Caller;
 use listener::Listener;
 
 use crate::api::{Api, info};

@@ -108,3 +108,36 @@ async fn both_versions_of_http_are_spoken_on_one_socket() {
     let body = client.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
     assert_eq!(serde_json::from_slice::<Info>(&body).unwrap(), info);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_broken_connections_leave_the_server_serving() {
+    use tokio::io::AsyncWriteExt as _;
+    let server = Server::start_with_key("k");
+    let mut host = connect(&server).await;
+    is_alive(&mut host).await;
+    let info = || {
+        let request = Request::get("http://sandbox/v1/info").header(protocol::sandbox_api::KEY_HEADER, "k");
+        request.body(whole("")).unwrap()
+    };
+    assert_eq!(host.send_request(info()).await.unwrap().status(), 200);
+    let beginnings: [&[u8]; 5] = [
+        b"",
+        b"GET /v1/in",
+        b"POST /v1/actions/a HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
+        b"\x00\xff\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    let mut broken = std::collections::VecDeque::new();
+    for beginning in beginnings.iter().cycle().take(1000) {
+        let mut stream = UnixStream::connect(server.socket()).await.unwrap();
+        stream.write_all(beginning).await.unwrap();
+        broken.push_back(stream);
+        // This process may not have so many descriptors; the server is to get rid of its own by itself.
+        if broken.len() > 300 {
+            broken.pop_front();
+        }
+    }
+    is_alive(&mut host).await;
+    assert_eq!(host.send_request(info()).await.unwrap().status(), 200);
+    is_alive(&mut connect(&server).await).await;
+}
