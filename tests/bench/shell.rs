@@ -34,7 +34,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         Figure::within("`echo hi` through the action server, p50 (floor: PTY)", p50, "ms", floor, 4.0),
         Figure::within("the same (floor: PTY + axum)", p50, "ms", floor + http, 1.5),
         Figure::below("the same, p99", quantile_ms(&mut served, 0.99), "ms", 1.0),
-        Figure::below("RSS of the server after that", server.rss_mb(), "MB", 8.0),
+        Figure::below("RSS of the server after that", server.rss_mb(), "MB", 6.0),
     ]
 }
 
