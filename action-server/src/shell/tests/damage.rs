@@ -178,3 +178,20 @@ async fn an_interrupted_command_that_hid_the_prompt_ends() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_shell_of_another_user_is_a_session_too() {
+    run_on("bash", async |fixture: Fixture| {
+        if fixture.run("id -u; command -v su").await.content.lines().next() != Some("0") {
+            eprintln!("skipped: only root becomes another user without a password");
+            return;
+        }
+        fixture.say("cd /").await;
+        fixture.run("su nobody -s /bin/bash").await;
+        assert_eq!(fixture.say("id -un").await, "nobody");
+        assert_eq!(fixture.say("cat <<'END'\nlonger than\na line\nEND").await, "longer than\na line");
+        assert_eq!(fixture.run("exit 6").await.metadata.exit_code, 6);
+        assert_eq!(fixture.say("id -un").await, "root");
+    })
+    .await;
+}
