@@ -2,17 +2,18 @@
 
 use std::panic::AssertUnwindSafe;
 
-use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::FutureExt as _;
 use protocol::IdError;
 use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use serde::Serialize;
 
 use crate::ledger::LedgerError;
+use crate::v0::TransferError;
 
 /// Why a request is not served.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,8 @@ pub(crate) enum ApiError {
     Malformed(String),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -65,6 +68,11 @@ impl ApiError {
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
+            Self::Transfer(TransferError::NotFound(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Transfer(TransferError::TooMuch(_)) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+            Self::Transfer(TransferError::Refused(_) | TransferError::Io { .. }) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
+            }
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         }
     }
@@ -79,6 +87,12 @@ struct Body {
     errors: Vec<String>,
 }
 
+/// Beside the response, for an API that words its refusals otherwise.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) detail: String,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
@@ -86,7 +100,8 @@ impl IntoResponse for ApiError {
         tracing::debug!(%status, detail, "refused");
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
-        (status, Json(Body { error: ErrorBody { code, detail }, errors })).into_response()
+        let refusal = Extension(Refusal { detail: detail.clone() });
+        (status, refusal, Json(Body { error: ErrorBody { code, detail }, errors })).into_response()
     }
 }
 
