@@ -13,4 +13,5 @@ mod dial;
 mod harness;
 mod key;
 mod lifecycle;
+mod v0;
 mod wrong_input;
