@@ -20,6 +20,10 @@ use crate::v0::TransferError;
 pub(crate) enum ApiError {
     #[error("the header x-session-api-key is missing or holds a wrong key")]
     Forbidden,
+    #[error(
+        "without a key no web page is served: the header `origin` is there, or `host` is not this machine"
+    )]
+    FromWebPage,
     #[error("there is no such route; see protocol::sandbox_api")]
     NoSuchRoute,
     #[error("the route does not take this method")]
@@ -52,7 +56,7 @@ pub(crate) enum ApiError {
 impl ApiError {
     fn status(&self) -> (StatusCode, ErrorCode) {
         match self {
-            Self::Forbidden => (StatusCode::FORBIDDEN, ErrorCode::Forbidden),
+            Self::Forbidden | Self::FromWebPage => (StatusCode::FORBIDDEN, ErrorCode::Forbidden),
             Self::NoSuchRoute => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid),
             Self::Id(_)

@@ -17,6 +17,7 @@ mod server_info;
 mod transfer_error;
 mod upload;
 mod user;
+mod web_pages;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +77,8 @@ pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn(contain_panics))
         .layer(from_fn_with_state(api.clone(), admission::admit))
-        .layer(from_fn_with_state(api, require_key));
+        .layer(from_fn_with_state(api.clone(), require_key))
+        .layer(from_fn_with_state(api, web_pages::refuse));
     Router::new()
         .route("/alive", get(alive::alive))
         .route("/server_info", get(server_info::server_info))

@@ -31,7 +31,7 @@ pub(super) async fn download_files(State(v0): State<V0>, request: Request) -> Re
     let path: PathBuf = Path::new(&path).components().collect();
     let disposition = disposition(&path);
     let found = tokio::task::spawn_blocking(move || pack::find(&path)).await;
-    let files = found.unwrap_or(Ok(Vec::new()))?;
+    let files = found.map_err(|_| ApiError::Failed)??;
     let body = Body::from_stream(sending::send(files, permit));
     let headers =
         [(header::CONTENT_TYPE, "application/zip".to_owned()), (header::CONTENT_DISPOSITION, disposition)];

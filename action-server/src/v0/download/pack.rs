@@ -98,7 +98,7 @@ pub(super) fn write(files: &[Found], output: impl Write) -> io::Result<()> {
         match opened {
             // It may have become something else, which is read to no end.
             Ok(file) if is_regular(&file) => {
-                archive.add(&found.name, found.mode, &mut file.take(MAX_BYTES))?
+                archive.add(&found.name, found.mode, &mut file.take(MAX_BYTES))?;
             }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

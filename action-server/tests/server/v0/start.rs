@@ -166,8 +166,15 @@ async fn the_key_is_nowhere_to_be_found() {
 async fn without_a_key_there_is_none() {
     let sandbox = Sandbox::start_with(&[], None);
     let body = json!({"action": {"action": "run", "args": {"command": "echo hi"}}}).to_string();
-    let open = Request::post("/execute_action").header("host", "sandbox").body(Full::from(body)).unwrap();
+    let ask = |host: &str| Request::post("/execute_action").header("host", host);
+    let open = ask("127.0.0.1:8000").body(Full::from(body.clone())).unwrap();
     assert_eq!(content(&sandbox.send(open).await.json()), "hi");
+    // A page in a browser on this machine, with its own name or with one that leads here.
+    let page = ask("127.0.0.1:8000").header("origin", "http://evil.example");
+    for page in [page, ask("evil.example:8000")] {
+        let refused = sandbox.send(page.body(Full::from(body.clone())).unwrap()).await;
+        assert_eq!((refused.status, refused.json()["detail"].is_string()), (403, true));
+    }
 }
 
 #[test]
