@@ -29,7 +29,7 @@ impl Key {
         let mut line = Vec::new();
         let mut input = io::stdin().lock().take(MAX_KEY_BYTES);
         input.read_until(b'\n', &mut line).context("reading the key from standard input")?;
-        Self::from_line(&line)
+        Self::from_line(&line).context("reading the key from standard input")
     }
 
     /// For the next process.
@@ -38,15 +38,14 @@ impl Key {
         output.write_all(b"\n")
     }
 
-    fn from_line(line: &[u8]) -> anyhow::Result<Self> {
+    /// A key, and perhaps the line's end.
+    pub(crate) fn from_line(line: &[u8]) -> anyhow::Result<Self> {
         let key = line.trim_ascii_end();
         if key.is_empty() {
-            bail!("the first line of standard input holds no key");
+            bail!("the line holds no key");
         }
-        if line.len() as u64 == MAX_KEY_BYTES || !key.iter().all(u8::is_ascii_graphic) {
-            bail!(
-                "the key on standard input is not a line of at most {MAX_KEY_BYTES} visible ASCII characters"
-            );
+        if line.len() as u64 >= MAX_KEY_BYTES || !key.iter().all(u8::is_ascii_graphic) {
+            bail!("the key is not a line of at most {MAX_KEY_BYTES} visible ASCII characters");
         }
         Ok(Self(key.to_vec()))
     }

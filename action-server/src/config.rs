@@ -15,7 +15,11 @@ const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
 /// What the program is asked to do.
 pub(crate) enum Command {
     Serve(Role, ServeConfig),
-    Dial { socket: PathBuf },
+    /// Start over as V0's server, without the key in the environment.
+    LaunchV0(LaunchConfig),
+    Dial {
+        socket: PathBuf,
+    },
 }
 
 /// Which of the processes of `serve` this one is.
@@ -30,6 +34,7 @@ pub(crate) enum Role {
 
 /// How to serve.
 pub(crate) struct ServeConfig {
+    pub(crate) dialect: Dialect,
     pub(crate) address: Address,
     pub(crate) working_dir: PathBuf,
     /// The key comes as the first line of standard input.
@@ -39,6 +44,23 @@ pub(crate) struct ServeConfig {
     pub(crate) log_level: Option<String>,
     /// Started by a launcher: leave its session, and its streams once it need not be told anything any more.
     pub(crate) is_detached: bool,
+}
+
+/// Whose API is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Ours.
+    Native,
+    /// OpenHands V0's.
+    V0,
+}
+
+/// What has to be known before V0's server starts.
+pub(crate) struct LaunchConfig {
+    pub(crate) address: SocketAddr,
+    pub(crate) working_dir: PathBuf,
+    pub(crate) username: Option<String>,
+    pub(crate) user_id: Option<u32>,
 }
 
 /// Where to listen.
@@ -81,6 +103,7 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Subcommands {
     Serve(Box<ServeArguments>),
+    V0(Box<V0Arguments>),
     Dial(DialArguments),
 }
 
@@ -146,6 +169,74 @@ struct ServeArguments {
     supervisor: Option<i32>,
 }
 
+/// Serve as OpenHands V0's server in its sandboxes does, to its clients, until SIGTERM or SIGINT.
+///
+/// Takes that server's arguments. The key is what the environment variable SESSION_API_KEY holds; it is gone from the
+/// environment before anything is started. Without it there is no key, and only this machine is listened to.
+#[derive(Args)]
+struct V0Arguments {
+    /// Listen on this TCP port
+    port: u16,
+
+    /// Listen on this IP address; needs SESSION_API_KEY unless it is this machine's own
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    host: IpAddr,
+
+    /// Where shells begin and relative paths are resolved; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    working_dir: PathBuf,
+
+    /// Accepted and without effect: what a missing plugin would do is answered with an error that says so
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    plugins: Vec<String>,
+
+    /// The user to run as, where it is started as root
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+
+    /// The number of the user to run as; it decides where the name is another's or nobody's
+    #[arg(long, value_name = "N")]
+    user_id: Option<u32>,
+
+    /// Accepted and without effect: there is no browser
+    #[arg(long, overrides_with = "no_enable_browser")]
+    enable_browser: bool,
+
+    /// Accepted: there is no browser
+    #[arg(long)]
+    no_enable_browser: bool,
+
+    /// Accepted and without effect: there is no browser
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    browsergym_eval_env: Vec<String>,
+
+    /// Answer a command that prints nothing for this long; the command goes on
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = seconds,
+        env = "NO_CHANGE_TIMEOUT_SECONDS",
+        default_value = "10"
+    )]
+    no_change_timeout: Duration,
+
+    /// What to log to stderr, as in RUST_LOG, which it overrides: error, warn, info, debug, trace
+    #[arg(long, value_name = "FILTER")]
+    log_level: Option<String>,
+
+    /// Set when it has started over: the key is the first line of standard input
+    #[arg(long, hide = true)]
+    key_stdin: bool,
+
+    /// Set when it has started over: there is no key
+    #[arg(long, hide = true, conflicts_with = "key_stdin")]
+    without_key: bool,
+
+    /// Set by the supervisor on the server
+    #[arg(long, hide = true, value_name = "PID")]
+    supervisor: Option<i32>,
+}
+
 /// Join standard input and output to a server's unix socket.
 ///
 /// Writes the line `glovebox dial 1` first. After the end of input the answer may take 2 seconds; at the socket's end
@@ -164,22 +255,20 @@ impl From<Subcommands> for Command {
         match subcommand {
             Subcommands::Dial(dial) => Self::Dial { socket: dial.socket },
             Subcommands::Serve(serve) => serve.into(),
+            Subcommands::V0(v0) => v0.into(),
         }
     }
 }
 
 impl From<Box<ServeArguments>> for Command {
     fn from(arguments: Box<ServeArguments>) -> Self {
-        let role = match (arguments.detach, arguments.supervisor) {
-            (true, _) => Role::Launcher,
-            (false, None) => Role::Supervisor,
-            (false, Some(pid)) => Role::Server { supervisor: Pid::from_raw(pid) },
-        };
+        let role = if arguments.detach { Role::Launcher } else { role(arguments.supervisor) };
         let address = match (arguments.socket, arguments.listen) {
             (Some(path), _) => Address::Unix(path),
             (None, listen) => Address::Tcp(listen.unwrap_or(loopback(0))),
         };
         let config = ServeConfig {
+            dialect: Dialect::Native,
             address,
             working_dir: arguments.working_dir,
             has_key: arguments.key_stdin,
@@ -189,6 +278,38 @@ impl From<Box<ServeArguments>> for Command {
             is_detached: arguments.detached,
         };
         Self::Serve(role, config)
+    }
+}
+
+impl From<Box<V0Arguments>> for Command {
+    fn from(arguments: Box<V0Arguments>) -> Self {
+        let address = SocketAddr::new(arguments.host, arguments.port);
+        if !arguments.key_stdin && !arguments.without_key {
+            return Self::LaunchV0(LaunchConfig {
+                address,
+                working_dir: arguments.working_dir,
+                username: arguments.username,
+                user_id: arguments.user_id,
+            });
+        }
+        let config = ServeConfig {
+            dialect: Dialect::V0,
+            address: Address::Tcp(address),
+            working_dir: arguments.working_dir,
+            has_key: arguments.key_stdin,
+            idle_timeout: None,
+            no_change_timeout: arguments.no_change_timeout,
+            log_level: arguments.log_level,
+            is_detached: false,
+        };
+        Self::Serve(role(arguments.supervisor), config)
+    }
+}
+
+fn role(supervisor: Option<i32>) -> Role {
+    match supervisor {
+        None => Role::Supervisor,
+        Some(pid) => Role::Server { supervisor: Pid::from_raw(pid) },
     }
 }
 
@@ -231,6 +352,23 @@ mod tests {
         assert_eq!(listen_address("[::1]:1").unwrap().to_string(), "[::1]:1");
         assert!(listen_address("localhost:1").is_err());
         assert!(listen_address("70000").is_err());
+    }
+
+    #[test]
+    fn v0s_own_arguments_are_taken() {
+        let line = "action-server v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
+                    --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
+        let Command::LaunchV0(config) =
+            CommandLine::try_parse_from(line.split_whitespace()).unwrap().command.into()
+        else {
+            panic!("it has not started over yet")
+        };
+        assert_eq!(config.address, loopback(8000));
+        assert_eq!((config.username.as_deref(), config.user_id), (Some("openhands"), Some(1000)));
+        let line = format!("{line} --key-stdin --supervisor 7");
+        let command = CommandLine::try_parse_from(line.split_whitespace()).unwrap().command.into();
+        let Command::Serve(Role::Server { .. }, config) = command else { panic!("it is the server") };
+        assert!(config.has_key && config.dialect == Dialect::V0);
     }
 
     #[test]

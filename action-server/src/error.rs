@@ -2,11 +2,11 @@
 
 use std::panic::AssertUnwindSafe;
 
-use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::FutureExt as _;
 use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use protocol::{IdError, SessionName};
@@ -15,12 +15,17 @@ use serde::Serialize;
 use crate::ledger::LedgerError;
 use crate::ports::Unreachable;
 use crate::sessions::TooManySessions;
+use crate::v0::TransferError;
 
 /// Why a request is not served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("the header x-session-api-key is missing or holds a wrong key")]
     Forbidden,
+    #[error(
+        "without a key no web page is served: the header `origin` is there, or `host` is not this machine"
+    )]
+    FromWebPage,
     #[error("there is no such route; see protocol::sandbox_api")]
     NoSuchRoute,
     #[error("the route does not take this method")]
@@ -49,6 +54,8 @@ pub(crate) enum ApiError {
     Unreachable(#[from] Unreachable),
     #[error("a tunnel is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
     NoUpgrade,
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -59,7 +66,7 @@ pub(crate) enum ApiError {
 impl ApiError {
     fn status(&self) -> (StatusCode, ErrorCode) {
         match self {
-            Self::Forbidden => (StatusCode::FORBIDDEN, ErrorCode::Forbidden),
+            Self::Forbidden | Self::FromWebPage => (StatusCode::FORBIDDEN, ErrorCode::Forbidden),
             Self::NoSuchRoute => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid),
             Self::Id(_)
@@ -80,6 +87,11 @@ impl ApiError {
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
+            Self::Transfer(TransferError::NotFound(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Transfer(TransferError::TooMuch(_)) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+            Self::Transfer(TransferError::Refused(_) | TransferError::Io { .. }) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
+            }
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         }
     }
@@ -94,6 +106,12 @@ struct Body {
     errors: Vec<String>,
 }
 
+/// Beside the response, for an API that words its refusals otherwise.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) detail: String,
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
@@ -101,7 +119,8 @@ impl IntoResponse for ApiError {
         tracing::debug!(%status, detail, "refused");
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
-        (status, Json(Body { error: ErrorBody { code, detail }, errors })).into_response()
+        let refusal = Extension(Refusal { detail: detail.clone() });
+        (status, refusal, Json(Body { error: ErrorBody { code, detail }, errors })).into_response()
     }
 }
 

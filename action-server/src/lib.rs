@@ -1,7 +1,8 @@
 //! The server inside a sandbox: runs commands, reads and edits files, speaks HTTP to one host.
 //!
-//! One static file with three lives: `serve` (a supervisor and, below it, the server itself), `serve --detach` (starts
-//! that and leaves it running) and `dial` (joins its standard streams to the server's socket).
+//! One static file with four lives: `serve` (a supervisor and, below it, the server itself), `serve --detach` (starts
+//! that and leaves it running), `v0` (the same for OpenHands V0's clients, in their words) and `dial` (joins its standard
+//! streams to the server's socket).
 
 mod api;
 mod auth;
@@ -24,6 +25,7 @@ mod server;
 mod sessions;
 mod shell;
 mod stdio;
+mod v0;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,7 @@ use config::{Command, Role};
 pub fn main() -> ExitCode {
     let ended = match config::from_command_line() {
         Command::Serve(Role::Launcher, config) => detach::run(&config),
+        Command::LaunchV0(config) => v0::launch::run(&config),
         Command::Serve(Role::Supervisor, config) => init::run(&config),
         Command::Serve(Role::Server { supervisor }, config) => server::run(config, supervisor),
         Command::Dial { socket } => dial::run(&socket),

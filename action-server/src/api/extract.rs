@@ -33,7 +33,7 @@ pub(crate) struct Port(pub(super) u16);
 pub(crate) struct After(pub(super) u64);
 
 /// The whole body.
-pub(crate) struct JsonBody(pub(super) Value);
+pub(crate) struct JsonBody(pub(crate) Value);
 
 impl FromRequestParts<Api> for Id {
     type Rejection = ApiError;
@@ -84,11 +84,11 @@ impl FromRequestParts<Api> for After {
     }
 }
 
-impl FromRequest<Api> for JsonBody {
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, api).await.map_err(unreadable)?;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(unreadable)?;
         let length = bytes.len();
         let parse = move || serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson);
         if length <= QUICK_BYTES {
@@ -107,7 +107,7 @@ fn unreadable(rejection: BytesRejection) -> ApiError {
 }
 
 /// Reads an action event.
-pub(super) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
+pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
     match event.get("action").and_then(Value::as_str) {
         Some(kind) if !Action::KINDS.contains(&kind) => return Err(ApiError::NoSuchAction(kind.to_owned())),
         _ => {}

@@ -4,7 +4,7 @@ pub(crate) mod actions;
 pub(crate) mod admission;
 pub(crate) mod alive;
 pub(crate) mod execute_action;
-mod extract;
+pub(crate) mod extract;
 pub(crate) mod info;
 pub(crate) mod ports;
 pub(crate) mod sessions;
@@ -48,7 +48,7 @@ impl Api {
         &self.0.tunnels
     }
 
-    fn executor(&self) -> &Executor {
+    pub(crate) fn executor(&self) -> &Executor {
         &self.0.executor
     }
 }

@@ -27,13 +27,13 @@ use listener::Listener;
 
 use crate::api::{Api, info};
 use crate::auth::Key;
-use crate::config::ServeConfig;
+use crate::config::{Dialect, ServeConfig};
 use crate::execute::Executor;
 use crate::ledger::forget_the_expired;
 use crate::ports::Tunnels;
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
-use crate::{environment, logging, routes, stdio};
+use crate::{environment, logging, routes, stdio, v0};
 
 /// More than file actions and shells ask for; the library's own bound is for other servers.
 const MAX_BLOCKING_THREADS: usize = 128;
@@ -78,6 +78,10 @@ fn harden(supervisor: Pid) -> anyhow::Result<()> {
 
 fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
     let given = &config.working_dir;
+    if config.dialect == Dialect::V0 {
+        // As V0's server does; what keeps it from being made keeps it from being opened.
+        _ = std::fs::create_dir_all(given);
+    }
     let path =
         given.canonicalize().with_context(|| format!("opening the working directory {}", given.display()))?;
     if !path.is_dir() {
@@ -112,11 +116,15 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
     let tunnels = Tunnels::new(connections.clone(), stop_connections.clone());
     let api = Api::new(key, executor, info::describe(boot_id, &working_dir), tunnels);
+    let router = match config.dialect {
+        Dialect::Native => routes::router(api),
+        Dialect::V0 => v0::router(api, working_dir),
+    };
     tokio::select! {
         _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
         _ = interrupt.recv() => tracing::info!("ending: SIGINT"),
         () = activity.idle_for(config.idle_timeout) => tracing::info!("ending: idle"),
-        () = connections::accept(&listener, routes::router(api), &connections, &stop_connections, &activity) => {}
+        () = connections::accept(&listener, router, &connections, &stop_connections, &activity) => {}
     }
     drop(listener);
     ledger.cancel_all();

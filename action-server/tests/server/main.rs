@@ -15,4 +15,5 @@ mod key;
 mod lifecycle;
 mod ports;
 mod sessions;
+mod v0;
 mod wrong_input;

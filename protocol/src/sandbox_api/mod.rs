@@ -16,6 +16,9 @@
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
 //! Errors are an [`ErrorBody`] with a fitting status.
+//!
+//! `action-server v0` serves the routes of OpenHands V0's server instead, to its clients and in its words; no host of
+//! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
 
 mod action;
 mod frame;

@@ -1,0 +1,164 @@
+//! What is written is read again; what lies is refused.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+
+use proptest::prelude::*;
+
+use super::{ArchiveError, Directory, EntryReader, Kind, Writer};
+
+fn file(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn written(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut archive = Writer::new(&mut bytes);
+    files.iter().for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
+    archive.finish().unwrap();
+    bytes
+}
+
+/// Reads everything, as hostile input is read.
+fn read(bytes: &[u8]) -> Result<Vec<(String, Kind, Vec<u8>)>, ArchiveError> {
+    let file = file(bytes);
+    let entries = Directory::read(&file)?.entries;
+    let read = |entry: &super::Entry| {
+        let mut content = Vec::new();
+        EntryReader::open(&file, entry)?.read_to_end(&mut content)?;
+        Ok((String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, content))
+    };
+    entries.iter().map(read).collect()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let long = b"0123456789".repeat(100_000);
+    let bytes = written(&[("a/é", 0o100_755, b"x"), ("empty", 0o100_600, b""), ("long", 0, &long)]);
+    assert!(bytes.len() < 20_000, "it is packed");
+    let mode = |mode| Kind::File { mode };
+    assert_eq!(
+        read(&bytes).unwrap(),
+        [
+            ("a/é".into(), mode(Some(0o755)), b"x".to_vec()),
+            ("empty".into(), mode(Some(0o600)), vec![]),
+            ("long".into(), mode(None), long)
+        ]
+    );
+}
+
+#[test]
+fn more_entries_than_short_counts_hold_are_written_and_read() {
+    let names: Vec<String> = (0..70_000).map(|number| number.to_string()).collect();
+    let files: Vec<(&str, u32, &[u8])> = names.iter().map(|name| (name.as_str(), 0o644, &b""[..])).collect();
+    assert_eq!(Directory::read(&file(&written(&files))).unwrap().entries.len(), 70_000);
+}
+
+#[test]
+fn others_read_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dir.path().join("a.zip");
+    std::fs::write(&archive, written(&[("b/c d", 0o644, b"content\n"), ("e", 0o755, b"")])).unwrap();
+    let readers: [&[&str]; 3] = [&["python3", "-m", "zipfile", "-e"], &["unzip"], &["busybox", "unzip"]];
+    let read = readers.iter().filter_map(|reader| {
+        let mut command = std::process::Command::new(reader[0]);
+        command.args(&reader[1..]).arg(&archive).current_dir(dir.path());
+        if reader[0] == "python3" {
+            command.arg(".");
+        }
+        command.output().ok().map(|output| assert!(output.status.success(), "{output:?}"))
+    });
+    if read.take(1).next().is_some() {
+        assert_eq!(std::fs::read(dir.path().join("b/c d")).unwrap(), b"content\n");
+    }
+}
+
+/// Changes the only entry's directory: some bytes at a place in it.
+fn with(patch: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut bytes = written(&[("abcd", 0o100_644, b"some content")]);
+    let at = bytes.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    for (offset, patch) in patch {
+        bytes[at + offset..at + offset + patch.len()].copy_from_slice(patch);
+    }
+    bytes
+}
+
+fn problem(bytes: &[u8]) -> String {
+    read(bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn hostile_entries_are_refused() {
+    let mode = |mode: u32| with(&[(38, &(mode << 16).to_le_bytes())]);
+    assert!(read(&with(&[])).is_ok());
+    for (name, said) in [
+        ("/bcd", "absolute"),
+        ("../d", "leads out"),
+        ("a/..", "leads out"),
+        ("a//b", "empty parts"),
+        ("./ab", "empty parts"),
+        ("ab\0d", "no file can have"),
+    ] {
+        let told = problem(&with(&[(46, name.as_bytes())]));
+        assert!(told.contains(said) && told.contains(name), "{told}");
+    }
+    for (bits, said) in [
+        (0o120_777, "a link"),
+        (0o020_644, "neither"),
+        (0o060_644, "neither"),
+        (0o010_644, "neither"),
+        (0o140_644, "neither"),
+        (0o104_755, "setuid"),
+        (0o102_755, "setuid"),
+        (0o040_755, "neither"),
+    ] {
+        let told = problem(&mode(bits));
+        assert!(told.contains(said) && told.contains("abcd"), "{bits:o}: {told}");
+    }
+    assert!(problem(&with(&[(8, &[1])])).contains("encrypted"));
+    assert!(problem(&with(&[(10, &[14])])).contains("deflate"));
+}
+
+#[test]
+fn lying_archives_are_refused() {
+    assert!(problem(&with(&[(24, &[3])])).contains("longer"));
+    assert!(problem(&with(&[(24, &[13])])).contains("shorter"));
+    assert!(problem(&with(&[(16, &[0; 4])])).contains("checksum"));
+    assert!(problem(&with(&[(42, &[1])])).contains("not where"));
+    assert!(problem(&with(&[(42, &[0xff, 0xff, 0xff, 0x7f])])).contains("not where"));
+    assert!(problem(&with(&[(20, &[0xff, 0xff, 0xff, 0x7f])])).contains("not where"));
+    assert!(problem(&with(&[(42, &[0xff; 4])])).contains("no length"));
+    assert!(problem(b"").contains("too short"));
+    assert!(problem(&[0; 1000]).contains("no directory"));
+}
+
+#[test]
+fn a_directory_that_claims_to_be_huge_costs_nothing() {
+    // Two to the forty entries in a directory of that many bytes.
+    let mut bytes = b"PK\x06\x06".to_vec();
+    bytes.extend([0; 28]);
+    for value in [1_u64 << 40, 1 << 46, 0] {
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend(b"PK\x06\x07");
+    bytes.extend([0; 16]);
+    bytes.extend(b"PK\x05\x06");
+    bytes.extend([0, 0, 0, 0]);
+    bytes.extend([0xff; 12]);
+    bytes.extend([0, 0]);
+    assert!(matches!(read(&bytes), Err(ArchiveError::TooManyEntries(_))));
+}
+
+proptest! {
+    #[test]
+    fn damage_is_an_error_and_never_a_panic(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+        let mut bytes = written(&[("a/b", 0o100_644, b"some some some content"), ("c", 0o100_600, b"more")]);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let _ = read(&bytes);
+        bytes.truncate(cut.index(bytes.len()));
+        prop_assert!(read(&bytes).is_err());
+    }
+}

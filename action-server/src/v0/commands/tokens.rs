@@ -1,0 +1,210 @@
+//! Tokens: words, operators, line ends; with a line end come the bodies of the here-documents that wait for it.
+
+use std::mem;
+
+use super::{Parsed, Unsure};
+
+/// Compound commands and substitutions within each other; deeper texts are not looked at.
+const MAX_DEPTH: usize = 40;
+
+/// What may be looked at twice, for each byte of the text: `((` may begin arithmetic or a subshell.
+const LOOKS_PER_BYTE: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    Word(&'a [u8]),
+    Newline,
+    /// `;`
+    Semicolon,
+    /// `&`
+    Background,
+    /// `&&` or `||`
+    AndOr,
+    /// `|` or `|&`
+    Pipe,
+    /// `;;`, `;&` or `;;&`
+    CaseEnd,
+    Open,
+    Close,
+    /// Any redirection that a word follows.
+    Redirect,
+    Heredoc {
+        strips_tabs: bool,
+    },
+    End,
+}
+
+/// A here-document whose body comes after the line.
+pub(super) struct Heredoc {
+    delimiter: Vec<u8>,
+    is_quoted: bool,
+    strips_tabs: bool,
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) at: usize,
+    /// The token that was looked at and not taken, and where it begins.
+    ahead: Option<(Token<'a>, usize)>,
+    pub(super) heredocs: Vec<Heredoc>,
+    depth: usize,
+    pub(super) looks: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            text: text.as_bytes(),
+            at: 0,
+            ahead: None,
+            heredocs: Vec::new(),
+            depth: 0,
+            looks: (text.len() + 1) * LOOKS_PER_BYTE,
+        }
+    }
+
+    pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
+        self.text.get(self.at + ahead).copied()
+    }
+
+    pub(super) fn peek(&mut self) -> Parsed<Token<'a>> {
+        if let Some((token, _)) = self.ahead {
+            return Ok(token);
+        }
+        self.skip_blanks();
+        let start = self.at;
+        let token = self.lex()?;
+        self.ahead = Some((token, start));
+        Ok(token)
+    }
+
+    pub(super) fn next(&mut self) -> Parsed<Token<'a>> {
+        let token = self.peek()?;
+        self.ahead = None;
+        Ok(token)
+    }
+
+    /// Where the token begins that is looked at.
+    pub(super) fn token_start(&self) -> usize {
+        self.ahead.map_or(self.at, |(_, start)| start)
+    }
+
+    /// Goes on elsewhere.
+    pub(super) fn jump(&mut self, to: usize) {
+        self.at = to;
+        self.ahead = None;
+    }
+
+    /// Reads something within something.
+    pub(super) fn within<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(Unsure);
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            match (self.byte(0), self.byte(1)) {
+                (Some(b' ' | b'\t'), _) => self.at += 1,
+                (Some(b'\\'), Some(b'\n')) => self.at += 2,
+                (Some(b'#'), _) => self.at = self.find_from(self.at, b'\n').unwrap_or(self.text.len()),
+                _ => return,
+            }
+        }
+    }
+
+    fn find_from(&self, from: usize, wanted: u8) -> Option<usize> {
+        let rest = self.text.get(from..)?;
+        rest.iter().position(|byte| *byte == wanted).map(|at| from + at)
+    }
+
+    fn lex(&mut self) -> Parsed<Token<'a>> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let (length, token) = match rest {
+            [] => return Ok(Token::End),
+            [b'\n', ..] => {
+                self.at += 1;
+                self.read_heredocs();
+                return Ok(Token::Newline);
+            }
+            [b';', b';', b'&', ..] => (3, Token::CaseEnd),
+            [b';', b';' | b'&', ..] => (2, Token::CaseEnd),
+            [b';', ..] => (1, Token::Semicolon),
+            [b'&', b'&', ..] | [b'|', b'|', ..] => (2, Token::AndOr),
+            [b'&', b'>', b'>', ..] => (3, Token::Redirect),
+            [b'&', b'>', ..] => (2, Token::Redirect),
+            [b'&', ..] => (1, Token::Background),
+            [b'|', b'&', ..] => (2, Token::Pipe),
+            [b'|', ..] => (1, Token::Pipe),
+            [b'(', ..] => (1, Token::Open),
+            [b')', ..] => (1, Token::Close),
+            [b'<', b'<', b'<', ..] => (3, Token::Redirect),
+            [b'<', b'<', b'-', ..] => (3, Token::Heredoc { strips_tabs: true }),
+            [b'<', b'<', ..] => (2, Token::Heredoc { strips_tabs: false }),
+            [b'<' | b'>', b'(', ..] => return self.word(),
+            [b'<', b'&' | b'>', ..] | [b'>', b'>' | b'&' | b'|', ..] => (2, Token::Redirect),
+            [b'<' | b'>', ..] => (1, Token::Redirect),
+            _ => return self.word(),
+        };
+        self.at += length;
+        Ok(token)
+    }
+
+    /// The word after `<<`.
+    pub(super) fn expect_body(&mut self, delimiter: &[u8], strips_tabs: bool) -> Parsed<()> {
+        let is_quoted = delimiter.iter().any(|byte| b"'\"\\".contains(byte));
+        if delimiter.iter().any(|byte| b"$`\n".contains(byte)) {
+            return Err(Unsure);
+        }
+        self.heredocs.push(Heredoc { delimiter: unquoted(delimiter), is_quoted, strips_tabs });
+        Ok(())
+    }
+
+    fn read_heredocs(&mut self) {
+        for heredoc in mem::take(&mut self.heredocs) {
+            // As in bash, the end of the text ends a body too.
+            while self.at < self.text.len() && !self.is_last_line_of(&heredoc) {}
+        }
+    }
+
+    /// Reads a line of a body; one that ends with a backslash goes on in the next.
+    fn is_last_line_of(&mut self, heredoc: &Heredoc) -> bool {
+        let mut whole = Vec::new();
+        loop {
+            let end = self.find_from(self.at, b'\n').unwrap_or(self.text.len());
+            let line = self.text.get(self.at..end).unwrap_or_default();
+            self.at = (end + 1).min(self.text.len());
+            let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
+            if heredoc.is_quoted || backslashes % 2 == 0 || self.at == self.text.len() {
+                whole.extend_from_slice(line);
+                break;
+            }
+            whole.extend_from_slice(line.split_last().map_or(&[], |(_, before)| before));
+        }
+        let tabs = whole.iter().take_while(|byte| heredoc.strips_tabs && **byte == b'\t').count();
+        whole.get(tabs..) == Some(heredoc.delimiter.as_slice())
+    }
+}
+
+fn unquoted(word: &[u8]) -> Vec<u8> {
+    let mut quote = None;
+    let mut plain = Vec::with_capacity(word.len());
+    let mut bytes = word.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, b'\\') => plain.extend(bytes.next()),
+            (Some(b'"'), b'\\') => match bytes.next_if(|next| b"\\\"".contains(next)) {
+                Some(escaped) => plain.push(escaped),
+                None => plain.push(b'\\'),
+            },
+            (_, byte) => plain.push(byte),
+        }
+    }
+    plain
+}

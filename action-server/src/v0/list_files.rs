@@ -1,0 +1,56 @@
+//! `POST /list_files`: the names in a folder, for a person to look at.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::Value;
+
+use super::V0;
+use crate::api::extract::JsonBody;
+use crate::error::ApiError;
+
+/// Nobody looks at more; a folder can have millions.
+const MAX_NAMES: usize = 100_000;
+
+/// `{"path"?}`, relative to the working directory, which is the default. Folders first, with `/`; what cannot be read
+/// is empty.
+pub(super) async fn list_files(
+    State(v0): State<V0>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Vec<String>>, ApiError> {
+    let Value::Object(body) = body else {
+        return Err(ApiError::Malformed("the body: expected an object".into()));
+    };
+    let folder = match body.get("path") {
+        None | Some(Value::Null) => v0.working_dir().to_owned(),
+        Some(Value::String(path)) => v0.working_dir().join(path),
+        Some(_) => return Err(ApiError::Malformed("field `path`: expected a string".into())),
+    };
+    let names = tokio::task::spawn_blocking(move || names_in(folder)).await;
+    Ok(Json(names.map_err(|_| ApiError::Failed)?))
+}
+
+fn names_in(folder: PathBuf) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for entry in entries.filter_map(Result::ok).take(MAX_NAMES) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // A link is what it leads to; one that leads nowhere is not there.
+        match kind_of(&entry.path()) {
+            Some(true) => folders.push(name + "/"),
+            Some(false) => files.push(name),
+            None => {}
+        }
+    }
+    for names in [&mut folders, &mut files] {
+        names.sort_by_cached_key(|name| (name.to_lowercase(), name.clone()));
+    }
+    folders.append(&mut files);
+    folders
+}
+
+fn kind_of(path: &Path) -> Option<bool> {
+    fs::metadata(path).ok().map(|metadata| metadata.is_dir())
+}

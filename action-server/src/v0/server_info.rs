@@ -1,0 +1,26 @@
+//! `GET /server_info`: how long the server has been up and idle, and what it uses. Open.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::V0;
+use super::resources::Resources;
+use crate::error::ApiError;
+
+/// Times are in seconds.
+#[derive(Debug, Serialize)]
+pub(super) struct ServerInfo {
+    uptime: f64,
+    /// Since an action was last asked for.
+    idle_time: f64,
+    resources: Resources,
+}
+
+pub(super) async fn server_info(State(v0): State<V0>) -> Result<Json<ServerInfo>, ApiError> {
+    let (uptime, idle_time) = v0.times();
+    let meter = v0.meter();
+    // Asking a file system how full it is may wait for a server elsewhere.
+    let resources = tokio::task::spawn_blocking(move || meter.read()).await.map_err(|_| ApiError::Failed)?;
+    Ok(Json(ServerInfo { uptime: uptime.as_secs_f64(), idle_time: idle_time.as_secs_f64(), resources }))
+}

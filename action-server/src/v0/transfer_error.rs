@@ -1,0 +1,38 @@
+//! Why files are not taken or given. The texts name the path; nothing of it is worth a retry unchanged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::archive::ArchiveError;
+
+/// An upload or a download that is refused or has failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransferError {
+    /// Bad input: a field, a name, an entry of an archive.
+    #[error("{0}")]
+    Refused(String),
+    /// A bound was reached.
+    #[error("{0}")]
+    TooMuch(String),
+    #[error("path not found: {}", .0.display())]
+    NotFound(PathBuf),
+    #[error("{doing} {}: {source}", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl TransferError {
+    pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+impl From<ArchiveError> for TransferError {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            ArchiveError::TooManyEntries(_) => Self::TooMuch(error.to_string()),
+            ArchiveError::Malformed(_) | ArchiveError::Entry { .. } | ArchiveError::Io(_) => {
+                Self::Refused(error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Keeps web pages out where there is no key: a browser on this machine reaches this server, and a page in it may send
+//! what it likes, or have its own name lead here and read the answers too. V0's clients are no browsers.
+
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use crate::api::Api;
+use crate::error::ApiError;
+
+/// Lets a request pass that needs a key, or that no page can have sent.
+pub(super) async fn refuse(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let is_named = request.headers().get(HOST).map(|host| host.to_str().is_ok_and(is_this_machine));
+    let is_named = is_named.or_else(|| request.uri().authority().map(|host| is_this_machine(host.as_str())));
+    let is_from_page = request.headers().contains_key(ORIGIN) || is_named == Some(false);
+    match api.key() {
+        None if is_from_page => ApiError::FromWebPage.into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+/// A host, perhaps with a port, that names this machine and nothing else.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next(),
+        None => host.split(':').next(),
+    };
+    name.is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_this_machine;
+
+    #[test]
+    fn only_names_that_nobody_else_can_have() {
+        assert!(
+            ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.9:80", "[::1]:80"]
+                .into_iter()
+                .all(is_this_machine)
+        );
+        assert!(
+            !["evil.com", "localhost.evil.com:80", "127.0.0.1.evil.com", "10.0.0.1", "", "[::2]"]
+                .into_iter()
+                .any(is_this_machine)
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! `run`: what is told of a command, and when.
+
+use serde_json::json;
+
+use super::{Sandbox, content, exit_code, metadata};
+
+const MORE: &str = "[Below is the output of the previous command.]\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_command_is_told_whole() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run("echo hi; cd /tmp; false").await;
+    assert_eq!((content(&told), told["observation"].as_str()), ("hi", Some("run")));
+    assert_eq!(told["extras"]["command"], "echo hi; cd /tmp; false");
+    assert_eq!((told["extras"]["hidden"].as_bool(), told["success"].as_bool()), (Some(false), Some(false)));
+    assert!(told["message"].is_string());
+    assert_eq!((exit_code(&told), metadata(&told, "prefix")), (1, ""));
+    assert_eq!(metadata(&told, "suffix"), "\n[The command completed with exit code 1.]");
+    assert_eq!(metadata(&told, "working_dir"), "/tmp");
+    let names = told["extras"]["metadata"].as_object().unwrap();
+    for name in ["pid", "username", "hostname", "py_interpreter_path"] {
+        assert!(names.contains_key(name), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timeouts_report_and_signal_nothing() {
+    let sandbox = Sandbox::start();
+    let hard = sandbox.run_with(1.0, json!({"command": "echo one; cat; echo two", "blocking": true})).await;
+    assert_eq!((exit_code(&hard), content(&hard), metadata(&hard, "prefix")), (-1, "one", ""));
+    assert!(metadata(&hard, "suffix").starts_with("\n[The command timed out after 1.0 seconds."), "{hard}");
+    let refused = sandbox.run("echo other").await;
+    assert_eq!((exit_code(&refused), content(&refused), metadata(&refused, "prefix")), (-1, "", MORE));
+    let said = "\n[Your command \"echo other\" is NOT executed. The previous command is still running";
+    assert!(metadata(&refused, "suffix").starts_with(said), "{refused}");
+    let silent = sandbox.run("").await;
+    assert_eq!((exit_code(&silent), metadata(&silent, "prefix")), (-1, MORE));
+    // This server was started with a second; clients name the default of ten.
+    assert!(
+        metadata(&silent, "suffix").starts_with("\n[The command has no new output after 1 seconds."),
+        "{silent}"
+    );
+    let typed = sandbox.run_with(120.0, json!({"command": "hello", "is_input": true})).await;
+    assert!(content(&typed).starts_with("hello"), "{typed}");
+    let ended = sandbox.run_with(120.0, json!({"command": " C-d ", "is_input": true})).await;
+    assert_eq!((content(&ended), metadata(&ended, "prefix"), exit_code(&ended)), ("two", MORE, 0));
+    assert_eq!(metadata(&ended, "suffix"), "\n[The command completed with exit code 0. CTRL+D was sent.]");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_of_zero_is_none() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run_with(0.0, json!({"command": "sleep 0.2; echo hi"})).await;
+    assert_eq!((content(&told), exit_code(&told)), ("hi", 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_end_what_runs() {
+    let sandbox = Sandbox::start();
+    let first = sandbox.run_with(0.2, json!({"command": "sleep 1000"})).await;
+    assert_eq!(exit_code(&first), -1);
+    let ended = sandbox.run_with(120.0, json!({"command": "C-c", "is_input": true})).await;
+    assert_eq!(exit_code(&ended), 130);
+    assert!(metadata(&ended, "suffix").ends_with("exit code 130. CTRL+C was sent.]"), "{ended}");
+    sandbox.run_with(0.2, json!({"command": "sleep 1000"})).await;
+    let stopped = sandbox.run_with(120.0, json!({"command": "C-z", "is_input": true})).await;
+    assert!(metadata(&stopped, "suffix").ends_with("exit code 148. CTRL+Z was sent.]"), "{stopped}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_running_is_told() {
+    let sandbox = Sandbox::start();
+    for command in ["", " \n "] {
+        let told = sandbox.run(command).await;
+        assert_eq!(content(&told), "ERROR: No previous running command to retrieve logs from.");
+    }
+    let told = sandbox.run_with(120.0, json!({"command": "y", "is_input": true})).await;
+    assert_eq!(content(&told), "ERROR: No previous running command to interact with.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_commands_are_not_run() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run("touch a\ncat <<EOF\nx\nEOF\n\ntouch b # last").await;
+    assert_eq!(told["observation"], "error");
+    let text = content(&told);
+    assert!(text.starts_with("ERROR: Cannot execute multiple commands at once."), "{text}");
+    assert!(text.ends_with("\n(1) touch a\n(2) cat <<EOF\nx\nEOF\n(3) touch b # last"), "{text}");
+    assert_eq!(content(&sandbox.run("ls").await), "");
+    let static_too = sandbox.run_with(9.0, json!({"command": "ls\nls", "is_static": true})).await;
+    assert_eq!(static_too["observation"], "error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_may_have_many_lines() {
+    let sandbox = Sandbox::start();
+    for (command, said) in [
+        ("echo 'a\nb'", "a\nb"),
+        ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2"),
+        ("f() {\n  echo f\n}", ""),
+        ("f &&\n  f", "f\nf"),
+        ("cat <<'EOF'\n$x\nEOF\n", "$x"),
+        ("echo a \\\n  b", "a b"),
+        ("# why\necho c\n", "c"),
+        ("touch x.txt && find . -name 'x.*' -exec echo {} \\;", "./x.txt"),
+    ] {
+        let told = sandbox.run(command).await;
+        assert_eq!((content(&told), exit_code(&told)), (said, 0), "{command}");
+    }
+    // Not to be parsed, so it runs as it is, both lines of it.
+    let broken = sandbox.run("echo one\necho 'two").await;
+    assert_eq!(broken["observation"], "run", "{broken}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_may_have_many_lines() {
+    let sandbox = Sandbox::start();
+    sandbox.run_with(0.2, json!({"command": "read a; read b; echo got $a $b"})).await;
+    let told = sandbox.run_with(120.0, json!({"command": "one\ntwo", "is_input": true})).await;
+    assert!(content(&told).ends_with("got one two"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_output_is_cut_in_the_middle_unless_hidden() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run("seq 1 9000").await;
+    let text = content(&told);
+    assert!(text.starts_with("1\n2\n") && text.ends_with("8999\n9000"));
+    assert!(text.contains("\n[... Observation truncated due to length ...]\n"));
+    assert!(text.chars().count() < 30_100);
+    let hidden = sandbox.run_with(120.0, json!({"command": "seq 1 9000", "hidden": true})).await;
+    assert_eq!(content(&hidden).lines().count(), 9000);
+    assert_eq!(hidden["extras"]["hidden"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_static_command_has_a_shell_of_its_own() {
+    let sandbox = Sandbox::start();
+    sandbox.run("export A=1; cd /").await;
+    let told = sandbox
+        .run_with(120.0, json!({"command": "echo ${A-none} $PWD; cd /tmp", "is_static": true, "cwd": "/usr"}))
+        .await;
+    assert_eq!((content(&told), exit_code(&told)), ("none /usr", 0));
+    assert_eq!(content(&sandbox.run("pwd").await), "/");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn background_jobs_go_on() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run("(read x < gate; touch done) & mkfifo gate").await;
+    assert_eq!(exit_code(&told), 0, "{told}");
+    let told = sandbox.run("sleep 0.1; echo > gate; wait; ls").await;
+    assert!(content(&told).contains("done"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_does_not_page() {
+    let sandbox = Sandbox::start();
+    let told = sandbox.run("echo ${GIT_PAGER-unset} ${PAGER-unset}").await;
+    assert_eq!(content(&told), "cat cat", "{told}");
+}

@@ -1,0 +1,213 @@
+//! The command line, the key, what is open, what a client does first, how refusals are worded.
+
+use std::fs;
+use std::process::Stdio;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+use serde_json::{Value, json};
+
+use super::{KEY, Sandbox, content, exit_code, free_port};
+use crate::harness::program;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_connects_and_prepares_its_sandbox() {
+    let sandbox = Sandbox::start();
+    let alive = Request::get("/alive").header("host", "sandbox").body(Full::<Bytes>::default()).unwrap();
+    let alive = sandbox.send(alive).await;
+    assert_eq!((alive.status, alive.json()), (200, json!({"status": "ok"})));
+    let cell = sandbox
+        .act(json!({"action": "run_ipython", "args": {"code": "import os; os.environ['A'] = '1'"}, "timeout": 120}))
+        .await;
+    assert_eq!((cell["observation"].as_str(), content(&cell).contains("jupyter")), (Some("error"), true));
+    assert_eq!(cell["extras"], json!({"error_id": ""}));
+    let export = sandbox.run("export A=\"1\"; export B=\"two words\"; export HOME=\"$PWD\"").await;
+    assert_eq!((exit_code(&export), export["success"].as_bool()), (0, Some(true)));
+    let git = "git config --global user.name \"openhands\" && git config --global user.email \"a@b.dev\" && \
+               export GIT_PAGER=\"cat\"";
+    assert!([0, 127].contains(&exit_code(&sandbox.run(git).await)));
+    assert_eq!(content(&sandbox.run("echo $A $B").await), "1 two words");
+    assert_eq!(sandbox.get("/vscode/connection_token").await.json(), json!({"token": null}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_are_missing_are_told_with_200() {
+    let sandbox = Sandbox::start();
+    for (action, named) in [
+        (json!({"action": "browse", "args": {"url": "http://x"}}), "browser"),
+        (json!({"action": "browse_interactive", "args": {"browser_actions": "noop()"}}), "browser"),
+        (json!({"action": "run_ipython", "args": {"code": "1"}}), "jupyter"),
+        (json!({"action": "call_tool_mcp", "args": {"name": "x"}}), "mcp"),
+        (json!({"action": "think", "args": {"thought": "x"}}), "think"),
+    ] {
+        let told = sandbox.act(action).await;
+        assert_eq!(told["observation"], "error");
+        assert!(content(&told).contains(named), "{told}");
+    }
+    let servers = json!([{"name": "fetch", "command": "uvx"}]);
+    let told = sandbox.post("/update_mcp_server", servers).await;
+    assert_eq!(told.status, 200);
+    assert!(told.json()["router_error_log"].as_str().unwrap().contains("not started: fetch"), "{told:?}");
+    let told = sandbox.post("/update_mcp_server", json!([])).await;
+    assert_eq!((told.status, told.json()["router_error_log"].as_str()), (200, Some("")));
+    assert_eq!(sandbox.post("/update_mcp_server", json!({})).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_but_alive_and_server_info_needs_the_key() {
+    let sandbox = Sandbox::start();
+    let paths = [
+        ("POST", "/execute_action"),
+        ("POST", "/list_files"),
+        ("POST", "/upload_file"),
+        ("GET", "/download_files?path=/"),
+        ("POST", "/update_mcp_server"),
+        ("GET", "/vscode/connection_token"),
+        ("GET", "/nowhere"),
+    ];
+    for (method, path) in paths {
+        for key in [None, Some(""), Some("canary-7d21c5")] {
+            let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
+            if let Some(key) = key {
+                request = request.header("X-Session-API-Key", key);
+            }
+            let reply = sandbox.send(request.body(Full::<Bytes>::default()).unwrap()).await;
+            let body = reply.json();
+            assert_eq!((reply.status, body.as_object().unwrap().len()), (403, 1), "{method} {path}");
+            assert!(body["detail"].is_string());
+        }
+    }
+    let open = Request::get("/server_info").header("host", "sandbox").body(Full::<Bytes>::default()).unwrap();
+    let info = sandbox.send(open).await;
+    assert_eq!(info.status, 200);
+    let info = info.json();
+    let numbers = [
+        "/uptime",
+        "/idle_time",
+        "/resources/cpu_percent",
+        "/resources/memory/rss",
+        "/resources/memory/vms",
+        "/resources/memory/percent",
+        "/resources/disk/total",
+        "/resources/disk/used",
+        "/resources/disk/free",
+        "/resources/disk/percent",
+        "/resources/io/read_bytes",
+        "/resources/io/write_bytes",
+    ];
+    assert!(numbers.iter().all(|path| info.pointer(path).is_some_and(Value::is_number)), "{info}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_time_ends_with_an_action() {
+    let sandbox = Sandbox::start();
+    sandbox.run("sleep 0.5").await;
+    let info = sandbox.get("/server_info").await.json();
+    let (uptime, idle) = (info["uptime"].as_f64().unwrap(), info["idle_time"].as_f64().unwrap());
+    assert!(uptime - idle >= 0.5 && idle >= 0.0, "{info}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_requests_are_refused_in_v0s_shape() {
+    let sandbox = Sandbox::start();
+    let run = |args: Value| json!({"action": {"action": "run", "args": args}});
+    let mut table = vec![
+        ("/execute_action", json!({}), 422, "action"),
+        ("/execute_action", json!([]), 422, "action"),
+        ("/execute_action", json!({"action": "run"}), 422, "action"),
+        ("/execute_action", json!({"action": {"action": "dance"}}), 400, "dance"),
+        ("/execute_action", json!({"action": {"observation": "run"}}), 422, "action"),
+        ("/execute_action", run(json!({})), 422, "command"),
+        ("/execute_action", run(json!({"command": 7})), 422, "args.command"),
+        ("/list_files", json!([]), 422, "object"),
+        ("/list_files", json!({"path": 7}), 422, "path"),
+        ("/nowhere", json!({}), 404, "route"),
+        ("/v1/info", json!({}), 404, "route"),
+        ("/alive", json!({}), 405, ""),
+    ];
+    let late = json!({"action": {"action": "run", "args": {"command": "ls"}, "timeout": -1}});
+    table.push(("/execute_action", late, 422, "timeout"));
+    for (path, body, status, named) in table {
+        let reply = sandbox.post(path, body.clone()).await;
+        assert_eq!(reply.status, status, "{path} {body} {reply:?}");
+        if path == "/alive" {
+            continue;
+        }
+        let told = reply.json();
+        let where_told = if status == 422 { "errors" } else { "detail" };
+        assert!(told["detail"].is_string() && told.get("code").is_none(), "{told}");
+        assert!(told[where_told].as_str().unwrap().contains(named), "{path} {body} {told}");
+        assert_eq!(told.get("errors").is_some(), status == 422);
+    }
+    let reply = sandbox.send(sandbox.request(Method::POST, "/execute_action", "{")).await;
+    assert_eq!((reply.status, reply.json()["detail"].is_string()), (400, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_is_nowhere_to_be_found() {
+    let sandbox = Sandbox::start();
+    let pid = sandbox.child.id();
+    // Root may look at anything; what it sees is what anybody could ever see.
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    assert!(!String::from_utf8_lossy(&environment).contains(KEY), "the process that was started");
+    let look = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat <&0";
+    let canary = format!("canary-{}", KEY.trim_start_matches("canary-"));
+    let pattern = canary.replace("y-", "y[-]");
+    let found = sandbox.run(&format!("({look}) </dev/null | grep -c '{pattern}'")).await;
+    assert_eq!(content(&found), "0", "{found}");
+    assert_eq!(
+        content(&sandbox.run("echo ${SESSION_API_KEY-none} ${NO_CHANGE_TIMEOUT_SECONDS-none}").await),
+        "none none"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_key_there_is_none() {
+    let sandbox = Sandbox::start_with(&[], None);
+    let body = json!({"action": {"action": "run", "args": {"command": "echo hi"}}}).to_string();
+    let ask = |host: &str| Request::post("/execute_action").header("host", host);
+    let open = ask("127.0.0.1:8000").body(Full::from(body.clone())).unwrap();
+    assert_eq!(content(&sandbox.send(open).await.json()), "hi");
+    // A page in a browser on this machine, with its own name or with one that leads here.
+    let page = ask("127.0.0.1:8000").header("origin", "http://evil.example");
+    for page in [page, ask("evil.example:8000")] {
+        let refused = sandbox.send(page.body(Full::from(body.clone())).unwrap()).await;
+        assert_eq!((refused.status, refused.json()["detail"].is_string()), (403, true));
+    }
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_told() {
+    let port = free_port().to_string();
+    let start = |arguments: &[&str], key: &str| {
+        let mut command = program();
+        command.args(["v0", &port]).args(arguments).env("SESSION_API_KEY", key).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(start(&[], KEY).0, 2);
+    let (code, said) = start(&["--working-dir", "/", "--host", "0.0.0.0"], "");
+    assert_eq!((code, said.contains("SESSION_API_KEY")), (1, true), "{said}");
+    let (code, said) = start(&["--working-dir", "/"], "a key with blanks");
+    assert_eq!((code, said.contains("SESSION_API_KEY")), (1, true), "{said}");
+    assert!(!said.contains("blanks"), "a key is not repeated");
+    let (code, said) = start(&["--working-dir", "/", "--username", "nobody-knows-them"], KEY);
+    assert_eq!((code, said.contains("--user-id")), (1, true), "{said}");
+    assert_eq!(start(&["--working-dir", "/dev/null/x"], KEY).0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn started_as_root_it_becomes_the_user() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let arguments = ["--username", "root", "--user-id", "54321"];
+    let sandbox = Sandbox::start_with(&arguments, Some(KEY));
+    let told = sandbox.run("id -u; id -G; echo $HOME; touch made; stat -c %u . made").await;
+    let name = content(&told).lines().collect::<Vec<_>>();
+    assert_eq!([name[0], name[1], name[3], name[4]], ["54321", "54321", "54321", "54321"], "{told}");
+    let pid = sandbox.child.id();
+    let denied = format!("cat /proc/{pid}/environ /proc/{pid}/fd/0 /proc/{pid}/mem");
+    assert_ne!(exit_code(&sandbox.run(&denied).await), 0);
+}
