@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod alive;
 pub(crate) mod execute_action;
 mod extract;
+pub(crate) mod files;
 pub(crate) mod info;
 
 use std::sync::Arc;
@@ -27,12 +28,14 @@ struct Shared {
     executor: Executor,
     info: Info,
     requests: Arc<Semaphore>,
+    gates: files::Gates,
 }
 
 impl Api {
     pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info) -> Self {
         let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
-        Self(Arc::new(Shared { key, executor, info, requests }))
+        let gates = files::Gates::default();
+        Self(Arc::new(Shared { key, executor, info, requests, gates }))
     }
 
     /// What requests must know, if anything.
