@@ -25,6 +25,7 @@ mod search;
 mod status;
 mod stop;
 mod temporary;
+mod tree;
 mod upload;
 mod view;
 mod write;
@@ -49,6 +50,7 @@ pub(crate) use rename::rename;
 pub(crate) use search::{MAX_TIME, glob, grep};
 pub(crate) use status::status;
 pub(crate) use stop::Stop;
+pub(crate) use tree::{Arrived, Limits, check, pack, unpack};
 pub(crate) use upload::Upload;
 
 /// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless

@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::error::FileError;
+
 /// Removed when dropped.
 #[derive(Debug)]
 pub(super) struct Temporary(PathBuf);
@@ -55,4 +57,15 @@ pub(super) fn unused_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!(".glovebox-{}-{count}", std::process::id())
+}
+
+/// The nearest folder on the way to `target` that is there. Those that are missing are made when what goes into them is
+/// whole, so that nothing is left of what never is.
+pub(super) fn nearest_folder(target: &Path) -> Result<&Path, FileError> {
+    let mut folders = target.ancestors().skip(1);
+    match folders.find(|folder| fs::symlink_metadata(folder).is_ok()) {
+        Some(folder) if folder.is_dir() => Ok(folder),
+        Some(folder) => Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" }),
+        None => Err(FileError::NotFound(target.to_owned())),
+    }
 }

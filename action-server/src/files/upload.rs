@@ -1,7 +1,7 @@
 //! A file that arrives in parts, of any length. What it replaces stays whole until all of it is there, and keeps its mode
 //! and owner; of one that never ends nothing is left.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use protocol::sandbox_api::{FileStatus, Mode};
 
 use super::error::FileError;
 use super::replace::{a_write_in_place_may_do, become_like, existing, make_parents};
-use super::temporary::Temporary;
+use super::temporary::{Temporary, nearest_folder};
 use super::{Files, open, path, status};
 
 /// The part that is there. Dropping it removes it, which may take a while for a long file.
@@ -79,16 +79,6 @@ impl Upload {
         };
         placed.map_err(|error| FileError::io("writing", &target, error))?;
         Ok((status::status(&target, true)?, before.is_none()))
-    }
-}
-
-/// Folders on the way are made only when the file is whole, so that nothing is left of one that never is.
-fn nearest_folder(target: &Path) -> Result<&Path, FileError> {
-    let mut folders = target.ancestors().skip(1);
-    match folders.find(|folder| fs::symlink_metadata(folder).is_ok()) {
-        Some(folder) if folder.is_dir() => Ok(folder),
-        Some(folder) => Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" }),
-        None => Err(FileError::NotFound(target.to_owned())),
     }
 }
 

@@ -4,6 +4,7 @@ mod content;
 mod entries;
 mod query;
 mod search;
+mod tree;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,16 +25,20 @@ const MAX_TRANSFERS: usize = 64;
 /// Searches and the like at once; each has a thread and a disk to itself.
 const MAX_JOBS: usize = 8;
 
+/// Folders on their way at once; each keeps a thread waiting for its client.
+const MAX_TREES: usize = 8;
+
 /// Bounds on what is done at once.
 pub(super) struct Gates {
     transfers: Arc<Semaphore>,
     jobs: Arc<Semaphore>,
+    trees: Arc<Semaphore>,
 }
 
 impl Default for Gates {
     fn default() -> Self {
         let gate = |places| Arc::new(Semaphore::new(places));
-        Self { transfers: gate(MAX_TRANSFERS), jobs: gate(MAX_JOBS) }
+        Self { transfers: gate(MAX_TRANSFERS), jobs: gate(MAX_JOBS), trees: gate(MAX_TREES) }
     }
 }
 
@@ -46,6 +51,7 @@ pub(crate) fn routes() -> Router<Api> {
         .route("/v1/files/move", post(entries::rename))
         .route("/v1/files/mkdir", post(entries::make_folder))
         .route("/v1/files/chmod", post(entries::change_mode))
+        .route("/v1/files/tree", get(tree::download).put(tree::upload))
         .route("/v1/files/glob", get(search::glob))
         .route("/v1/files/grep", get(search::grep))
 }

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use protocol::sandbox_api::{GrepMatches, GrepQuery};
 
-use super::lines::Found;
+use super::found::Found;
+use super::lines::{Context, Lines};
+use super::matcher::Matcher;
 use super::pattern::PathPattern;
 use super::{Looked, below, kind_of, walk};
 use crate::files::error::FileError;
@@ -20,12 +20,6 @@ const MAX_CONTEXT: usize = 50;
 
 /// Matches that may be asked for.
 const MAX_MATCHES: usize = 10_000;
-
-/// What a pattern may cost when it is compiled, and its automaton when it runs.
-const MAX_PATTERN_BYTES: usize = 8 << 20;
-
-/// What a searcher holds of a file; files with longer lines are passed over.
-const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// In `path`, or in the files below it.
 pub(crate) fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMatches, FileError> {
@@ -55,38 +49,31 @@ pub(crate) fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMa
 }
 
 struct Search<'a> {
-    matcher: RegexMatcher,
-    searcher: Searcher,
+    matcher: Matcher,
+    context: Context,
     found: Found,
     stop: &'a Stop,
 }
 
 impl<'a> Search<'a> {
     fn new(query: &GrepQuery, stop: &'a Stop) -> Result<Self, FileError> {
-        let matcher = RegexMatcherBuilder::new()
-            .case_insensitive(query.case_insensitive)
-            .fixed_strings(query.fixed)
-            .multi_line(true)
-            .line_terminator(Some(b'\n'))
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES)
-            .build(&query.pattern)
-            .map_err(|error| FileError::Parameter { name: "pattern", problem: error.to_string() })?;
-        let searcher = SearcherBuilder::new()
-            .before_context(within("before", query.before, MAX_CONTEXT)?)
-            .after_context(within("after", query.after, MAX_CONTEXT)?)
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MAX_HELD_BYTES))
-            .build();
-        let found = Found::at_most(within("max_matches", query.max_matches, MAX_MATCHES)?);
-        Ok(Self { matcher, searcher, found, stop })
+        let context = Context {
+            before: within("before", query.before, MAX_CONTEXT)?,
+            after: within("after", query.after, MAX_CONTEXT)?,
+        };
+        Ok(Self {
+            matcher: Matcher::new(&query.pattern, query.fixed, query.case_insensitive)?,
+            context,
+            found: Found::at_most(within("max_matches", query.max_matches, MAX_MATCHES)?),
+            stop,
+        })
     }
 
     /// What cannot be read to its end counts as far as it could be.
     fn look_through(&mut self, file: File, shown: &Path) {
         let shown = shown.to_string_lossy();
-        let file = Stoppable { file, stop: self.stop };
-        _ = self.searcher.search_reader(&self.matcher, file, self.found.of_file(&shown, &self.matcher));
+        let lines = Lines::of(&shown, &self.matcher, self.context, &mut self.found);
+        _ = lines.look_through(Stoppable { file, stop: self.stop });
     }
 }
 
@@ -171,6 +158,36 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_across_blocks_is_found_with_its_context() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        let text: String = (1..=200_000).map(|number| format!("line {number}\n")).collect();
+        fs::write(&file, &text).unwrap();
+        let query = GrepQuery { before: 1, after: 1, max_matches: 10_000, ..query(r"^line \d+77$") };
+        let matches = grep(&file, &query, &Stop::never()).unwrap().matches;
+        // 77 itself has nothing before its sevens.
+        let expected: Vec<u64> = (1..=200_000).filter(|number| number % 100 == 77 && *number > 100).collect();
+        assert_eq!(matches.iter().map(|found| found.line).collect::<Vec<_>>(), expected);
+        for found in matches {
+            assert_eq!(found.text, format!("line {}", found.line));
+            assert_eq!(found.before, [format!("line {}", found.line - 1)]);
+            assert_eq!(found.after, [format!("line {}", found.line + 1)]);
+        }
+    }
+
+    #[test]
+    fn a_pattern_never_reaches_over_a_line_s_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        fs::write(&file, "a\nb\na b\nx.y\nxzy\n\nw\u{e4}\n").unwrap();
+        assert_eq!(found(&file, &query(r"a\sb")), ["f:3:1:a b"]);
+        assert_eq!(found(&file, &query("^$")), ["f:6:1:"]);
+        assert_eq!(found(&file, &GrepQuery { fixed: true, ..query("x.y") }), ["f:4:1:x.y"]);
+        assert_eq!(found(&file, &GrepQuery { case_insensitive: true, ..query(r"^W\w$") }), ["f:7:1:w\u{e4}"]);
+        assert_eq!(found(&file, &query("x*")).len(), 7);
+    }
+
+    #[test]
     fn everything_is_bounded_and_told() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "x\n".repeat(20)).unwrap();
@@ -181,9 +198,13 @@ mod tests {
         assert_eq!((some.matches.len(), some.truncated), (19, true));
         let long = grep(&dir.path().join("long"), &query("x"), &Stop::never()).unwrap();
         assert_eq!(long.matches[0].text.len(), 4096);
-        for wrong in
-            [query("("), query("a\nb"), query("(a{1000}){1000}"), GrepQuery { before: 51, ..query("a") }]
-        {
+        for wrong in [
+            query("("),
+            query("a\nb"),
+            query("(\\w{1000}){1000}"),
+            query("a\\nb"),
+            GrepQuery { before: 51, ..query("a") },
+        ] {
             assert!(
                 matches!(grep(dir.path(), &wrong, &Stop::never()), Err(FileError::Parameter { .. })),
                 "{wrong:?}"

@@ -1,9 +1,11 @@
-//! Looks through folders with ripgrep's libraries, so that nothing need be installed for it: names with `glob`, lines with
+//! Looks through folders with libraries of ripgrep, so that nothing need be installed for it: names with `glob`, lines with
 //! `grep`. Links are not followed; the order is that of the names, so that what is cut is always the same.
 
+mod found;
 mod glob;
 mod grep;
 mod lines;
+mod matcher;
 mod pattern;
 
 use std::fs;

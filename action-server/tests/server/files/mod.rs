@@ -2,6 +2,7 @@
 
 mod content;
 mod entries;
+mod tree;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
