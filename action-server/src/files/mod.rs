@@ -28,6 +28,7 @@ mod temporary;
 mod tree;
 mod upload;
 mod view;
+mod watch;
 mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -52,6 +53,7 @@ pub(crate) use status::status;
 pub(crate) use stop::Stop;
 pub(crate) use tree::{Arrived, Limits, check, pack, unpack};
 pub(crate) use upload::Upload;
+pub(crate) use watch::Watcher;
 
 /// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless
 /// it is full of control characters.

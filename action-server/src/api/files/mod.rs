@@ -5,6 +5,7 @@ mod entries;
 mod query;
 mod search;
 mod tree;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,17 +29,26 @@ const MAX_JOBS: usize = 8;
 /// Folders on their way at once; each keeps a thread waiting for its client.
 const MAX_TREES: usize = 8;
 
+/// The kernel lets a user have 128 of them.
+const MAX_WATCHES: usize = 16;
+
 /// Bounds on what is done at once.
 pub(super) struct Gates {
     transfers: Arc<Semaphore>,
     jobs: Arc<Semaphore>,
     trees: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
 }
 
 impl Default for Gates {
     fn default() -> Self {
         let gate = |places| Arc::new(Semaphore::new(places));
-        Self { transfers: gate(MAX_TRANSFERS), jobs: gate(MAX_JOBS), trees: gate(MAX_TREES) }
+        Self {
+            transfers: gate(MAX_TRANSFERS),
+            jobs: gate(MAX_JOBS),
+            trees: gate(MAX_TREES),
+            watches: gate(MAX_WATCHES),
+        }
     }
 }
 
@@ -52,6 +62,7 @@ pub(crate) fn routes() -> Router<Api> {
         .route("/v1/files/mkdir", post(entries::make_folder))
         .route("/v1/files/chmod", post(entries::change_mode))
         .route("/v1/files/tree", get(tree::download).put(tree::upload))
+        .route("/v1/files/watch", get(watch::watch))
         .route("/v1/files/glob", get(search::glob))
         .route("/v1/files/grep", get(search::grep))
 }

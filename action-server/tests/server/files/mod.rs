@@ -3,6 +3,7 @@
 mod content;
 mod entries;
 mod tree;
+mod watch;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
