@@ -53,7 +53,7 @@ pub(crate) use status::status;
 pub(crate) use stop::Stop;
 pub(crate) use tree::{Arrived, Limits, check, pack, unpack};
 pub(crate) use upload::Upload;
-pub(crate) use watch::Watcher;
+pub(crate) use watch::{Happened, Source, Watcher};
 
 /// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless
 /// it is full of control characters.

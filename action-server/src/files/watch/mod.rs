@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags as Flags, InitFlags, Inotify, InotifyEvent};
@@ -24,13 +25,13 @@ const MAX_FOLDERS: usize = 8192;
 /// Told in one step, about a MB of JSON.
 const MAX_EVENTS: usize = 10_000;
 
-/// Looks at the kernel's buffer in one step, of some 100 events each.
+/// Reads for one step, of some 100 events each.
 const MAX_READS: usize = 64;
 
 /// A watched folder or file.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    inotify: Inotify,
+    inotify: Arc<Inotify>,
     root: PathBuf,
     is_recursive: bool,
     folders: Folders,
@@ -45,12 +46,18 @@ struct Leaving {
     cookie: u32,
 }
 
+/// Where the kernel's events are read.
+#[derive(Debug)]
+pub(crate) struct Source(Arc<Inotify>);
+
+/// What the kernel has told.
+#[derive(Debug, Default)]
+pub(crate) struct Happened(Vec<InotifyEvent>);
+
 /// What a step has found.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) events: Vec<WatchEvent>,
-    /// Nothing more is to be read for now.
-    pub(crate) is_drained: bool,
     /// Something has left, and where it went may be told in a moment.
     pub(crate) is_leaving: bool,
     /// There is nothing left to be watched.
@@ -69,6 +76,7 @@ impl Watcher {
         };
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;
         let watch = inotify.add_watch(path, changes()).map_err(failed)?;
+        let inotify = Arc::new(inotify);
         let mut folders = Folders::default();
         folders.insert(watch, PathBuf::new());
         let (root, events) = (path.to_owned(), Vec::new());
@@ -77,29 +85,18 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Readable when there are events.
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.inotify.as_fd().try_clone_to_owned()
+    pub(crate) fn source(&self) -> Source {
+        Source(Arc::clone(&self.inotify))
     }
 
-    /// What has happened since the last step. With `is_late`, what was leaving has gone.
-    pub(crate) fn step(&mut self, is_late: bool) -> Step {
-        let mut is_drained = false;
-        for _ in 0..MAX_READS {
-            match self.inotify.read_events() {
-                Ok(events) => events.into_iter().for_each(|event| self.take(event)),
-                Err(_) => {
-                    is_drained = true;
-                    break;
-                }
-            }
-        }
+    /// What the events mean. With `is_late`, what was leaving has gone.
+    pub(crate) fn step(&mut self, arrived: Happened, is_late: bool) -> Step {
+        arrived.0.into_iter().for_each(|event| self.take(event));
         if is_late {
             self.has_left();
         }
         Step {
             events: std::mem::take(&mut self.events),
-            is_drained,
             is_leaving: self.leaving.is_some(),
             is_over: self.folders.is_empty(),
         }
@@ -208,6 +205,26 @@ impl Watcher {
                 self.add(&below, is_told);
             }
         }
+    }
+}
+
+impl Source {
+    /// Readable when there are events.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// Never blocks; `WouldBlock` when there are none.
+    pub(crate) fn read(&self) -> io::Result<Happened> {
+        let mut arrived = self.0.read_events()?;
+        for _ in 1..MAX_READS {
+            match self.0.read_events() {
+                Ok(more) => arrived.extend(more),
+                // Told again by the next read.
+                Err(_) => break,
+            }
+        }
+        Ok(Happened(arrived))
     }
 }
 
