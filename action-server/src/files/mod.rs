@@ -1,8 +1,10 @@
-//! Files of the sandbox: read, viewed, written, edited, one verb a file. Blocking; called where blocking is allowed.
+//! Files of the sandbox, one verb a file. Blocking; called where blocking is allowed.
 //!
-//! Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a request
-//! into a pipe or a device, never holds more of a file than [`MAX_FILE_BYTES`]. The agent has a shell, so paths are
-//! not confined: what the server's user may not touch, the system refuses.
+//! For actions they are read, viewed, written and edited as a whole: never more of a file than [`MAX_FILE_BYTES`] is
+//! held. For the routes of `/v1/files` they are sent in parts, of any length, listed, moved, looked through, packed
+//! and watched. Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a
+//! request into a pipe or a device. The agent has a shell, so paths are not confined: what the server's user may not
+//! touch, the system refuses.
 
 mod change_mode;
 mod diff;
