@@ -1,17 +1,20 @@
 //! How the server says no: every refusal and its status, chosen here and nowhere else.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use futures_util::FutureExt as _;
+use nix::errno::Errno;
 use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use protocol::{IdError, SessionName};
 use serde::Serialize;
 
+use crate::files::FileError;
 use crate::ledger::LedgerError;
 use crate::ports::Unreachable;
 use crate::sessions::TooManySessions;
@@ -56,6 +59,13 @@ pub(crate) enum ApiError {
     NoUpgrade,
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("query: {0}")]
+    Query(String),
+    /// The file's length.
+    #[error("header `range`: the file has {0} bytes, and none of them is in it")]
+    Range(u64),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -71,6 +81,7 @@ impl ApiError {
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid),
             Self::Id(_)
             | Self::Parameter { .. }
+            | Self::Query(_)
             | Self::Body(_)
             | Self::NotJson(_)
             | Self::NoSuchAction(_) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
@@ -92,8 +103,34 @@ impl ApiError {
             Self::Transfer(TransferError::Refused(_) | TransferError::Io { .. }) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
             }
+            Self::File(error) => of_file(error),
+            Self::Range(_) => (StatusCode::RANGE_NOT_SATISFIABLE, ErrorCode::Range),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         }
+    }
+}
+
+fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
+    use io::ErrorKind as Kind;
+    match error {
+        FileError::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        FileError::Parameter { .. } => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
+        FileError::Archive(_) | FileError::Binary => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+        FileError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+        FileError::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+        FileError::Directory(_) | FileError::Special(_) | FileError::Exists(_) | FileError::Unfit { .. } => {
+            (StatusCode::CONFLICT, ErrorCode::Conflict)
+        }
+        FileError::Io { source, .. } => match source.kind() {
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, ErrorCode::Denied),
+            Kind::StorageFull | Kind::QuotaExceeded => (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::NoSpace),
+            Kind::OutOfMemory => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
+            // Names that are too long, links in circles, files that run: what the system says is about the path.
+            _ if source.raw_os_error() != Some(Errno::EIO as i32) => {
+                (StatusCode::CONFLICT, ErrorCode::Conflict)
+            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
+        },
     }
 }
 
@@ -120,7 +157,14 @@ impl IntoResponse for ApiError {
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
         let refusal = Extension(Refusal { detail: detail.clone() });
-        (status, refusal, Json(Body { error: ErrorBody { code, detail }, errors })).into_response()
+        let body = Json(Body { error: ErrorBody { code, detail }, errors });
+        match self {
+            Self::Range(length) => {
+                (status, refusal, [(header::CONTENT_RANGE, format!("bytes */{length}"))], body)
+                    .into_response()
+            }
+            _ => (status, refusal, body).into_response(),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ const MAX_TIMEOUT_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
 pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
     pub(crate) sessions: Sessions,
-    files: Arc<Files>,
+    pub(crate) files: Arc<Files>,
     file_actions: Arc<Semaphore>,
     /// The parent of the actions' tasks; they end with their action, or are cancelled at the server's end.
     tasks: TaskTracker,

@@ -5,7 +5,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post};
 
-use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info, ports, sessions};
+use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, files, info, ports, sessions};
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
 
@@ -21,6 +21,7 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", delete(sessions::end))
         .route("/execute_action", post(execute_action::execute_action))
+        .merge(files::routes())
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))

@@ -5,12 +5,15 @@ pub(crate) mod admission;
 pub(crate) mod alive;
 pub(crate) mod execute_action;
 pub(crate) mod extract;
+pub(crate) mod files;
 pub(crate) mod info;
 pub(crate) mod ports;
 pub(crate) mod sessions;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::SessionName;
 use protocol::sandbox_api::Info;
 use tokio::sync::Semaphore;
 
@@ -31,12 +34,14 @@ struct Shared {
     info: Info,
     tunnels: Tunnels,
     requests: Arc<Semaphore>,
+    gates: files::Gates,
 }
 
 impl Api {
     pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info, tunnels: Tunnels) -> Self {
         let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
-        Self(Arc::new(Shared { key, executor, info, tunnels, requests }))
+        let gates = files::Gates::default();
+        Self(Arc::new(Shared { key, executor, info, tunnels, requests, gates }))
     }
 
     /// What requests must know, if anything.
@@ -46,6 +51,11 @@ impl Api {
 
     fn tunnels(&self) -> &Tunnels {
         &self.0.tunnels
+    }
+
+    /// Where relative paths begin that name no session.
+    fn working_dir(&self) -> PathBuf {
+        self.0.executor.sessions.working_dir(&SessionName::default())
     }
 
     pub(crate) fn executor(&self) -> &Executor {

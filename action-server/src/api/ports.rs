@@ -12,7 +12,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::upgrade::OnUpgrade;
-use protocol::SessionName;
 use protocol::sandbox_api::{ListeningPort, PortState};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
@@ -84,8 +83,7 @@ pub(crate) async fn tunnel_to_socket(
 ) -> Result<Response, ApiError> {
     let Query(SocketPath { path }) =
         query.map_err(|error| ApiError::Parameter { name: "path", problem: error.body_text() })?;
-    let folder = api.executor().sessions.working_dir(&SessionName::default());
-    tunnel(&api, Target::Socket(folder.join(path)), request).await
+    tunnel(&api, Target::Socket(api.working_dir().join(path)), request).await
 }
 
 /// The query of a tunnel to a socket.

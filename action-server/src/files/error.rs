@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// None is worth a retry before something else has changed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
+pub(crate) enum FileError {
     #[error("file not found: {0}")]
     NotFound(PathBuf),
     #[error("path is a directory: {0}")]
@@ -17,13 +17,27 @@ pub(super) enum FileError {
     /// The literal is V0's.
     #[error("ERROR_BINARY_FILE")]
     Binary,
+    #[error("{0} exists already")]
+    Exists(PathBuf),
+    /// What is there, or what it is, does not let this be done.
+    #[error("{path} {problem}")]
+    Unfit { path: PathBuf, problem: &'static str },
+    /// A parameter or field of the request that no file system could make sense of.
+    #[error("`{name}`: {problem}")]
+    Parameter { name: &'static str, problem: String },
+    /// An archive that is damaged, or that is not taken from anybody.
+    #[error("the archive is refused: {0}")]
+    Archive(String),
+    /// As much as is taken on is being done.
+    #[error("no more than {limit} {what}")]
+    TooMany { limit: usize, what: &'static str },
     #[error("{doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl FileError {
     /// Tells what the system said apart where that makes a difference to the agent.
-    pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound(path),

@@ -1,20 +1,36 @@
-//! Files of the sandbox: read, viewed, written, edited, one verb a file. Blocking; called where blocking is allowed.
+//! Files of the sandbox, one verb a file. Blocking; called where blocking is allowed.
 //!
-//! Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a request
-//! into a pipe or a device, never holds more of a file than [`MAX_FILE_BYTES`]. The agent has a shell, so paths are
-//! not confined: what the server's user may not touch, the system refuses.
+//! For actions they are read, viewed, written and edited as a whole: never more of a file than [`MAX_FILE_BYTES`] is
+//! held. For the routes of `/v1/files` they are sent in parts, of any length, listed, moved, looked through, packed
+//! and watched. Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a
+//! request into a pipe or a device. The agent has a shell, so paths are not confined: what the server's user may not
+//! touch, the system refuses.
 
+mod change_mode;
 mod diff;
+mod download;
 mod edit;
 mod error;
 mod history;
 mod lines;
+mod list;
+mod make_folder;
 mod media;
 mod open;
 mod path;
+mod range;
 mod read;
+mod remove;
+mod rename;
 mod replace;
+mod search;
+mod status;
+mod stop;
+mod temporary;
+mod tree;
+mod upload;
 mod view;
+mod watch;
 mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -24,7 +40,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use protocol::Observation;
 use protocol::action::{EditAction, FileImplementation, ReadAction, WriteAction};
 
+pub(crate) use change_mode::change_mode;
+pub(crate) use download::{Opened, PART_BYTES, Rest};
+pub(crate) use error::FileError;
 use history::History;
+pub(crate) use list::list;
+pub(crate) use make_folder::make_folder;
+pub(crate) use path::resolve;
+pub(crate) use range::{Asked, asked};
+pub(crate) use remove::remove;
+pub(crate) use rename::rename;
+pub(crate) use search::{MAX_TIME, glob, grep};
+pub(crate) use status::status;
+pub(crate) use stop::Stop;
+pub(crate) use tree::{Arrived, Limits, check, pack, unpack};
+pub(crate) use upload::Upload;
+pub(crate) use watch::{Happened, Source, Watcher};
 
 /// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless
 /// it is full of control characters.

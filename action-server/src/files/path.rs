@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MAX_LINKS: usize = 40;
 
 /// Absolute; relative paths begin at the shell's working directory. `..` is left to the system, which knows the links.
-pub(super) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
+pub(crate) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
     working_dir.join(path).components().collect()
 }
 

@@ -1,26 +1,19 @@
 //! Puts new content in a file's place, whole or not at all where the folder allows it. Mode, owner and hard links stay.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
 
 use super::error::FileError;
 use super::open;
+use super::temporary::Temporary;
 
 /// `target` is behind all links (see `path::follow`); folders on the way to a new file are made.
 pub(super) fn replace(target: &Path, content: &[u8]) -> Result<(), FileError> {
-    let existing = match fs::metadata(target) {
-        Ok(metadata) if metadata.is_file() => Some(metadata),
-        Ok(metadata) if metadata.is_dir() => return Err(FileError::Directory(target.to_owned())),
-        Ok(_) => return Err(FileError::Special(target.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(FileError::io("looking at", target, error)),
-    };
-    match existing {
+    match existing(target)? {
         None => {
             make_parents(target)?;
             by_rename(target, content, None).map_err(|error| FileError::io("writing", target, error))
@@ -29,11 +22,24 @@ pub(super) fn replace(target: &Path, content: &[u8]) -> Result<(), FileError> {
     }
 }
 
-/// Renaming over it needs only the folder's permission, so the file's own is asked for first. Where a rename cannot
-/// keep what the file is (hard links, an owner that we may not give, a file that is a mount, a folder that we may not
-/// write to) its bytes are written in place.
+/// The file that is there, if there is one, and it is one that may be replaced.
+pub(super) fn existing(target: &Path) -> Result<Option<Metadata>, FileError> {
+    match fs::metadata(target) {
+        Ok(metadata) if metadata.is_dir() => Err(FileError::Directory(target.to_owned())),
+        Ok(metadata) if !metadata.is_file() => Err(FileError::Special(target.to_owned())),
+        // Renaming over it needs only the folder's permission, so the file's own is asked for.
+        Ok(metadata) => match access(target, AccessFlags::W_OK) {
+            Ok(()) => Ok(Some(metadata)),
+            Err(errno) => Err(FileError::io("writing", target, errno.into())),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FileError::io("looking at", target, error)),
+    }
+}
+
+/// Where a rename cannot keep what the file is (hard links, an owner that we may not give, a file that is a mount, a
+/// folder that we may not write to) its bytes are written in place.
 fn over_existing(target: &Path, content: &[u8], metadata: &Metadata) -> Result<(), FileError> {
-    access(target, AccessFlags::W_OK).map_err(|errno| FileError::io("writing", target, errno.into()))?;
     if metadata.nlink() > 1 {
         return in_place(target, content);
     }
@@ -44,23 +50,28 @@ fn over_existing(target: &Path, content: &[u8], metadata: &Metadata) -> Result<(
     }
 }
 
-fn a_write_in_place_may_do(error: &io::Error) -> bool {
+pub(super) fn a_write_in_place_may_do(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy | CrossesDevices)
 }
 
 fn by_rename(target: &Path, content: &[u8], like: Option<&Metadata>) -> io::Result<()> {
-    let (mut file, name) = Temporary::beside(target)?;
+    let (mut file, name) = Temporary::beside(target, 0o666)?;
     file.write_all(content)?;
     if let Some(like) = like {
-        let made = file.metadata()?;
-        if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
-            fchown(&file, Some(like.uid()), Some(like.gid()))?;
-        }
-        // After the owner, because changing that clears bits of the mode.
-        file.set_permissions(Permissions::clone(&like.permissions()))?;
+        become_like(&file, like)?;
     }
     name.rename_to(target)
+}
+
+/// Gives `file` the owner and mode of the one that it replaces.
+pub(super) fn become_like(file: &File, like: &Metadata) -> io::Result<()> {
+    let made = file.metadata()?;
+    if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
+        fchown(file, Some(like.uid()), Some(like.gid()))?;
+    }
+    // After the owner, because changing that clears bits of the mode.
+    file.set_permissions(Permissions::clone(&like.permissions()))
 }
 
 fn in_place(target: &Path, content: &[u8]) -> Result<(), FileError> {
@@ -69,39 +80,13 @@ fn in_place(target: &Path, content: &[u8]) -> Result<(), FileError> {
     written.map_err(|error| FileError::io("writing", target, error))
 }
 
-fn make_parents(target: &Path) -> Result<(), FileError> {
+/// Makes the folders on the way to `target`.
+pub(super) fn make_parents(target: &Path) -> Result<(), FileError> {
     match target.parent() {
         Some(parent) => {
             fs::create_dir_all(parent).map_err(|error| FileError::io("making the folder", parent, error))
         }
         None => Ok(()),
-    }
-}
-
-/// A file that is removed again unless it takes its place.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    /// The file that is replaced may have the longest name there is, so its name is no part of this one.
-    fn beside(target: &Path) -> io::Result<(File, Self)> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = target.with_file_name(format!(".glovebox-{}-{count}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&path)?;
-        Ok((file, Self(path)))
-    }
-
-    fn rename_to(self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.0, target)?;
-        std::mem::forget(self);
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Nothing better can be done about a folder that lets files be made and not removed.
-        _ = fs::remove_file(&self.0);
     }
 }
 

@@ -10,6 +10,7 @@
 mod actions;
 mod connection;
 mod dial;
+mod files;
 mod harness;
 mod key;
 mod lifecycle;

@@ -62,18 +62,24 @@ pub struct ErrorBody {
 pub enum ErrorCode {
     /// The key is missing or wrong. 403.
     Forbidden,
+    /// The system lets the server's user not do that. 403.
+    Denied,
     /// The body or a parameter is malformed. 400 or 422.
     Invalid,
     /// The body is longer than it may be. 413.
     TooLarge,
-    /// No such route, or no action with this id. 404.
+    /// No such route, or no action with this id, or no such file. 404.
     NotFound,
-    /// The id belongs to another action. 409.
+    /// The id belongs to another action, or something else is at the path. 409.
     Conflict,
     /// The action ended and is no longer held. It is not run again. 410.
     Gone,
     /// As much as the server takes is already running. 429.
     Busy,
+    /// The range is not within the file. 416.
+    Range,
+    /// The disk or the quota is full. 507.
+    NoSpace,
     /// The server failed. 500.
     Internal,
     /// One that this version does not know.

@@ -13,6 +13,19 @@
 //! | `GET /v1/ports/{port}?wait=SECONDS` | → [`PortState`], as soon as something listens or the time is over |
 //! | `CONNECT /v1/ports/{port}/tunnel` | → bytes to and from that port; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
 //! | `CONNECT /v1/sockets/tunnel?path=PATH` | → the same for a unix socket |
+//! | `GET`, `HEAD /v1/files?path=` | → the file's bytes, of a `range` if one is asked for |
+//! | `PUT /v1/files?path=[&mode=0644]` | the file's bytes → [`FileStatus`]; 201 when it is new; whole or not at all |
+//! | `DELETE /v1/files?path=[&recursive=true]` | → 204 |
+//! | `GET /v1/files/stat?path=[&follow=true]` | → [`FileStatus`] |
+//! | `GET /v1/files/list?path=[&depth=1][&hidden=true]` | [`ListQuery`] → [`FileList`], at most 10,000 |
+//! | `POST /v1/files/move` | [`MoveRequest`] → [`FileStatus`] |
+//! | `POST /v1/files/mkdir` | [`MakeFolderRequest`] → [`FileStatus`]; 201 when it is new |
+//! | `POST /v1/files/chmod` | [`ChangeModeRequest`] → [`ModeChanged`] |
+//! | `GET /v1/files/glob?path=&pattern=` | [`GlobQuery`] → [`FileList`], at most 10,000 |
+//! | `GET /v1/files/grep?path=&pattern=` | [`GrepQuery`] → [`GrepMatches`] |
+//! | `GET /v1/files/tree?path=` | → the folder as a tar archive |
+//! | `PUT /v1/files/tree?path=` | a tar archive → 204; what would leave the folder is refused with 422 |
+//! | `GET /v1/files/watch?path=[&recursive=true]` | → [`WatchEvent`]s, a line each, until the client goes |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
 //! Errors are an [`ErrorBody`] with a fitting status.
@@ -21,12 +34,18 @@
 //! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
 
 mod action;
+mod files;
 mod frame;
 mod info;
 mod port;
 mod session;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
+pub use files::{
+    ChangeModeRequest, FileKind, FileList, FileStatus, GlobQuery, GrepMatch, GrepMatches, GrepQuery,
+    ListQuery, MakeFolderRequest, Mode, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
+    UploadQuery, WatchEvent, WatchQuery,
+};
 pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
 pub use port::{ListeningPort, PortProcess, PortState};
@@ -37,6 +56,12 @@ pub const KEY_HEADER: &str = "x-session-api-key";
 
 /// The media type of a stream of [`Frame`]s.
 pub const FRAMES_MEDIA_TYPE: &str = "application/vnd.glovebox.frames";
+
+/// The media type of a folder's archive.
+pub const TREE_MEDIA_TYPE: &str = "application/x-tar";
+
+/// The media type of [`WatchEvent`]s, one a line.
+pub const WATCH_MEDIA_TYPE: &str = "application/x-ndjson";
 
 /// What `action-server dial` writes before the bytes of the server's socket: a host that reads anything else first
 /// is not talking to an action server.

@@ -1,0 +1,204 @@
+//! The bytes of a file, in either direction, in parts: while one is on the wire the next is read, while one is written
+//! the next arrives. No thread waits for a client.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::{Stream, StreamExt as _, stream};
+use protocol::sandbox_api::{FileStatus, PathQuery, UploadQuery};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::spawn_blocking;
+
+use super::query::FileQuery;
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::files::{Asked, FileError, Files, Opened, PART_BYTES, Rest, Upload, asked};
+
+/// Pieces of a body in one part; each may hold a buffer that is larger than itself.
+const MAX_PIECES: usize = 64;
+
+/// `GET` and `HEAD /v1/files`.
+pub(super) async fn download(
+    State(api): State<Api>,
+    method: Method,
+    headers: HeaderMap,
+    FileQuery(query): FileQuery<PathQuery>,
+) -> Result<Response, ApiError> {
+    let transfer = api.begin_transfer()?;
+    let path = api.path(&query.path);
+    let is_read = method != Method::HEAD;
+    let begun = api.on_files(move |_| Begun::at(&path, &headers, is_read)).await?;
+    Ok(match begun {
+        Begun::Unchanged(head) => (StatusCode::NOT_MODIFIED, head).into_response(),
+        Begun::Outside(length) => return Err(ApiError::Range(length)),
+        Begun::Read { status, head, first, rest: None } => (status, head, Body::from(first)).into_response(),
+        Begun::Read { status, head, first, rest: Some(rest) } => {
+            (status, head, Body::from_stream(parts(first, rest, transfer))).into_response()
+        }
+    })
+}
+
+/// What the first thread finds out; a short file is read by then.
+enum Begun {
+    Unchanged(HeaderMap),
+    /// How long the file is.
+    Outside(u64),
+    Read {
+        status: StatusCode,
+        head: HeaderMap,
+        first: Bytes,
+        rest: Option<Rest>,
+    },
+}
+
+impl Begun {
+    fn at(path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
+        let opened = Opened::at(path)?;
+        let mut head = head(&opened);
+        if is_known(headers, &opened) {
+            return Ok(Self::Unchanged(head));
+        }
+        let failed = |error| FileError::io("reading", path, error);
+        let (status, length, rest) = match if is_read { range(headers, &opened) } else { Asked::Whole } {
+            Asked::Outside => return Ok(Self::Outside(opened.length)),
+            Asked::Whole => (StatusCode::OK, opened.length, opened.whole()),
+            Asked::Part(range) => {
+                let told = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
+                insert(&mut head, header::CONTENT_RANGE, &told);
+                let length = range.end - range.start;
+                (StatusCode::PARTIAL_CONTENT, length, opened.part(range).map_err(failed)?)
+            }
+        };
+        // What says that it is empty may be a file of /proc: its length is known when it was read.
+        if length > 0 {
+            head.insert(header::CONTENT_LENGTH, length.into());
+        }
+        let (first, rest) = if is_read { rest.read().map_err(failed)? } else { (Bytes::new(), None) };
+        Ok(Self::Read { status, head, first, rest })
+    }
+}
+
+fn head(opened: &Opened) -> HeaderMap {
+    let mut head = HeaderMap::new();
+    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    insert(&mut head, header::ETAG, &opened.tag);
+    if let Some(modified) = last_modified(opened) {
+        insert(&mut head, header::LAST_MODIFIED, &modified);
+    }
+    head
+}
+
+/// Ours are all of letters that a header may have.
+fn insert(head: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        head.insert(name, value);
+    }
+}
+
+/// HTTP's dates have years of four digits.
+fn last_modified(opened: &Opened) -> Option<String> {
+    let year_10_000 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+    opened.modified.filter(|modified| *modified < year_10_000).map(httpdate::fmt_http_date)
+}
+
+/// The client has this content already.
+fn is_known(headers: &HeaderMap, opened: &Opened) -> bool {
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    known.is_some_and(|known| known.split(',').any(|tag| tag.trim() == opened.tag))
+}
+
+/// A range of what the file was when the client began is no range of another content.
+fn range(headers: &HeaderMap, opened: &Opened) -> Asked {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    match text(header::IF_RANGE) {
+        Some(begun) if begun != opened.tag => Asked::Whole,
+        _ => asked(text(header::RANGE), opened.length),
+    }
+}
+
+fn parts(first: Bytes, rest: Rest, transfer: OwnedSemaphorePermit) -> impl Stream<Item = io::Result<Bytes>> {
+    let read = |rest: Rest| spawn_blocking(move || rest.read());
+    let others = stream::try_unfold((Some(read(rest)), transfer), move |(next, transfer)| async move {
+        let Some(next) = next else { return Ok(None) };
+        let (part, rest) = next.await.map_err(io::Error::other)??;
+        Ok(Some((part, (rest.map(read), transfer))))
+    });
+    stream::iter([Ok(first)]).chain(others)
+}
+
+/// `PUT /v1/files`. When the client goes away in the middle, what has come is removed.
+pub(super) async fn upload(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<UploadQuery>,
+    body: Body,
+) -> Result<(StatusCode, Json<FileStatus>), ApiError> {
+    let _transfer = api.begin_transfer()?;
+    let path = api.path(&query.path);
+    let mut pieces = body.into_data_stream();
+    let mut writing = spawn_blocking(move || Upload::begin(&path, query.mode).map(Unfinished::from));
+    loop {
+        let (part, is_last) = part(&mut pieces).await?;
+        let unfinished = writing.await.map_err(|_| ApiError::Failed)??;
+        let mut upload = unfinished.take().ok_or(ApiError::Failed)?;
+        if is_last {
+            let finish = move |files: &Files| {
+                upload.write(&part)?;
+                upload.finish(files)
+            };
+            let (status, is_new) = api.on_files(finish).await?;
+            return Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(status)));
+        }
+        writing = spawn_blocking(move || {
+            upload.write(&part)?;
+            Ok(Unfinished::from(upload))
+        });
+    }
+}
+
+/// As much as is written at once, and whether it is the end.
+async fn part(pieces: &mut BodyDataStream) -> Result<(Vec<Bytes>, bool), ApiError> {
+    let (mut part, mut length) = (Vec::new(), 0);
+    while length < PART_BYTES && part.len() < MAX_PIECES {
+        match pieces.next().await {
+            Some(Ok(piece)) => {
+                length += piece.len();
+                part.push(piece);
+            }
+            Some(Err(error)) => return Err(ApiError::Body(error.to_string())),
+            None => return Ok((part, true)),
+        }
+    }
+    Ok((part, false))
+}
+
+/// An upload that may be dropped by the thread that serves everybody: removing a long file takes a while.
+struct Unfinished(Option<Upload>);
+
+impl From<Upload> for Unfinished {
+    fn from(upload: Upload) -> Self {
+        Self(Some(upload))
+    }
+}
+
+impl Unfinished {
+    /// It goes on, or is dropped, where blocking is allowed.
+    fn take(mut self) -> Option<Upload> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let (Some(upload), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn_blocking(move || drop(upload));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What lies where: told, moved, made, removed.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use protocol::sandbox_api::{
+    ChangeModeRequest, FileList, FileStatus, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest,
+    RemoveQuery, StatusQuery,
+};
+
+use super::query::{FileQuery, body};
+use crate::api::Api;
+use crate::api::extract::JsonBody;
+use crate::error::ApiError;
+use crate::files;
+
+/// What changes the modes of more files than can be reached in this time is better done in a shell.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
+/// `GET /v1/files/stat`.
+pub(super) async fn status(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<StatusQuery>,
+) -> Result<Json<FileStatus>, ApiError> {
+    let path = api.path(&query.path);
+    api.on_files(move |_| files::status(&path, query.follow)).await.map(Json)
+}
+
+/// `GET /v1/files/list`.
+pub(super) async fn list(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<ListQuery>,
+) -> Result<Json<FileList>, ApiError> {
+    let path = api.path(&query.path);
+    api.long_on_files(MAX_TIME, move |_, stop| files::list(&path, &query, stop)).await.map(Json)
+}
+
+/// `DELETE /v1/files`. What has begun goes on when its client goes away.
+pub(super) async fn remove(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<RemoveQuery>,
+) -> Result<StatusCode, ApiError> {
+    let path = api.path(&query.path);
+    api.on_files(move |files| files::remove(files, &path, query.recursive)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/files/move`.
+pub(super) async fn rename(
+    State(api): State<Api>,
+    JsonBody(json): JsonBody,
+) -> Result<Json<FileStatus>, ApiError> {
+    let request: MoveRequest = body(json)?;
+    let (from, to) = (api.path(&request.from), api.path(&request.to));
+    api.on_files(move |files| files::rename(files, &from, &to, request.overwrite)).await.map(Json)
+}
+
+/// `POST /v1/files/mkdir`.
+pub(super) async fn make_folder(
+    State(api): State<Api>,
+    JsonBody(json): JsonBody,
+) -> Result<(StatusCode, Json<FileStatus>), ApiError> {
+    let request: MakeFolderRequest = body(json)?;
+    let path = api.path(&request.path);
+    let (status, is_new) = api.on_files(move |_| files::make_folder(&path, &request)).await?;
+    Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(status)))
+}
+
+/// `POST /v1/files/chmod`.
+pub(super) async fn change_mode(
+    State(api): State<Api>,
+    JsonBody(json): JsonBody,
+) -> Result<Json<ModeChanged>, ApiError> {
+    let request: ChangeModeRequest = body(json)?;
+    let path = api.path(&request.path);
+    api.long_on_files(MAX_TIME, move |_, stop| files::change_mode(&path, &request, stop)).await.map(Json)
+}

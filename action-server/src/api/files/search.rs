@@ -1,0 +1,28 @@
+//! Names and lines, looked for. A search ends with its client.
+
+use axum::Json;
+use axum::extract::State;
+use protocol::sandbox_api::{FileList, GlobQuery, GrepMatches, GrepQuery};
+
+use super::query::FileQuery;
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::files::{self, MAX_TIME};
+
+/// `GET /v1/files/glob`.
+pub(super) async fn glob(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<GlobQuery>,
+) -> Result<Json<FileList>, ApiError> {
+    let path = api.path(&query.path);
+    api.long_on_files(MAX_TIME, move |_, stop| files::glob(&path, &query, stop)).await.map(Json)
+}
+
+/// `GET /v1/files/grep`.
+pub(super) async fn grep(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<GrepQuery>,
+) -> Result<Json<GrepMatches>, ApiError> {
+    let path = api.path(&query.path);
+    api.long_on_files(MAX_TIME, move |_, stop| files::grep(&path, &query, stop)).await.map(Json)
+}

@@ -1,0 +1,79 @@
+//! Folders as archives. Each is packed or unpacked by a thread that waits for its client, so there are few at once.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::{StreamExt as _, stream};
+use protocol::sandbox_api::{PathQuery, TREE_MEDIA_TYPE};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::spawn_blocking;
+
+use super::query::FileQuery;
+use super::{Gates, MAX_TREES};
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::files::{self, Arrived, FileError, Limits};
+
+/// Parts between a thread and a client: one on the wire, one that is read or written, and some for an uneven pace.
+const PARTS: usize = 4;
+
+/// More than any source tree with what it depends on, less than what fills a disk unnoticed.
+const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30 };
+
+/// `GET /v1/files/tree`. An archive that could not be read to its end breaks off.
+pub(super) async fn download(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<PathQuery>,
+) -> Result<Response, ApiError> {
+    let turn = begin(&api.0.gates)?;
+    let folder = api.path(&query.path);
+    let folder = api.on_files(move |_| files::check(&folder).map(|()| folder)).await?;
+    let (parts, arriving) = channel(PARTS);
+    spawn_blocking(move || {
+        let _turn = turn;
+        files::pack(&folder, parts);
+    });
+    let next = |mut arriving: Receiver<io::Result<Bytes>>| async { Some((arriving.recv().await?, arriving)) };
+    let body = Body::from_stream(stream::unfold(arriving, next));
+    Ok(([(header::CONTENT_TYPE, TREE_MEDIA_TYPE)], body).into_response())
+}
+
+/// `PUT /v1/files/tree`. Answered as soon as something is refused.
+pub(super) async fn upload(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<PathQuery>,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let turn = begin(&api.0.gates)?;
+    let folder = api.path(&query.path);
+    let (parts, arriving) = channel(PARTS);
+    let files = Arc::clone(&api.executor().files);
+    let unpacking = spawn_blocking(move || {
+        let _turn = turn;
+        files::unpack(&files, &folder, arriving, LIMITS)
+    });
+    let mut pieces = body.into_data_stream();
+    loop {
+        let arrived = match pieces.next().await {
+            Some(Ok(piece)) => Arrived::Part(piece),
+            Some(Err(error)) => return Err(ApiError::Body(error.to_string())),
+            None => Arrived::End,
+        };
+        let is_end = matches!(arrived, Arrived::End);
+        if parts.send(arrived).await.is_err() || is_end {
+            break;
+        }
+    }
+    unpacking.await.map_err(|_| ApiError::Failed)??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn begin(gates: &Gates) -> Result<OwnedSemaphorePermit, ApiError> {
+    let place = Arc::clone(&gates.trees).try_acquire_owned();
+    place.map_err(|_| FileError::TooMany { limit: MAX_TREES, what: "folders are sent at once" }.into())
+}

@@ -1,0 +1,98 @@
+//! Changes, as they happen. The answer's head comes when the watch has begun; it ends with its client, or when what is
+//! watched is gone.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use protocol::sandbox_api::{WATCH_MEDIA_TYPE, WatchEvent, WatchQuery};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::MAX_WATCHES;
+use super::query::FileQuery;
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::files::{FileError, Happened, Source, Watcher};
+
+/// The kernel tells both ends of a move one after the other; this is for a reader that comes in between.
+const OTHER_END: Duration = Duration::from_millis(20);
+
+/// `GET /v1/files/watch`.
+pub(super) async fn watch(
+    State(api): State<Api>,
+    FileQuery(query): FileQuery<WatchQuery>,
+) -> Result<Response, ApiError> {
+    let place = Arc::clone(&api.0.gates.watches).try_acquire_owned();
+    let place = place.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches at once" })?;
+    let path = api.path(&query.path);
+    let watcher = api.on_files(move |_| Watcher::begin(&path, query.recursive)).await?;
+    let source = watcher.source();
+    // No pipe, but of tokio's safe types this is the one that waits for any descriptor.
+    let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);
+    let readable = readable.map_err(|_| ApiError::Failed)?;
+    let watch = Watch { watcher, source, readable, is_leaving: false, _place: place };
+    let body = Body::from_stream(stream::try_unfold(Some(watch), next));
+    Ok(([(header::CONTENT_TYPE, WATCH_MEDIA_TYPE)], body).into_response())
+}
+
+struct Watch {
+    watcher: Watcher,
+    source: Source,
+    readable: Receiver,
+    is_leaving: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+async fn next(watch: Option<Watch>) -> io::Result<Option<(Bytes, Option<Watch>)>> {
+    let Some(mut watch) = watch else { return Ok(None) };
+    loop {
+        let patience = if watch.is_leaving { OTHER_END } else { Duration::MAX };
+        let arrived = match timeout(patience, watch.arrived()).await {
+            Ok(arrived) => Some(arrived?),
+            Err(_) => None,
+        };
+        // New folders are looked into, which may block.
+        let mut watcher = watch.watcher;
+        let (watcher, step) = spawn_blocking(move || {
+            let is_late = arrived.is_none();
+            let step = watcher.step(arrived.unwrap_or_default(), is_late);
+            (watcher, step)
+        })
+        .await
+        .map_err(io::Error::other)?;
+        watch.watcher = watcher;
+        watch.is_leaving = step.is_leaving;
+        if !step.events.is_empty() || step.is_over {
+            return Ok(Some((lines(&step.events)?, (!step.is_over).then_some(watch))));
+        }
+    }
+}
+
+impl Watch {
+    async fn arrived(&self) -> io::Result<Happened> {
+        loop {
+            self.readable.readable().await?;
+            match self.readable.try_io(|| self.source.read()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                arrived => return arrived,
+            }
+        }
+    }
+}
+
+fn lines(events: &[WatchEvent]) -> io::Result<Bytes> {
+    let mut lines = Vec::new();
+    for event in events {
+        serde_json::to_writer(&mut lines, event)?;
+        lines.push(b'\n');
+    }
+    Ok(lines.into())
+}

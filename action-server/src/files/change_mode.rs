@@ -1,0 +1,104 @@
+//! Sets the permission bits of a file, or of all below a folder. Below, links are left alone: every step is taken from
+//! an open folder to a name in it that is no link, so that nothing exchanged meanwhile leads anywhere else.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use nix::dir::Dir;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::{Mode as Bits, SFlag, fstat};
+use protocol::sandbox_api::{ChangeModeRequest, Mode, ModeChanged};
+
+use super::error::FileError;
+use super::stop::Stop;
+
+/// Every level costs a descriptor.
+const MAX_DEPTH: usize = 128;
+
+pub(crate) fn change_mode(
+    path: &Path,
+    request: &ChangeModeRequest,
+    stop: &Stop,
+) -> Result<ModeChanged, FileError> {
+    let failed = |error| FileError::io("setting the mode of", path, error);
+    let place = openat(AT_FDCWD, path, OFlag::O_PATH | OFlag::O_CLOEXEC, Bits::empty());
+    let place = place.map_err(|errno| failed(errno.into()))?;
+    let mut changed = 0;
+    let depth = if request.recursive { MAX_DEPTH } else { 0 };
+    set(&place, request.mode, depth, &mut changed, stop).map_err(failed)?;
+    Ok(ModeChanged { changed })
+}
+
+/// What lies in a folder is set before the folder, whose new mode may keep us out.
+fn set(place: &OwnedFd, mode: Mode, depth: usize, changed: &mut u64, stop: &Stop) -> io::Result<()> {
+    if stop.is_asked() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let kind = SFlag::from_bits_truncate(fstat(place)?.st_mode & SFlag::S_IFMT.bits());
+    if kind == SFlag::S_IFLNK {
+        return Ok(());
+    }
+    if let (SFlag::S_IFDIR, Some(deeper)) = (kind, depth.checked_sub(1)) {
+        if deeper == 0 {
+            return Err(io::Error::other("there are more than 128 levels"));
+        }
+        for below in below(place)? {
+            match below {
+                Ok(below) => set(&below, mode, deeper, changed, stop)?,
+                // Gone meanwhile.
+                Err(nix::errno::Errno::ENOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+    // A path through a descriptor is the only way to a file that we may not read.
+    fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), Permissions::from_mode(mode.bits()))?;
+    *changed += 1;
+    Ok(())
+}
+
+fn below(place: &OwnedFd) -> io::Result<impl Iterator<Item = nix::Result<OwnedFd>>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let listed = openat(place.as_fd(), ".", flags, Bits::empty())?;
+    let place = place.try_clone()?;
+    Ok(Dir::from_fd(listed)?.into_iter().filter_map(move |entry| {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(errno) => return Some(Err(errno)),
+        };
+        let name = entry.file_name();
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let is_itself = matches!(name.to_bytes(), b"." | b"..");
+        (!is_itself).then(|| openat(place.as_fd(), name, flags, Bits::empty()))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn all_below_a_folder_is_set_and_what_links_lead_to_is_not() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::write(at("a/b/file"), "").unwrap();
+        fs::write(other.path().join("file"), "").unwrap();
+        symlink(other.path(), at("a/folder")).unwrap();
+        symlink(other.path().join("file"), at("a/link")).unwrap();
+        let modes = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let before = (modes(other.path()), modes(&other.path().join("file")));
+        let request = ChangeModeRequest { path: String::new(), mode: Mode::of(0o750), recursive: true };
+        assert_eq!(change_mode(&at("a"), &request, &Stop::never()).unwrap().changed, 3);
+        assert_eq!([modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))], [0o750; 3]);
+        assert_eq!((modes(other.path()), modes(&other.path().join("file"))), before);
+        let one = ChangeModeRequest { mode: Mode::of(0o700), recursive: false, ..request };
+        assert_eq!(change_mode(&at("a"), &one, &Stop::never()).unwrap().changed, 1);
+        assert_eq!([modes(&at("a")), modes(&at("a/b"))], [0o700, 0o750]);
+    }
+}

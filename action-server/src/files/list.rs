@@ -1,0 +1,131 @@
+//! What lies in a folder, level by level: when there is more than can be told, the upper levels are.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use protocol::sandbox_api::{FileList, FileStatus, ListQuery};
+
+use super::error::FileError;
+use super::status;
+use super::stop::Stop;
+
+/// Told of one folder; about 2 MB of JSON.
+pub(super) const MAX_ENTRIES: usize = 10_000;
+
+/// Names that are held to be sorted.
+const MAX_NAMES: usize = 100_000;
+
+/// A folder deeper down that cannot be read is told, and what lies in it is not.
+pub(crate) fn list(folder: &Path, query: &ListQuery, stop: &Stop) -> Result<FileList, FileError> {
+    let metadata = fs::metadata(folder).map_err(|error| FileError::io("looking at", folder, error))?;
+    if !metadata.is_dir() {
+        return Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" });
+    }
+    let mut list = FileList { entries: Vec::new(), truncated: false };
+    let mut folders = VecDeque::from([(PathBuf::new(), query.depth)]);
+    while let Some((below, depth)) = folders.pop_front() {
+        let Some(deeper) = depth.checked_sub(1) else { continue };
+        let names = match names(&folder.join(&below), query.hidden, stop) {
+            Ok(names) => names,
+            Err(_) if !below.as_os_str().is_empty() => continue,
+            Err(error) => return Err(error),
+        };
+        list.truncated |= names.is_cut;
+        for name in names.sorted {
+            if stop.is_asked() || list.entries.len() >= MAX_ENTRIES {
+                list.truncated = true;
+                break;
+            }
+            let below = below.join(name);
+            // What is gone by now is not there.
+            let Some(entry) = described(folder, &below) else { continue };
+            if entry.kind == protocol::sandbox_api::FileKind::Directory {
+                folders.push_back((below, deeper));
+            }
+            list.entries.push(entry);
+        }
+    }
+    list.entries.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(list)
+}
+
+/// An entry of a list of what lies in `folder`.
+pub(super) fn described(folder: &Path, below: &Path) -> Option<FileStatus> {
+    let path = folder.join(below);
+    let metadata = fs::symlink_metadata(&path).ok()?;
+    Some(status::described(below.to_string_lossy().into_owned(), &path, &metadata))
+}
+
+struct Names {
+    sorted: Vec<std::ffi::OsString>,
+    is_cut: bool,
+}
+
+fn names(folder: &Path, is_hidden_shown: bool, stop: &Stop) -> Result<Names, FileError> {
+    let entries = fs::read_dir(folder).map_err(|error| FileError::io("listing", folder, error))?;
+    let names =
+        entries.map_while(|entry| if stop.is_asked() { None } else { Some(entry) }).filter_map(Result::ok);
+    let shown = names
+        .map(|entry| entry.file_name())
+        .filter(|name| is_hidden_shown || !name.as_encoded_bytes().starts_with(b"."));
+    let mut sorted: Vec<_> = shown.take(MAX_NAMES + 1).collect();
+    let is_cut = sorted.len() > MAX_NAMES || stop.is_asked();
+    sorted.truncate(MAX_NAMES);
+    sorted.sort();
+    Ok(Names { sorted, is_cut })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(folder: &Path, depth: usize, hidden: bool) -> FileList {
+        list(folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never()).unwrap()
+    }
+
+    fn paths(list: &FileList) -> Vec<&str> {
+        list.entries.iter().map(|entry| entry.path.as_str()).collect()
+    }
+
+    #[test]
+    fn levels_and_hidden_names() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("b/deep/deeper")).unwrap();
+        fs::create_dir(dir.path().join(".hidden")).unwrap();
+        fs::write(dir.path().join(".hidden/x"), "x").unwrap();
+        fs::write(dir.path().join("a"), "12").unwrap();
+        std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
+        assert_eq!(paths(&listed(dir.path(), 1, false)), ["a", "b", "link"]);
+        assert_eq!(paths(&listed(dir.path(), 2, false)), ["a", "b", "b/deep", "link"]);
+        assert_eq!(
+            paths(&listed(dir.path(), 9, true)),
+            [".hidden", ".hidden/x", "a", "b", "b/deep", "b/deep/deeper", "link"]
+        );
+        assert_eq!(paths(&listed(dir.path(), 0, true)), [""; 0]);
+        let list = listed(dir.path(), 1, false);
+        assert_eq!((list.entries[0].size, list.entries[2].target.as_deref()), (2, Some("b")));
+        let file = list_error(&dir.path().join("a"));
+        assert!(matches!(file, FileError::Unfit { .. }), "{file}");
+    }
+
+    fn list_error(path: &Path) -> FileError {
+        let query = ListQuery { path: String::new(), depth: 1, hidden: false };
+        list(path, &query, &Stop::never()).unwrap_err()
+    }
+
+    #[test]
+    fn many_are_cut_and_the_upper_levels_told() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        for number in 0..MAX_ENTRIES {
+            fs::write(dir.path().join(format!("a/{number:05}")), "").unwrap();
+        }
+        fs::write(dir.path().join("z"), "").unwrap();
+        let list = listed(dir.path(), 2, false);
+        assert!(list.truncated);
+        assert_eq!(list.entries.len(), MAX_ENTRIES);
+        assert_eq!(list.entries.last().unwrap().path, "z");
+        assert!(!listed(dir.path(), 1, false).truncated);
+    }
+}

@@ -1,0 +1,28 @@
+//! Removes a file, a link or a folder. Links are never followed, not at the path either.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::Files;
+use super::error::FileError;
+
+pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(), FileError> {
+    if path.file_name().is_none() {
+        return Err(FileError::Unfit { path: path.to_owned(), problem: "is not removed: it has no name" });
+    }
+    let _changing = files.change(path);
+    let metadata = fs::symlink_metadata(path).map_err(|error| FileError::io("looking at", path, error))?;
+    let removed = match (metadata.is_dir(), is_recursive) {
+        (false, _) => fs::remove_file(path),
+        (true, false) => fs::remove_dir(path),
+        (true, true) => fs::remove_dir_all(path),
+    };
+    removed.map_err(|error| match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty => FileError::Unfit {
+            path: path.to_owned(),
+            problem: "is a folder that is not empty; say `recursive=true`",
+        },
+        _ => FileError::io("removing", path, error),
+    })
+}

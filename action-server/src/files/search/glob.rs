@@ -1,0 +1,64 @@
+//! Paths that fit a pattern.
+
+use std::path::Path;
+
+use protocol::sandbox_api::{FileList, GlobQuery};
+
+use super::pattern::PathPattern;
+use super::{Looked, below, kind_of, walk};
+use crate::files::error::FileError;
+use crate::files::list::{MAX_ENTRIES, described};
+use crate::files::stop::Stop;
+
+/// Files, folders and all else below `folder`.
+pub(crate) fn glob(folder: &Path, query: &GlobQuery, stop: &Stop) -> Result<FileList, FileError> {
+    let pattern = PathPattern::new("pattern", &query.pattern, query.case_insensitive)?;
+    if !kind_of(folder)?.is_dir() {
+        return Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" });
+    }
+    let looked = Looked { at_hidden: query.hidden, at_ignored: query.ignored };
+    let found = walk(folder, looked, stop).map(|entry| below(folder, entry.path()));
+    let mut entries: Vec<_> = found
+        .filter(|below| pattern.fits(below))
+        .filter_map(|below| described(folder, &below))
+        .take(MAX_ENTRIES + 1)
+        .collect();
+    let truncated = entries.len() > MAX_ENTRIES || stop.is_asked();
+    entries.truncate(MAX_ENTRIES);
+    entries.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(FileList { entries, truncated })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn ignored_and_hidden_files_are_left_out_unless_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("src/target")).unwrap();
+        fs::create_dir(dir.path().join(".hidden")).unwrap();
+        fs::write(dir.path().join(".gitignore"), "target/\n*.log\n").unwrap();
+        for file in ["a.rs", "a.log", "src/b.rs", "src/target/c.rs", ".hidden/d.rs"] {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        let found = |pattern: &str, hidden, ignored| -> Vec<String> {
+            let query = GlobQuery {
+                path: String::new(),
+                pattern: pattern.into(),
+                hidden,
+                ignored,
+                case_insensitive: true,
+            };
+            let list = glob(dir.path(), &query, &Stop::never()).unwrap();
+            list.entries.into_iter().map(|entry| entry.path).collect()
+        };
+        assert_eq!(found("*.RS", false, false), ["a.rs", "src/b.rs"]);
+        assert_eq!(found("*.rs", true, false), [".hidden/d.rs", "a.rs", "src/b.rs"]);
+        assert_eq!(found("**/*.rs", false, true), ["a.rs", "src/b.rs", "src/target/c.rs"]);
+        assert_eq!(found("*.log", false, false), [""; 0]);
+        assert_eq!(found("s*", false, false), ["src"]);
+    }
+}

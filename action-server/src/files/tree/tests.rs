@@ -1,0 +1,219 @@
+//! Archives that are fine, and archives that want out.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+use bytes::Bytes;
+use tar::{Builder, EntryType, Header};
+use tempfile::TempDir;
+use tokio::sync::mpsc::channel;
+
+use super::{Arrived, Limits, pack, unpack};
+use crate::files::Files;
+use crate::files::error::FileError;
+
+const LIMITS: Limits = Limits { entries: 100, bytes: 1 << 20 };
+
+fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileError> {
+    let (parts, arriving) = channel(2);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // An archive that is refused is not read to its end.
+            for part in archive.chunks(1000) {
+                _ = parts.blocking_send(Arrived::Part(Bytes::copy_from_slice(part)));
+            }
+            if is_whole {
+                _ = parts.blocking_send(Arrived::End);
+            }
+        });
+        unpack(&Files::new(), folder, arriving, LIMITS)
+    })
+}
+
+fn packed(folder: &Path) -> Vec<u8> {
+    let (parts, mut arriving) = channel(2);
+    std::thread::scope(|scope| {
+        scope.spawn(move || pack(folder, parts));
+        let mut archive = Vec::new();
+        while let Some(part) = arriving.blocking_recv() {
+            archive.extend_from_slice(&part.unwrap());
+        }
+        archive
+    })
+}
+
+/// Entries as they are written by somebody who does not keep to any rule.
+struct Hostile(Builder<Vec<u8>>);
+
+impl Hostile {
+    fn new() -> Self {
+        Self(Builder::new(Vec::new()))
+    }
+
+    fn entry(mut self, kind: EntryType, name: &str, target: &str, mode: u32, content: &[u8]) -> Self {
+        let mut header = Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.as_gnu_mut().unwrap().linkname[..target.len()].copy_from_slice(target.as_bytes());
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_mtime(1_000_000_000);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        self.0.append(&header, content).unwrap();
+        self
+    }
+
+    fn file(self, name: &str, content: &[u8]) -> Self {
+        self.entry(EntryType::Regular, name, "", 0o644, content)
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap()
+    }
+}
+
+/// A folder `target` with a file in it, beside a file `secret`.
+fn place() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("target")).unwrap();
+    fs::write(dir.path().join("target/old"), "old").unwrap();
+    fs::write(dir.path().join("secret"), "secret").unwrap();
+    dir
+}
+
+fn is_untouched(dir: &Path) -> bool {
+    let count = |path: &Path| fs::read_dir(path).unwrap().count();
+    count(dir) == 2
+        && count(&dir.join("target")) == 1
+        && fs::read(dir.join("secret")).unwrap() == b"secret"
+        && fs::metadata(dir.join("secret")).unwrap().nlink() == 1
+}
+
+#[test]
+fn a_folder_is_the_same_after_the_journey() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| from.path().join(name);
+    let long = "n".repeat(200);
+    fs::create_dir_all(at("a/b/empty")).unwrap();
+    fs::write(at("a/script"), "#!").unwrap();
+    fs::set_permissions(at("a/script"), fs::Permissions::from_mode(0o4751)).unwrap();
+    fs::write(at(&long), vec![7; 700_001]).unwrap();
+    fs::write(at(".hidden"), "").unwrap();
+    fs::write(at(".gitignore"), "*").unwrap();
+    symlink("../a/script", at("a/link")).unwrap();
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+    let target = to.path().join("new/folder");
+    unpacked(&target, &packed(from.path()), true).unwrap();
+    let got = |name: &str| target.join(name);
+    assert_eq!(fs::read(got(&long)).unwrap(), vec![7; 700_001]);
+    assert!(got("a/b/empty").is_dir() && got(".hidden").exists() && got(".gitignore").exists());
+    assert_eq!(fs::metadata(got("a/script")).unwrap().mode() & 0o7777, 0o751);
+    assert_eq!(fs::metadata(got("a/script")).unwrap().mtime(), fs::metadata(at("a/script")).unwrap().mtime());
+    assert_eq!(fs::read_link(got("a/link")).unwrap(), Path::new("../a/script"));
+    assert!(!got("pipe").exists());
+    assert_eq!(fs::read_dir(to.path().join("new")).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_there_stays_unless_the_archive_has_it() {
+    let dir = place();
+    let target = dir.path().join("target");
+    fs::create_dir(target.join("sub")).unwrap();
+    fs::write(target.join("sub/kept"), "kept").unwrap();
+    let archive =
+        Hostile::new().file("old", b"new").file("./sub/added", b"added").file("sub/added", b"twice").bytes();
+    unpacked(&target, &archive, true).unwrap();
+    let read = |name: &str| fs::read_to_string(target.join(name)).unwrap();
+    assert_eq!(
+        (read("old"), read("sub/kept"), read("sub/added")),
+        ("new".into(), "kept".into(), "twice".into())
+    );
+    let archive = Hostile::new().file("new", b"").file("old/below", b"").bytes();
+    assert!(matches!(unpacked(&target, &archive, true), Err(FileError::Unfit { .. })));
+    assert!(!target.join("new").exists() && read("old") == "new");
+}
+
+#[test]
+fn hard_links_within_are_made() {
+    let dir = place();
+    let target = dir.path().join("target");
+    let archive = Hostile::new().file("a", b"x").entry(EntryType::Link, "b/c", "a", 0o644, b"").bytes();
+    unpacked(&target, &archive, true).unwrap();
+    assert_eq!(
+        fs::metadata(target.join("a")).unwrap().ino(),
+        fs::metadata(target.join("b/c")).unwrap().ino()
+    );
+}
+
+#[test]
+fn what_wants_out_is_refused_and_nothing_is_left() {
+    let link = EntryType::Symlink;
+    let hostile: Vec<(&str, Hostile)> = vec![
+        ("..", Hostile::new().file("fine", b"").file("../secret", b"x")),
+        ("..", Hostile::new().file("a/../../secret", b"x")),
+        ("absolute", Hostile::new().file("/tmp/glovebox-escape", b"x")),
+        ("within", Hostile::new().entry(link, "l", "/etc", 0o777, b"")),
+        ("within", Hostile::new().entry(link, "l", "..", 0o777, b"")),
+        ("within", Hostile::new().entry(link, "a", ".", 0o777, b"").entry(link, "b", "a/../..", 0o777, b"")),
+        ("no folder", Hostile::new().entry(link, "a", "b", 0o777, b"").file("a/x", b"x")),
+        ("no folder", Hostile::new().file("a", b"").file("a/x", b"x")),
+        ("hard link", Hostile::new().entry(EntryType::Link, "h", "old", 0o644, b"")),
+        ("..", Hostile::new().entry(EntryType::Link, "h", "../secret", 0o644, b"")),
+        ("absolute", Hostile::new().entry(EntryType::Link, "h", "/etc/passwd", 0o644, b"")),
+        (
+            "hard link",
+            Hostile::new().entry(link, "l", "x", 0o777, b"").entry(EntryType::Link, "h", "l", 0o644, b""),
+        ),
+        ("no file", Hostile::new().entry(EntryType::Char, "null", "", 0o666, b"")),
+        ("no file", Hostile::new().entry(EntryType::Block, "disk", "", 0o666, b"")),
+        ("no file", Hostile::new().entry(EntryType::Fifo, "pipe", "", 0o666, b"")),
+        ("set-user-id", Hostile::new().entry(EntryType::Regular, "su", "", 0o4755, b"")),
+        ("set-user-id", Hostile::new().entry(EntryType::Directory, "d", "", 0o2755, b"")),
+        ("folder", Hostile::new().file("d/x", b"").file("d", b"")),
+        ("bytes", Hostile::new().file("a", &[1; 1 << 20]).file("b", b"x")),
+        ("entries", (0..101).fold(Hostile::new(), |all, number| all.file(&format!("{number}"), b""))),
+        (
+            "too long",
+            Hostile::new().entry(EntryType::GNULongName, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
+        ),
+        ("too long", Hostile::new().entry(EntryType::GNULongName, "l", "", 0, &[b'n'; 5000]).file("a", b"")),
+        (
+            "too long",
+            Hostile::new().entry(EntryType::XHeader, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
+        ),
+    ];
+    for (number, (named, archive)) in hostile.into_iter().enumerate() {
+        let dir = place();
+        let refused = unpacked(&dir.path().join("target"), &archive.bytes(), true);
+        let Err(FileError::Archive(problem)) = refused else { panic!("{number} {named}: {refused:?}") };
+        assert!(problem.contains(named), "{number} {named}: {problem}");
+        assert!(is_untouched(dir.path()), "{number} {named}");
+    }
+    assert!(!Path::new("/tmp/glovebox-escape").exists());
+}
+
+#[test]
+fn links_that_are_there_already_lead_nowhere() {
+    let dir = place();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), dir.path().join("target/link")).unwrap();
+    let archive = Hostile::new().file("link/x", b"x").bytes();
+    let refused = unpacked(&dir.path().join("target"), &archive, true);
+    assert!(matches!(refused, Err(FileError::Unfit { .. })), "{refused:?}");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_archive_that_breaks_off_leaves_nothing() {
+    let archive = Hostile::new().file("a", &[1; 10_000]).file("b", &[1; 10_000]).bytes();
+    for length in [0, 100, 512, 5_000, 11_264, 12_000, archive.len() - 1024] {
+        let dir = place();
+        assert!(unpacked(&dir.path().join("target"), &archive[..length], false).is_err(), "{length}");
+        assert!(is_untouched(dir.path()), "{length}");
+    }
+    let dir = place();
+    assert!(unpacked(&dir.path().join("target"), &[7; 5000], true).is_err());
+    assert!(is_untouched(dir.path()));
+}

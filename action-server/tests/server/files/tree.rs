@@ -1,0 +1,59 @@
+//! Folders as archives, over the wire.
+
+use std::fs;
+use std::process::Command;
+
+use hyper::Method;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+
+use super::{ask, names, noise};
+use crate::harness::{Server, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_goes_out_and_comes_in() {
+    let server = Server::start();
+    fs::create_dir_all(server.file("from/a/b")).unwrap();
+    fs::write(server.file("from/a/b/big"), noise(3_000_000)).unwrap();
+    fs::write(server.file("from/small"), "x").unwrap();
+    let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await;
+    assert_eq!((archive.status, archive.header("content-type")), (200, "application/x-tar"));
+    // What everybody's tar makes of it.
+    fs::write(server.file("archive"), &archive.body).unwrap();
+    let listed = Command::new("tar").arg("tf").arg(server.file("archive")).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(listed).unwrap(), "a\na/b\na/b/big\nsmall\n");
+    let put = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], archive.body).await;
+    assert_eq!(put.status, 204, "{:?}", put.body);
+    assert!(fs::read(server.file("to/a/b/big")).unwrap() == noise(3_000_000));
+    assert_eq!(names(&server), ["archive", "from", "to"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_archive_or_no_folder_is_refused() {
+    let server = Server::start();
+    fs::write(server.file("f"), "x").unwrap();
+    let refused = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], "x".repeat(3000)).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (422, Some("invalid")));
+    assert_eq!(ask(&server, Method::PUT, "/v1/files/tree?path=f", &[], "").await.status, 409);
+    assert_eq!(ask(&server, Method::GET, "/v1/files/tree?path=f", &[], "").await.status, 409);
+    assert_eq!(ask(&server, Method::GET, "/v1/files/tree?path=missing", &[], "").await.status, 404);
+    assert_eq!(names(&server), ["f"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_whose_client_goes_away_leaves_nothing() {
+    let server = Server::start();
+    fs::create_dir(server.file("from")).unwrap();
+    fs::write(server.file("from/big"), noise(3_000_000)).unwrap();
+    let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await.body;
+    let mut stream = UnixStream::connect(server.socket()).await.unwrap();
+    let head = format!(
+        "PUT /v1/files/tree?path=to HTTP/1.1\r\nhost: s\r\ncontent-length: {}\r\n\r\n",
+        archive.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&archive[..archive.len() / 2]).await.unwrap();
+    until("it is being unpacked", || names(&server).iter().any(|name| name.starts_with(".glovebox-")));
+    drop(stream);
+    until("it is removed", || names(&server) == ["from"]);
+}
