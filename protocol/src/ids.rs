@@ -94,6 +94,10 @@ text_id!(
     ActionId
 );
 text_id!(
+    /// A process as a sandbox knows it, chosen by the host. The same id is never started twice.
+    ProcessId
+);
+text_id!(
     /// One life of an action server. Another boot id under the same address: everything that ran is gone.
     BootId
 );
