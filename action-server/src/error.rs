@@ -13,6 +13,7 @@ use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use serde::Serialize;
 
 use crate::ledger::LedgerError;
+use crate::process::ProcessError;
 
 /// Why a request is not served.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,8 @@ pub(crate) enum ApiError {
     Malformed(String),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -59,14 +62,31 @@ impl ApiError {
             | Self::NoSuchAction(_) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
             Self::Malformed(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
-            Self::Ledger(LedgerError::Conflict(_)) => (StatusCode::CONFLICT, ErrorCode::Conflict),
+            Self::Ledger(LedgerError::Conflict(_) | LedgerError::StillRuns(_)) => {
+                (StatusCode::CONFLICT, ErrorCode::Conflict)
+            }
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Process(error) => of_process(error),
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         }
+    }
+}
+
+fn of_process(error: &ProcessError) -> (StatusCode, ErrorCode) {
+    match error {
+        ProcessError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+        ProcessError::Unknown(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        ProcessError::Gone(_) => (StatusCode::GONE, ErrorCode::Gone),
+        ProcessError::Busy(_) | ProcessError::Short(_) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+        ProcessError::Conflict(_)
+        | ProcessError::StillRuns(_)
+        | ProcessError::NoStdin(_)
+        | ProcessError::StdinClosed(_)
+        | ProcessError::Ended(_) => (StatusCode::CONFLICT, ErrorCode::Conflict),
     }
 }
 

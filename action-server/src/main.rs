@@ -3,6 +3,7 @@
 //! One static file with three lives: `serve` (a supervisor and, below it, the server itself), `serve --detach` (starts
 //! that and leaves it running) and `dial` (joins its standard streams to the server's socket).
 
+mod accounts;
 mod api;
 mod auth;
 mod children;
@@ -16,6 +17,7 @@ mod files;
 mod init;
 mod ledger;
 mod logging;
+mod process;
 mod routes;
 mod server;
 mod shell;

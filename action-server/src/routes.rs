@@ -5,7 +5,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info};
+use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, info, processes};
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
 
@@ -14,6 +14,13 @@ pub(crate) fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/v1/info", get(info::info))
         .route("/v1/actions/{id}", post(actions::begin).get(actions::attach).delete(actions::cancel))
+        .route("/v1/actions/{id}/acknowledge", post(actions::acknowledge))
+        .route("/v1/processes", get(processes::list))
+        .route("/v1/processes/{id}", post(processes::start).get(processes::info).delete(processes::kill))
+        .route("/v1/processes/{id}/acknowledge", post(processes::acknowledge))
+        .route("/v1/processes/{id}/output", get(processes::output))
+        .route("/v1/processes/{id}/stdin", post(processes::stdin))
+        .route("/v1/processes/{id}/signal", post(processes::signal))
         .route("/execute_action", post(execute_action::execute_action))
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

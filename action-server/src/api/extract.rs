@@ -7,8 +7,9 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse as _;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Action, ActionId};
+use protocol::{Action, ActionId, IdError};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Api, BODY_BYTES};
@@ -19,7 +20,7 @@ use crate::execute::duration;
 const QUICK_BYTES: usize = 64 << 10;
 
 /// The `{id}` of the path.
-pub(crate) struct Id(pub(super) ActionId);
+pub(crate) struct Id<I = ActionId>(pub(super) I);
 
 /// How much of the output the client has, from the query; 0 when it does not say.
 pub(crate) struct After(pub(super) u64);
@@ -27,7 +28,7 @@ pub(crate) struct After(pub(super) u64);
 /// The whole body.
 pub(crate) struct JsonBody(pub(super) Value);
 
-impl FromRequestParts<Api> for Id {
+impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for Id<I> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
@@ -74,6 +75,19 @@ fn unreadable(rejection: BytesRejection) -> ApiError {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge(BODY_BYTES),
         _ => ApiError::Body(problem),
     }
+}
+
+/// Reads a request that is ours alone; what is wrong with it is told with the place it is at.
+pub(super) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let place = error.path().to_string();
+        let problem = error.into_inner();
+        ApiError::Malformed(if place == "." {
+            problem.to_string()
+        } else {
+            format!("field `{place}`: {problem}")
+        })
+    })
 }
 
 /// Reads an action event.

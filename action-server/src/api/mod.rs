@@ -6,6 +6,7 @@ pub(crate) mod alive;
 pub(crate) mod execute_action;
 mod extract;
 pub(crate) mod info;
+pub(crate) mod processes;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::auth::Key;
 use crate::execute::Executor;
+use crate::process::Processes;
 
 /// The longest request body: a file of 10 MiB with JSON's escapes, and room.
 pub(crate) const BODY_BYTES: usize = 32 << 20;
@@ -25,14 +27,15 @@ pub(crate) struct Api(Arc<Shared>);
 struct Shared {
     key: Option<Key>,
     executor: Executor,
+    processes: Processes,
     info: Info,
     requests: Arc<Semaphore>,
 }
 
 impl Api {
-    pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info) -> Self {
+    pub(crate) fn new(key: Option<Key>, executor: Executor, processes: Processes, info: Info) -> Self {
         let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
-        Self(Arc::new(Shared { key, executor, info, requests }))
+        Self(Arc::new(Shared { key, executor, processes, info, requests }))
     }
 
     /// What requests must know, if anything.
@@ -42,5 +45,9 @@ impl Api {
 
     fn executor(&self) -> &Executor {
         &self.0.executor
+    }
+
+    fn processes(&self) -> &Processes {
+        &self.0.processes
     }
 }

@@ -13,4 +13,5 @@ mod dial;
 mod harness;
 mod key;
 mod lifecycle;
+mod processes;
 mod wrong_input;

@@ -79,12 +79,19 @@ impl Frame {
     /// An observation that does not serialise or is longer than [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Output { offset, bytes } => encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into),
+            Self::Output { offset, bytes } => Self::encode_output(*offset, bytes, into),
             Self::Gap { from, to } => encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into),
             Self::Observation(observation) => encode_parts(3, &[&serde_json::to_vec(observation)?], into),
         }
     }
 
+    /// Appends the bytes of a [`Frame::Output`], so that whoever sends many need not make one for each.
+    ///
+    /// # Errors
+    /// As [`Frame::encode`].
+    pub fn encode_output(offset: u64, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
+        encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into)
+    }
 }
 
 /// What a stream of frames can hold, so that one decoder serves every stream.

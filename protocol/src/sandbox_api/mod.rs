@@ -27,7 +27,9 @@ mod process;
 mod process_frame;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
-pub use frame::{Decoder, Frame, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
+pub use frame::{
+    Decoder, Frame, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH,
+};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
 pub use process::{
     ExitReason, ProcessExit, ProcessInfo, ProcessLimits, ProcessRequest, ProcessState, ProcessStdin,
