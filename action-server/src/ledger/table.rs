@@ -25,6 +25,9 @@ const MAX_ENDED_MEMORY: u64 = 64 << 20;
 /// How much of the disk they hold together: half of what there is for all output, so that what runs finds room.
 const MAX_ENDED_DISK: u64 = 1 << 30;
 
+/// How many of its files: half, for the same reason.
+const MAX_ENDED_FILES: u64 = 128;
+
 /// How many forgotten ids are remembered so that none runs twice: days of work, 3 MiB.
 const MAX_FORGOTTEN: usize = 65_536;
 
@@ -100,7 +103,9 @@ impl<I: Eq + Hash, E> Table<I, E> {
 
     fn ended_hold_too_much(&self) -> bool {
         let sum = |part: fn(&Held) -> u64| self.ended.iter().map(|ended| part(&ended.holds)).sum::<u64>();
-        sum(|holds| holds.memory) > MAX_ENDED_MEMORY || sum(|holds| holds.disk) > MAX_ENDED_DISK
+        sum(|holds| holds.memory) > MAX_ENDED_MEMORY
+            || sum(|holds| holds.disk) > MAX_ENDED_DISK
+            || sum(|holds| holds.files as u64) > MAX_ENDED_FILES
     }
 
     /// Forgets an ended one before its time; one that runs stays, and is told of.

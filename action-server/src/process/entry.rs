@@ -178,7 +178,11 @@ impl Process {
         *self.exit() = Some(Exit { exit, frame: frame.into() });
         self.note_progress();
         let argv: usize = self.argv.iter().map(String::len).sum();
-        Held { memory: stdout.memory + stderr.memory + argv as u64, disk: stdout.disk + stderr.disk }
+        Held {
+            memory: stdout.memory + stderr.memory + argv as u64,
+            disk: stdout.disk + stderr.disk,
+            files: stdout.files + stderr.files,
+        }
     }
 
     fn exit(&self) -> MutexGuard<'_, Option<Exit>> {

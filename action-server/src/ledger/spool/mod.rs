@@ -13,11 +13,12 @@ mod store;
 mod tests;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use nix::sys::uio::pwritev;
 use tokio::sync::Notify;
 
 use memory::Memory;
@@ -35,6 +36,9 @@ const KEPT_BYTES: usize = MEMORY_BYTES / 2;
 
 /// How much of a producer's latest output is held: a log of a day, and not a disk.
 pub(crate) const HELD_OUTPUT_BYTES: u64 = 1 << 30;
+
+/// The kernel takes 1,024 in one call.
+const PIECES_AT_ONCE: usize = 256;
 
 /// The most that is read from a file at once.
 const READ_BYTES: usize = 256 << 10;
@@ -84,6 +88,7 @@ pub(crate) struct Spilled {
 pub(crate) struct Held {
     pub(crate) memory: u64,
     pub(crate) disk: u64,
+    pub(crate) files: usize,
 }
 
 impl Spool {
@@ -118,11 +123,14 @@ impl Spool {
             return;
         }
         push(&mut state.memory);
-        let length = state.memory.len();
-        if length <= MEMORY_BYTES {
-            return;
+        if state.memory.len() > MEMORY_BYTES {
+            self.relieve(state);
         }
-        let is_far_ahead = length > MEMORY_BYTES + BACKLOG_BYTES;
+    }
+
+    /// Has what is too much for the memory written.
+    fn relieve(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let is_far_ahead = state.memory.len() > MEMORY_BYTES + BACKLOG_BYTES;
         let begins = !std::mem::replace(&mut state.is_spilling, true);
         drop(state);
         match tokio::runtime::Handle::try_current() {
@@ -167,30 +175,27 @@ impl Spool {
         self.state().memory.end()
     }
 
-    /// Nothing more will come.
-    pub(crate) fn close(&self) -> Held {
+    /// Nothing more will come. What is partly on the disk goes there as a whole: it will hardly be read again.
+    pub(crate) fn close(self: &Arc<Self>) -> Held {
         let mut state = self.state();
         state.is_closed = true;
         state.memory.close();
-        Held { memory: state.memory.len() as u64, disk: state.segments.len() }
+        let (memory, disk) = (state.memory.len() as u64, state.segments.len());
+        let files = state.segments.count();
+        if files == 0 {
+            return Held { memory, disk, files };
+        }
+        self.relieve(state);
+        Held { memory: 0, disk: memory + disk, files }
     }
 
     /// Writes what is too much for the memory. Blocks.
     fn spill(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let (from, batch) = {
-                let mut state = self.state();
-                let excess = state.memory.len().saturating_sub(KEPT_BYTES);
-                if state.memory.len() <= MEMORY_BYTES {
-                    state.is_spilling = false;
-                    return;
-                }
-                (state.memory.start(), state.memory.oldest(excess))
-            };
-            let length: usize = batch.iter().map(Bytes::len).sum();
-            // Only who writes changes the segments, so this copy of the last one's end stays true without the lock.
-            let place = self.state().segments.place(from, length as u64, &self.store);
+        while let Some((from, batch)) = self.next_batch() {
+            let length = batch.iter().map(|bytes| bytes.len() as u64).sum();
+            // Only who writes changes the segments, so the place stays the right one without the lock.
+            let place = self.state().segments.place(from, length, &self.store);
             let written = place.and_then(|place| {
                 write_all(&place, &batch)?;
                 Ok(place)
@@ -198,7 +203,7 @@ impl Spool {
             let mut state = self.state();
             state.memory.drop_oldest(batch.len());
             match written {
-                Ok(place) => state.segments.add(place, length as u64),
+                Ok(place) => state.segments.add(place, length),
                 // Told to readers as a gap. The producer must not stop for it.
                 Err(error) => tracing::warn!(%error, length, "output is lost"),
             }
@@ -207,16 +212,37 @@ impl Spool {
         }
     }
 
+    /// What is to be written next, and its offset.
+    fn next_batch(&self) -> Option<(u64, Vec<Bytes>)> {
+        let mut state = self.state();
+        let (most, kept) = if state.is_closed { (0, 0) } else { (MEMORY_BYTES, KEPT_BYTES) };
+        let length = state.memory.len();
+        state.is_spilling = length > most;
+        state.is_spilling.then(|| (state.memory.start(), state.memory.oldest(length - kept)))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn write_all(place: &segments::Place, batch: &[Bytes]) -> io::Result<()> {
-    let mut position = place.position;
-    for bytes in batch {
-        place.file.write_all_at(bytes, position)?;
-        position += bytes.len() as u64;
+    let (mut position, mut written) = (place.position, 0);
+    for pieces in batch.chunks(PIECES_AT_ONCE) {
+        let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        let mut done = pwritev(&place.file, &slices, position.cast_signed())?;
+        // A disk that is nearly full takes a part; the rest tells why.
+        for piece in pieces {
+            let part = piece.get(done.min(piece.len())..).unwrap_or_default();
+            if !part.is_empty() {
+                place.file.write_all_at(part, position + written + (piece.len() - part.len()) as u64)?;
+            }
+            done = done.saturating_sub(piece.len());
+            written += piece.len() as u64;
+        }
+        position += length as u64;
+        written = 0;
     }
     Ok(())
 }

@@ -46,6 +46,10 @@ impl Segments {
         self.files.iter().map(|segment| segment.length).sum()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.files.len()
+    }
+
     /// A place for `length` bytes that begin at `start`, after everything there is. Lets the oldest go when a bound is
     /// reached.
     ///
@@ -64,7 +68,7 @@ impl Segments {
             Some(last) if last.end() == start && last.length < SEGMENT_BYTES => {
                 Ok(Place { start, file: Arc::clone(&last.file), position: last.length, room })
             }
-            _ => Ok(Place { start, file: Arc::new(store.file()?), position: 0, room }),
+            _ => Ok(Place { start, file: Arc::new(store.file()?), position: 0, room: room.with_a_file()? }),
         }
     }
 

@@ -5,13 +5,16 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nix::libc;
 use uuid::Uuid;
 
 /// For all output of a server's life that is held at one time.
 const STORE_BYTES: u64 = 2 << 30;
+
+/// How many files that may be: a quarter of the descriptors that a process usually may have.
+const STORE_FILES: usize = 256;
 
 /// Cloning shares it.
 #[derive(Debug, Clone)]
@@ -25,6 +28,7 @@ struct Shared {
     folders: Vec<PathBuf>,
     most: u64,
     used: AtomicU64,
+    files: AtomicUsize,
 }
 
 /// Room that is taken until this is dropped.
@@ -32,6 +36,7 @@ struct Shared {
 pub(super) struct Reserved {
     shared: Arc<Shared>,
     bytes: u64,
+    files: usize,
 }
 
 impl SpoolStore {
@@ -42,13 +47,15 @@ impl SpoolStore {
     }
 
     pub(super) fn with(folders: Vec<PathBuf>, most: u64) -> Self {
-        Self { shared: Arc::new(Shared { folders, most, used: AtomicU64::new(0) }) }
+        Self {
+            shared: Arc::new(Shared { folders, most, used: AtomicU64::new(0), files: AtomicUsize::new(0) }),
+        }
     }
 
     pub(super) fn reserve(&self, bytes: u64) -> Option<Reserved> {
         let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.shared.most);
         self.shared.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
-        Some(Reserved { shared: Arc::clone(&self.shared), bytes })
+        Some(Reserved { shared: Arc::clone(&self.shared), bytes, files: 0 })
     }
 
     /// An empty file that is gone with its last descriptor.
@@ -80,11 +87,24 @@ impl Reserved {
     /// One for both, so that they are given back together.
     pub(super) fn join(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
+        self.files += std::mem::take(&mut other.files);
+    }
+
+    /// The same, and a file of its own.
+    pub(super) fn with_a_file(mut self) -> io::Result<Self> {
+        let within = |files: usize| (files < STORE_FILES).then_some(files + 1);
+        self.shared
+            .files
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+            .map_err(|_| io::Error::other("the server holds as many files of output as it may"))?;
+        self.files += 1;
+        Ok(self)
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.shared.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.shared.files.fetch_sub(self.files, Ordering::Relaxed);
     }
 }
