@@ -26,13 +26,14 @@ use segments::Segments;
 pub(crate) use store::SpoolStore;
 
 /// What stays in memory of a producer's output. Short output, nearly all there is, never sees the disk.
-const MEMORY_BYTES: usize = 1 << 20;
+const MEMORY_BYTES: usize = 3 << 19;
 
 /// How far a producer may be ahead of the disk before it waits.
-const BACKLOG_BYTES: usize = 2 << 20;
+const BACKLOG_BYTES: usize = 1 << 20;
 
-/// What is left in memory when a batch was written: it is written in larger pieces than it comes in.
-const KEPT_BYTES: usize = MEMORY_BYTES / 2;
+/// What is left in memory when a batch was written: it is written in larger pieces than it comes in, and a reader that
+/// follows finds what it is at in memory.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// How much of a producer's latest output is held: a log of a day, and not a disk.
 pub(crate) const HELD_OUTPUT_BYTES: u64 = 1 << 30;
