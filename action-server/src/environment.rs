@@ -1,27 +1,25 @@
 //! What commands get as their environment: the server's own, without what is ours, with what every command needs.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use nix::unistd::{Uid, geteuid};
+use nix::unistd::geteuid;
+
+use crate::accounts::{Account, Accounts};
 
 /// The usual one, for containers that set none.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// V0's variables that its clients set for its server; the first is a key.
 const NOT_FOR_COMMANDS: [&str; 2] = ["SESSION_API_KEY", "NO_CHANGE_TIMEOUT_SECONDS"];
 
-/// The environment of shells.
+/// The environment of shells and processes.
 pub(crate) fn for_commands() -> Vec<(OsString, OsString)> {
-    // Read by hand: the C library's way loads plugins, and a static program aborts when they do not fit the image.
-    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    complete(std::env::vars_os(), &passwd, geteuid())
+    complete(std::env::vars_os(), Accounts::read().of(geteuid()))
 }
 
 fn complete(
     own: impl Iterator<Item = (OsString, OsString)>,
-    passwd: &[u8],
-    user: Uid,
+    user: Option<Account>,
 ) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<_> =
         own.filter(|(name, _)| !NOT_FOR_COMMANDS.iter().any(|not| name == OsStr::new(not))).collect();
@@ -32,31 +30,25 @@ fn complete(
         }
     };
     default("PATH", DEFAULT_PATH.into());
-    default("HOME", home(passwd, user).unwrap_or_else(|| "/".into()));
+    default("HOME", user.and_then(|account| account.home).unwrap_or_else(|| "/".into()));
     environment
-}
-
-/// From `name:password:uid:gid:comment:home:shell`.
-fn home(passwd: &[u8], user: Uid) -> Option<OsString> {
-    let user = user.to_string();
-    let mut users = passwd.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b':'));
-    let home = users.find_map(|mut fields| {
-        let is_user = fields.nth(2)? == OsStr::new(&user).as_bytes();
-        if is_user { fields.nth(2) } else { None }
-    })?;
-    (!home.is_empty()).then(|| OsString::from_vec(home.to_vec()))
 }
 
 #[cfg(test)]
 mod tests {
+    use nix::unistd::{Gid, Uid};
+
     use super::*;
 
-    const PASSWD: &[u8] =
-        b"root:x:0:0:root:/root:/bin/sh\nbroken\n\nagent:x:1000:1000:a,b:/home/agent:/bin/bash\n";
-
-    fn completed(own: &[(&str, &str)], uid: u32) -> Vec<(String, String)> {
+    fn completed(own: &[(&str, &str)], home: Option<&str>) -> Vec<(String, String)> {
         let own = own.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let environment = complete(own, PASSWD, Uid::from_raw(uid)).into_iter();
+        let account = Account {
+            name: "agent".into(),
+            uid: Uid::from_raw(1000),
+            gid: Gid::from_raw(1000),
+            home: home.map(Into::into),
+        };
+        let environment = complete(own, Some(account)).into_iter();
         environment.map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap())).collect()
     }
 
@@ -66,13 +58,19 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_added() {
-        assert_eq!(completed(&[], 1000), [pair("PATH", DEFAULT_PATH), pair("HOME", "/home/agent")]);
-        assert_eq!(completed(&[("HOME", "")], 7), [pair("PATH", DEFAULT_PATH), pair("HOME", "/")]);
+        assert_eq!(
+            completed(&[], Some("/home/agent")),
+            [pair("PATH", DEFAULT_PATH), pair("HOME", "/home/agent")]
+        );
+        assert_eq!(completed(&[("HOME", "")], None), [pair("PATH", DEFAULT_PATH), pair("HOME", "/")]);
     }
 
     #[test]
     fn what_is_there_stays_except_keys() {
         let own = [("PATH", "/opt"), ("HOME", "/h"), ("LANG", "C"), ("SESSION_API_KEY", "secret")];
-        assert_eq!(completed(&own, 0), [pair("PATH", "/opt"), pair("HOME", "/h"), pair("LANG", "C")]);
+        assert_eq!(
+            completed(&own, Some("/root")),
+            [pair("PATH", "/opt"), pair("HOME", "/h"), pair("LANG", "C")]
+        );
     }
 }

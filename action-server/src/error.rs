@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::files::FileError;
 use crate::ledger::LedgerError;
 use crate::ports::Unreachable;
+use crate::process::ProcessError;
 use crate::sessions::TooManySessions;
 use crate::v0::TransferError;
 
@@ -66,6 +67,8 @@ pub(crate) enum ApiError {
     /// The file's length.
     #[error("header `range`: the file has {0} bytes, and none of them is in it")]
     Range(u64),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// Worth a retry when one of them has ended.
     #[error("{0} requests are being answered, no more are taken")]
     TooManyRequests(usize),
@@ -87,7 +90,9 @@ impl ApiError {
             | Self::NoSuchAction(_) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
             Self::Malformed(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
-            Self::Ledger(LedgerError::Conflict(_)) => (StatusCode::CONFLICT, ErrorCode::Conflict),
+            Self::Ledger(LedgerError::Conflict(_) | LedgerError::StillRuns(_)) => {
+                (StatusCode::CONFLICT, ErrorCode::Conflict)
+            }
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Unreachable(Unreachable::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
@@ -95,6 +100,7 @@ impl ApiError {
             Self::Unreachable(Unreachable::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, ErrorCode::Invalid),
             Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::Process(error) => of_process(error),
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
@@ -131,6 +137,20 @@ fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
             }
             _ => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         },
+    }
+}
+
+fn of_process(error: &ProcessError) -> (StatusCode, ErrorCode) {
+    match error {
+        ProcessError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+        ProcessError::Unknown(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+        ProcessError::Gone(_) => (StatusCode::GONE, ErrorCode::Gone),
+        ProcessError::Busy(_) | ProcessError::Short(_) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+        ProcessError::Conflict(_)
+        | ProcessError::StillRuns(_)
+        | ProcessError::NoStdin(_)
+        | ProcessError::StdinClosed(_)
+        | ProcessError::Ended(_) => (StatusCode::CONFLICT, ErrorCode::Conflict),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::files::Files;
-use crate::ledger::{Begun, Entry, Ledger, LedgerError, Running};
+use crate::ledger::{Begun, Entry, Ledger, LedgerError, Running, SpoolStore};
 use crate::server::Activity;
 use crate::sessions::Sessions;
 
@@ -34,9 +34,14 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(sessions: Sessions, tasks: TaskTracker, activity: Activity) -> Self {
+    pub(crate) fn new(
+        sessions: Sessions,
+        spools: SpoolStore,
+        tasks: TaskTracker,
+        activity: Activity,
+    ) -> Self {
         Self {
-            ledger: Ledger::new(),
+            ledger: Ledger::new(spools),
             sessions,
             files: Arc::new(Files::new()),
             file_actions: Arc::new(Semaphore::new(MAX_FILE_ACTIONS)),

@@ -4,6 +4,7 @@
 //! that and leaves it running), `v0` (the same for OpenHands V0's clients, in their words) and `dial` (joins its standard
 //! streams to the server's socket).
 
+mod accounts;
 mod api;
 mod auth;
 mod children;
@@ -20,6 +21,7 @@ mod init;
 mod ledger;
 mod logging;
 mod ports;
+mod process;
 mod routes;
 mod server;
 mod sessions;

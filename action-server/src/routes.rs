@@ -5,7 +5,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post};
 
-use crate::api::{Api, BODY_BYTES, actions, admission, alive, execute_action, files, info, ports, sessions};
+use crate::api::{
+    Api, BODY_BYTES, actions, admission, alive, execute_action, files, info, ports, processes, sessions,
+};
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
 
@@ -20,6 +22,13 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/sockets/tunnel", get(ports::tunnel_to_socket).connect(ports::tunnel_to_socket))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", delete(sessions::end))
+        .route("/v1/actions/{id}/acknowledge", post(actions::acknowledge))
+        .route("/v1/processes", get(processes::list))
+        .route("/v1/processes/{id}", post(processes::start).get(processes::info).delete(processes::kill))
+        .route("/v1/processes/{id}/acknowledge", post(processes::acknowledge))
+        .route("/v1/processes/{id}/output", get(processes::output))
+        .route("/v1/processes/{id}/stdin", post(processes::stdin))
+        .route("/v1/processes/{id}/signal", post(processes::signal))
         .route("/execute_action", post(execute_action::execute_action))
         .merge(files::routes())
         .fallback(async || ApiError::NoSuchRoute)

@@ -77,6 +77,12 @@ macro_rules! text_id {
             }
         }
 
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -92,6 +98,10 @@ text_id!(
 text_id!(
     /// An action as a sandbox knows it. The same id never runs twice.
     ActionId
+);
+text_id!(
+    /// A process as a sandbox knows it, chosen by the host. The same id is never started twice.
+    ProcessId
 );
 text_id!(
     /// One life of an action server. Another boot id under the same address: everything that ran is gone.

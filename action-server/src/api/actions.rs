@@ -1,4 +1,4 @@
-//! `/v1/actions/{id}`: begin or attach, attach, cancel. A reader that goes away takes nothing with it.
+//! `/v1/actions/{id}`: begin or attach, attach, cancel, acknowledge. A reader that goes away takes nothing with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::ledger::{Entry, LedgerError, frames};
 
 /// How long an answer waits for the first that can be told. Head, output and observation each written alone cost more than
 /// most commands take.
-const SOON: Duration = Duration::from_millis(100);
+pub(super) const SOON: Duration = Duration::from_millis(100);
 
 /// `POST`.
 pub(crate) async fn begin(
@@ -50,6 +50,13 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
         Err(LedgerError::Gone(_)) => {}
         Err(error) => return Err(error.into()),
     }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST …/acknowledge`. Not the same as a cancel, which must not throw away the observation of an action that has just
+/// ended by itself.
+pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
+    api.executor().ledger.acknowledge(id)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

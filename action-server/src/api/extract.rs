@@ -9,8 +9,9 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse as _;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Action, ActionId, SessionName};
+use protocol::{Action, ActionId, IdError, SessionName};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Api, BODY_BYTES};
@@ -21,7 +22,7 @@ use crate::execute::duration;
 const QUICK_BYTES: usize = 64 << 10;
 
 /// The `{id}` of the path.
-pub(crate) struct Id(pub(super) ActionId);
+pub(crate) struct Id<I = ActionId>(pub(super) I);
 
 /// The `{name}` of a session's path.
 pub(crate) struct Session(pub(super) SessionName);
@@ -35,7 +36,7 @@ pub(crate) struct After(pub(super) u64);
 /// The whole body.
 pub(crate) struct JsonBody(pub(crate) Value);
 
-impl FromRequestParts<Api> for Id {
+impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for Id<I> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
@@ -104,6 +105,19 @@ fn unreadable(rejection: BytesRejection) -> ApiError {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge(BODY_BYTES),
         _ => ApiError::Body(problem),
     }
+}
+
+/// Reads a request that is ours alone; what is wrong with it is told with the place it is at.
+pub(super) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(body).map_err(|error| {
+        let place = error.path().to_string();
+        let problem = error.into_inner();
+        ApiError::Malformed(if place == "." {
+            problem.to_string()
+        } else {
+            format!("field `{place}`: {problem}")
+        })
+    })
 }
 
 /// Reads an action event.

@@ -25,10 +25,10 @@ pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id,
         working_dir: working_dir.to_string_lossy().into_owned(),
-        capabilities: vec![shell, Capability::Files],
+        capabilities: vec![shell, Capability::Files, Capability::Processes],
         limits: Limits {
             body_bytes: BODY_BYTES as u64,
-            output_bytes: HELD_OUTPUT_BYTES as u64,
+            output_bytes: HELD_OUTPUT_BYTES,
             ended_actions: MAX_ENDED as u64,
             retention_seconds: RETENTION.as_secs(),
         },

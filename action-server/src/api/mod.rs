@@ -8,6 +8,7 @@ pub(crate) mod extract;
 pub(crate) mod files;
 pub(crate) mod info;
 pub(crate) mod ports;
+pub(crate) mod processes;
 pub(crate) mod sessions;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use tokio::sync::Semaphore;
 use crate::auth::Key;
 use crate::execute::Executor;
 use crate::ports::Tunnels;
+use crate::process::Processes;
 
 /// The longest request body: a file of 10 MiB with JSON's escapes, and room.
 pub(crate) const BODY_BYTES: usize = 32 << 20;
@@ -31,6 +33,7 @@ pub(crate) struct Api(Arc<Shared>);
 struct Shared {
     key: Option<Key>,
     executor: Executor,
+    processes: Processes,
     info: Info,
     tunnels: Tunnels,
     requests: Arc<Semaphore>,
@@ -38,10 +41,16 @@ struct Shared {
 }
 
 impl Api {
-    pub(crate) fn new(key: Option<Key>, executor: Executor, info: Info, tunnels: Tunnels) -> Self {
+    pub(crate) fn new(
+        key: Option<Key>,
+        executor: Executor,
+        processes: Processes,
+        info: Info,
+        tunnels: Tunnels,
+    ) -> Self {
         let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
         let gates = files::Gates::default();
-        Self(Arc::new(Shared { key, executor, info, tunnels, requests, gates }))
+        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, gates }))
     }
 
     /// What requests must know, if anything.
@@ -60,5 +69,9 @@ impl Api {
 
     pub(crate) fn executor(&self) -> &Executor {
         &self.0.executor
+    }
+
+    fn processes(&self) -> &Processes {
+        &self.0.processes
     }
 }

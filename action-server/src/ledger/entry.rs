@@ -2,7 +2,7 @@
 //!
 //! Readers never change it. It is dropped when the ledger has forgotten it and the last reader has gone.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use protocol::Observation;
@@ -10,8 +10,7 @@ use protocol::sandbox_api::{Frame, FrameError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::fingerprint::Fingerprint;
-use super::output::Output;
+use super::spool::{Held, Piece, Spool, SpoolStore};
 
 /// Kind and length, before a frame's payload.
 const FRAME_HEADER_BYTES: usize = 5;
@@ -19,18 +18,12 @@ const FRAME_HEADER_BYTES: usize = 5;
 /// An action that was begun.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    request: Fingerprint,
     cancel: CancellationToken,
-    /// Touched after every change of `state`: readers sleep on it.
+    /// Touched after every change of the output and of the ending: readers sleep on it.
     progress: watch::Sender<()>,
-    /// A std mutex: producers are threads, and the longest section copies one frame.
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    output: Output,
-    ending: Option<Ending>,
+    output: Arc<Spool>,
+    /// Set once, after the output was closed.
+    ending: Mutex<Option<Ending>>,
 }
 
 /// How an action ended, encoded once as the last frame of its stream.
@@ -66,7 +59,7 @@ impl Ending {
 #[derive(Debug)]
 pub(super) enum Next {
     /// Output, or a gap in it.
-    Frame(Frame),
+    Output(Piece),
     /// All output was read, and there is no more.
     Ending(Ending),
     /// All output so far was read.
@@ -74,12 +67,12 @@ pub(super) enum Next {
 }
 
 impl Entry {
-    pub(super) fn new(request: Fingerprint) -> Self {
+    pub(super) fn new(spools: &SpoolStore) -> Self {
         Self {
-            request,
             cancel: CancellationToken::new(),
             progress: watch::Sender::new(()),
-            state: Mutex::default(),
+            output: Spool::new(spools),
+            ending: Mutex::default(),
         }
     }
 
@@ -92,7 +85,7 @@ impl Entry {
     pub(crate) async fn ended(&self) -> Ending {
         let mut progress = self.progress.subscribe();
         loop {
-            if let Some(ending) = self.state().ending.clone() {
+            if let Some(ending) = self.ending().clone() {
                 return ending;
             }
             // The sender is `self.progress`, so it cannot be gone.
@@ -109,10 +102,6 @@ impl Entry {
         tokio::task::yield_now().await;
     }
 
-    pub(super) fn is_for(&self, request: Fingerprint) -> bool {
-        self.request == request
-    }
-
     pub(super) fn cancellation(&self) -> CancellationToken {
         self.cancel.clone()
     }
@@ -122,40 +111,31 @@ impl Entry {
     }
 
     pub(super) fn next(&self, cursor: u64) -> Next {
-        let state = self.state();
-        match (state.output.read(cursor), &state.ending) {
-            (Some(frame), _) => Next::Frame(frame),
-            (None, Some(ending)) => Next::Ending(ending.clone()),
+        // The ending first: once there is one, the output below is complete.
+        let ending = self.ending().clone();
+        match (self.output.read(cursor), ending) {
+            (Some(piece), _) => Next::Output(piece),
+            (None, Some(ending)) => Next::Ending(ending),
             (None, None) => Next::NothingYet,
         }
     }
 
     /// Output that comes after the ending belongs to nobody and is dropped.
     pub(super) fn push(&self, bytes: &[u8]) {
-        {
-            let mut state = self.state();
-            if state.ending.is_some() {
-                return;
-            }
-            state.output.push(bytes);
-        }
+        self.output.push(bytes);
         self.progress.send_replace(());
     }
 
-    /// Returns how many bytes are held from now on.
-    pub(super) fn end(&self, ending: Ending) -> usize {
-        let held_bytes = {
-            let mut state = self.state();
-            state.output.close();
-            let held_bytes = state.output.held_bytes() + ending.0.len();
-            state.ending = Some(ending);
-            held_bytes
-        };
+    /// Returns what is held from now on.
+    pub(super) fn end(&self, ending: Ending) -> Held {
+        let output = self.output.close();
+        let holds = Held { memory: output.memory + ending.0.len() as u64, ..output };
+        *self.ending() = Some(ending);
         self.progress.send_replace(());
-        held_bytes
+        holds
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ending(&self) -> MutexGuard<'_, Option<Ending>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,8 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher, RandomState};
 use std::io;
 
-use protocol::ActionId;
-use protocol::sandbox_api::ActionRequest;
+use serde::Serialize;
 
 /// 128 bits of two hashes with keys of this process: two that are equal by chance will not be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,7 +18,7 @@ pub(super) struct Fingerprints {
 
 impl Fingerprints {
     /// Of what the request means, not of its bytes: blanks and the order of fields do not matter.
-    pub(super) fn of_request(&self, request: &ActionRequest) -> Fingerprint {
+    pub(super) fn of_request(&self, request: &impl Serialize) -> Fingerprint {
         let mut sink = self.sink();
         if let Err(error) = serde_json::to_writer(&mut sink, request) {
             // Cannot happen: the sink takes everything and the request came from JSON. Were it to, the same request
@@ -29,9 +28,9 @@ impl Fingerprints {
         sink.fingerprint()
     }
 
-    pub(super) fn of_id(&self, id: &ActionId) -> Fingerprint {
+    pub(super) fn of_id(&self, id: &str) -> Fingerprint {
         let mut sink = self.sink();
-        sink.add(id.as_str().as_bytes());
+        sink.add(id.as_bytes());
         sink.fingerprint()
     }
 
@@ -69,6 +68,8 @@ impl<H: Hasher> io::Write for Sink<H> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::sandbox_api::ActionRequest;
+
     use super::*;
 
     fn request(json: &str) -> ActionRequest {

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
-use protocol::sandbox_api::Frame;
+use protocol::sandbox_api::{Frame, FrameError};
 use tokio::sync::watch;
 
 use super::entry::{Entry, Next};
-use super::output::cursor_after;
+use super::spool::Piece;
 
 /// What is written at once is about as much as a socket takes.
 const WRITE_BYTES: usize = 64 << 10;
+
+/// The most that one frame carries: small beside the stream window, so that frames of several actions take turns.
+const FRAME_BYTES: usize = 64 << 10;
 
 /// The frames of `entry` for a reader that has the first `after` bytes of its output.
 pub(crate) fn frames(
@@ -40,9 +43,8 @@ impl Reader {
         let mut ready = Vec::new();
         loop {
             match self.entry.next(self.cursor) {
-                Next::Frame(frame) => {
-                    self.cursor = cursor_after(&frame, self.cursor);
-                    encode(&frame, &mut ready);
+                Next::Output(piece) => {
+                    self.tell(piece, &mut ready).await;
                     if ready.len() >= WRITE_BYTES {
                         return (ready.into(), false);
                     }
@@ -58,10 +60,21 @@ impl Reader {
             }
         }
     }
+
+    async fn tell(&mut self, piece: Piece, into: &mut Vec<u8>) {
+        let (bytes, to) = piece.read(self.cursor).await;
+        for (offset, bytes) in (self.cursor..).step_by(FRAME_BYTES).zip(bytes.chunks(FRAME_BYTES)) {
+            check(Frame::encode_output(offset, bytes, into));
+        }
+        if bytes.is_empty() {
+            check(Frame::Gap { from: self.cursor, to }.encode(into));
+        }
+        self.cursor = to;
+    }
 }
 
-fn encode(frame: &Frame, into: &mut Vec<u8>) {
-    if let Err(error) = frame.encode(into) {
+fn check(encoded: Result<(), FrameError>) {
+    if let Err(error) = encoded {
         // Cannot happen: output frames are cut far below the longest.
         tracing::error!(%error, "encoding output");
     }

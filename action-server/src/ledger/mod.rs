@@ -3,35 +3,35 @@
 //! The ledger runs nothing and reads no request: it is told that an action begins, what it prints, how it ended. It
 //! outlives every connection and ends with the process; an action in it ends exactly once (see [`Running`]).
 //!
-//! State is behind two kinds of short mutexes, the table's and one an entry, and not in an actor: output comes from
-//! threads that must never wait for a reader, and the longest section copies 64 KiB. None is held across an await,
-//! and the table's and an entry's are never held together.
+//! State is behind short mutexes, the table's and those of an entry, and not in an actor: output comes from threads that
+//! must never wait for a reader. None is held across an await, and the table's and an entry's are never held together.
+//!
+//! The parts that are not about actions, [`Register`] (an id is used once) and [`Spool`] (output by offset), serve
+//! processes as well.
 
 mod entry;
 mod fingerprint;
 mod frames;
-mod output;
+mod register;
 mod retention;
 mod running;
+mod spool;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use protocol::ActionId;
 use protocol::sandbox_api::ActionRequest;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
 pub(crate) use entry::Entry;
-use fingerprint::Fingerprints;
 pub(crate) use frames::frames;
-pub(crate) use output::HELD_OUTPUT_BYTES;
+pub(crate) use register::{Refusal, Register, Registered};
 pub(crate) use retention::forget_the_expired;
 pub(crate) use running::Running;
-use table::{Lookup, Table};
+pub(crate) use spool::{HELD_OUTPUT_BYTES, Held, Piece, Spool, SpoolStore};
 pub(crate) use table::{MAX_ENDED, RETENTION};
 
 /// Why an action does not begin, or cannot be attached to.
@@ -46,6 +46,9 @@ pub(crate) enum LedgerError {
     /// Worth asking again once it was begun.
     #[error("there is no action `{0}`")]
     Unknown(ActionId),
+    /// Only what has ended can be acknowledged.
+    #[error("the action `{0}` still runs")]
+    StillRuns(ActionId),
     /// Worth a retry when one of them has ended.
     #[error("{0} actions are running, no more are begun")]
     Busy(usize),
@@ -63,67 +66,53 @@ pub(crate) enum Begun {
 /// The actions of this life of the server. Cloning shares it.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    table: Mutex<Table>,
-    /// Tells the retention task that something has ended, so that it need not look again and again.
-    ended: Notify,
-    fingerprints: Fingerprints,
+    register: Register<ActionId, Entry>,
+    spools: SpoolStore,
 }
 
 impl Ledger {
-    pub(crate) fn new() -> Self {
-        let shared =
-            Shared { table: Mutex::default(), ended: Notify::new(), fingerprints: Fingerprints::default() };
-        Self { shared: Arc::new(shared) }
+    pub(crate) fn new(spools: SpoolStore) -> Self {
+        Self { register: Register::default(), spools }
     }
 
     /// Begins an action, or finds it when this very request was seen before.
     pub(crate) fn begin(&self, id: ActionId, request: &ActionRequest) -> Result<Begun, LedgerError> {
-        let fingerprint = self.shared.fingerprints.of_request(request);
-        let now = Instant::now();
-        let mut table = self.table();
-        table.expire(now);
-        match table.look_up(&id, self.shared.fingerprints.of_id(&id)) {
-            Lookup::Held(entry) if entry.is_for(fingerprint) => Ok(Begun::Known(entry)),
-            Lookup::Held(_) => Err(LedgerError::Conflict(id)),
-            Lookup::Forgotten => Err(LedgerError::Gone(id)),
-            Lookup::Unknown => {
-                let entry = Arc::new(Entry::new(fingerprint));
-                table.insert(id.clone(), Arc::clone(&entry))?;
-                Ok(Begun::New(Running::new(id, entry, self.clone())))
-            }
+        let new = || Ok::<_, Refusal>(Arc::new(Entry::new(&self.spools)));
+        match self.register.begin(&id, request, new) {
+            Ok(Registered::Known(entry)) => Ok(Begun::Known(entry)),
+            Ok(Registered::New(entry)) => Ok(Begun::New(Running::new(id, entry, self.clone()))),
+            Err(refusal) => Err(refused(id, refusal)),
         }
     }
 
     /// Finds an action that was begun before.
     pub(crate) fn find(&self, id: ActionId) -> Result<Arc<Entry>, LedgerError> {
-        let mut table = self.table();
-        table.expire(Instant::now());
-        match table.look_up(&id, self.shared.fingerprints.of_id(&id)) {
-            Lookup::Held(entry) => Ok(entry),
-            Lookup::Forgotten => Err(LedgerError::Gone(id)),
-            Lookup::Unknown => Err(LedgerError::Unknown(id)),
-        }
+        self.register.find(&id).map_err(|refusal| refused(id, refusal))
+    }
+
+    /// Forgets an action that has ended: its result was heard.
+    pub(crate) fn acknowledge(&self, id: ActionId) -> Result<(), LedgerError> {
+        self.register.acknowledge(&id).map_err(|refusal| refused(id, refusal))
     }
 
     /// Asks every running action to end.
     pub(crate) fn cancel_all(&self) {
-        self.table().running().for_each(|entry| entry.cancel());
+        // Cancelling an ended action does nothing, so there is no need to tell them apart.
+        self.register.all().iter().for_each(|entry| entry.cancel());
     }
 
-    /// Called once an action, after its entry has its ending.
-    fn note_end(&self, id: ActionId, held_bytes: usize) {
-        let fingerprint = self.shared.fingerprints.of_id(&id);
-        self.table().end(id, fingerprint, held_bytes, Instant::now());
-        self.shared.ended.notify_one();
+    /// For the task that forgets.
+    pub(crate) fn register(&self) -> Register<ActionId, Entry> {
+        self.register.clone()
     }
+}
 
-    /// A panic while the table was locked cannot have left it half changed in a way that matters more than going on.
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+fn refused(id: ActionId, refusal: Refusal) -> LedgerError {
+    match refusal {
+        Refusal::Conflict => LedgerError::Conflict(id),
+        Refusal::Gone => LedgerError::Gone(id),
+        Refusal::Unknown => LedgerError::Unknown(id),
+        Refusal::StillRuns => LedgerError::StillRuns(id),
+        Refusal::Busy(running) => LedgerError::Busy(running),
     }
 }

@@ -45,8 +45,8 @@ impl Running {
 
     fn close(&mut self, observation: Observation) {
         if let Some((id, ledger)) = self.open.take() {
-            let held_bytes = self.entry.end(Ending::encode(observation));
-            ledger.note_end(id, held_bytes);
+            let holds = self.entry.end(Ending::encode(observation));
+            ledger.register.note_end(id, holds);
         }
     }
 }

@@ -1,91 +1,125 @@
-//! Which actions are held, and for how long. Pure bookkeeping: time comes in from outside, nothing is woken from here.
+//! What of one kind, actions or processes, is held, and for how long. Pure bookkeeping: time comes in from outside, nothing is woken from here.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::ActionId;
 use tokio::time::Instant;
 
 use super::fingerprint::Fingerprint;
-use super::{Entry, LedgerError};
+use super::spool::Held;
 
-/// How many actions run at once: far above what an agent and its helpers ask for, far below what would exhaust threads.
+/// How many run at once: far above what an agent and its helpers ask for, far below what would exhaust threads.
 const MAX_RUNNING: usize = 64;
 
-/// How many ended actions are held: a host that was away reads the endings of all it had asked for.
+/// How many that have ended are held: a host that was away reads the endings of all it had asked for.
 pub(crate) const MAX_ENDED: usize = 256;
 
-/// How long an ended action is held: a host that is restarted is back long before.
+/// How long one that has ended is held: a host that is restarted is back long before.
 pub(crate) const RETENTION: Duration = Duration::from_secs(10 * 60);
 
-/// How much the ended actions hold together; the newest stays, whatever its size (a frame's length bounds it).
-const MAX_ENDED_BYTES: usize = 64 << 20;
+/// How much memory the ended hold together; the newest stays, whatever its size (a frame's length bounds it).
+const MAX_ENDED_MEMORY: u64 = 64 << 20;
+
+/// How much of the disk they hold together: half of what there is for all output, so that what runs finds room.
+const MAX_ENDED_DISK: u64 = 1 << 30;
+
+/// How many of its files: half, for the same reason.
+const MAX_ENDED_FILES: u64 = 128;
 
 /// How many forgotten ids are remembered so that none runs twice: days of work, 3 MiB.
 const MAX_FORGOTTEN: usize = 65_536;
 
 /// What is known of an id.
 #[derive(Debug)]
-pub(super) enum Lookup {
-    Held(Arc<Entry>),
+pub(super) enum Lookup<E> {
+    Held(Fingerprint, Arc<E>),
     Forgotten,
     Unknown,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Table {
-    held: HashMap<ActionId, Arc<Entry>>,
+#[derive(Debug)]
+pub(super) struct Table<I, E> {
+    /// With the fingerprints of their requests.
+    held: HashMap<I, (Fingerprint, Arc<E>)>,
     /// The ended among `held`, oldest first.
-    ended: VecDeque<Ended>,
-    ended_bytes: usize,
+    ended: VecDeque<Ended<I>>,
     forgotten: HashSet<Fingerprint>,
     /// The same, oldest first.
     forgotten_order: VecDeque<Fingerprint>,
 }
 
 #[derive(Debug)]
-struct Ended {
-    id: ActionId,
+struct Ended<I> {
+    id: I,
     fingerprint: Fingerprint,
     at: Instant,
-    bytes: usize,
+    holds: Held,
 }
 
-impl Table {
-    pub(super) fn look_up(&self, id: &ActionId, fingerprint: Fingerprint) -> Lookup {
+impl<I, E> Default for Table<I, E> {
+    fn default() -> Self {
+        Self {
+            held: HashMap::new(),
+            ended: VecDeque::new(),
+            forgotten: HashSet::new(),
+            forgotten_order: VecDeque::new(),
+        }
+    }
+}
+
+impl<I: Eq + Hash, E> Table<I, E> {
+    /// `fingerprint` is the id's.
+    pub(super) fn look_up(&self, id: &I, fingerprint: Fingerprint) -> Lookup<E> {
         match self.held.get(id) {
-            Some(entry) => Lookup::Held(Arc::clone(entry)),
+            Some((request, entry)) => Lookup::Held(*request, Arc::clone(entry)),
             None if self.forgotten.contains(&fingerprint) => Lookup::Forgotten,
             None => Lookup::Unknown,
         }
     }
 
-    pub(super) fn insert(&mut self, id: ActionId, entry: Arc<Entry>) -> Result<(), LedgerError> {
+    /// How many run, when that is as many as may.
+    pub(super) fn is_full(&self) -> Option<usize> {
         let running = self.held.len() - self.ended.len();
-        if running >= MAX_RUNNING {
-            return Err(LedgerError::Busy(running));
-        }
-        self.held.insert(id, entry);
-        Ok(())
+        (running >= MAX_RUNNING).then_some(running)
     }
 
-    pub(super) fn running(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        // Cancelling an ended action does nothing, so there is no need to tell them apart.
-        self.held.values()
+    pub(super) fn insert(&mut self, id: I, request: Fingerprint, entry: Arc<E>) {
+        self.held.insert(id, (request, entry));
     }
 
-    pub(super) fn end(&mut self, id: ActionId, fingerprint: Fingerprint, bytes: usize, now: Instant) {
-        self.ended.push_back(Ended { id, fingerprint, at: now, bytes });
-        self.ended_bytes += bytes;
-        while self.ended.len() > MAX_ENDED || (self.ended_bytes > MAX_ENDED_BYTES && self.ended.len() > 1) {
-            self.forget_oldest();
+    /// All that are held, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<E>> {
+        self.held.values().map(|(_, entry)| entry)
+    }
+
+    pub(super) fn end(&mut self, id: I, fingerprint: Fingerprint, holds: Held, now: Instant) {
+        self.ended.push_back(Ended { id, fingerprint, at: now, holds });
+        while self.ended.len() > MAX_ENDED || (self.ended_hold_too_much() && self.ended.len() > 1) {
+            self.forget(0);
         }
+    }
+
+    fn ended_hold_too_much(&self) -> bool {
+        let sum = |part: fn(&Held) -> u64| self.ended.iter().map(|ended| part(&ended.holds)).sum::<u64>();
+        sum(|holds| holds.memory) > MAX_ENDED_MEMORY
+            || sum(|holds| holds.disk) > MAX_ENDED_DISK
+            || sum(|holds| holds.files as u64) > MAX_ENDED_FILES
+    }
+
+    /// Forgets an ended one before its time; one that runs stays, and is told of.
+    pub(super) fn acknowledge(&mut self, id: &I) -> bool {
+        let place = self.ended.iter().position(|ended| ended.id == *id);
+        if let Some(place) = place {
+            self.forget(place);
+        }
+        place.is_some()
     }
 
     pub(super) fn expire(&mut self, now: Instant) {
         while self.next_expiry().is_some_and(|at| at <= now) {
-            self.forget_oldest();
+            self.forget(0);
         }
     }
 
@@ -93,17 +127,16 @@ impl Table {
         self.ended.front().map(|oldest| oldest.at + RETENTION)
     }
 
-    fn forget_oldest(&mut self) {
-        let Some(oldest) = self.ended.pop_front() else { return };
-        self.ended_bytes -= oldest.bytes;
-        self.held.remove(&oldest.id);
+    fn forget(&mut self, place: usize) {
+        let Some(ended) = self.ended.remove(place) else { return };
+        self.held.remove(&ended.id);
         if self.forgotten_order.len() == MAX_FORGOTTEN
             && let Some(first) = self.forgotten_order.pop_front()
         {
             self.forgotten.remove(&first);
         }
-        if self.forgotten.insert(oldest.fingerprint) {
-            self.forgotten_order.push_back(oldest.fingerprint);
+        if self.forgotten.insert(ended.fingerprint) {
+            self.forgotten_order.push_back(ended.fingerprint);
         }
     }
 }

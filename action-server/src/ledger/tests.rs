@@ -8,6 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
+fn ledger() -> Ledger {
+    Ledger::new(SpoolStore::new(&std::env::temp_dir()))
+}
+
 fn id(text: &str) -> ActionId {
     text.parse().unwrap()
 }
@@ -42,7 +46,7 @@ async fn read(entry: Arc<Entry>, after: u64) -> Vec<Frame> {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_gets_output_as_it_comes_and_then_the_observation() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let running = begin(&ledger, "a");
     let reader = tokio::spawn(read(running.entry(), 2));
     let mut output = running.output();
@@ -64,7 +68,7 @@ async fn a_reader_gets_output_as_it_comes_and_then_the_observation() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_id_attaches_and_another_request_conflicts() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let running = begin(&ledger, "a");
     assert!(matches!(ledger.begin(id("a"), &request("a")), Ok(Begun::Known(_))));
     assert_eq!(ledger.begin(id("a"), &request("b")).unwrap_err(), LedgerError::Conflict(id("a")));
@@ -75,7 +79,7 @@ async fn the_same_id_attaches_and_another_request_conflicts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_action_ends_as_an_error() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     drop(begin(&ledger, "a"));
     let frames = read(ledger.find(id("a")).unwrap(), 0).await;
     let [Frame::Observation(observation)] = frames.as_slice() else { panic!("{frames:?}") };
@@ -84,17 +88,14 @@ async fn a_dropped_action_ends_as_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ended_action_is_gone_after_its_retention_and_never_runs_again() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let shutdown = CancellationToken::new();
-    let retention = tokio::spawn(forget_the_expired(ledger.clone(), shutdown.clone()));
+    let retention = tokio::spawn(forget_the_expired(ledger.register(), shutdown.clone()));
     begin(&ledger, "a").end(said("done"));
     tokio::time::sleep(RETENTION - std::time::Duration::from_secs(1)).await;
     assert!(ledger.find(id("a")).is_ok());
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    assert!(matches!(
-        ledger.table().look_up(&id("a"), ledger.shared.fingerprints.of_id(&id("a"))),
-        Lookup::Forgotten
-    ));
+    assert_eq!(ledger.register.all().len(), 0);
     assert_eq!(ledger.find(id("a")).unwrap_err(), LedgerError::Gone(id("a")));
     assert_eq!(ledger.begin(id("a"), &request("a")).unwrap_err(), LedgerError::Gone(id("a")));
     shutdown.cancel();
@@ -103,7 +104,7 @@ async fn an_ended_action_is_gone_after_its_retention_and_never_runs_again() {
 
 #[tokio::test(start_paused = true)]
 async fn running_actions_stay_and_the_oldest_ended_go_first() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let _running = begin(&ledger, "running");
     (0..=MAX_ENDED).for_each(|n| begin(&ledger, &format!("n{n}")).end(said("done")));
     assert_eq!(ledger.find(id("n0")).unwrap_err(), LedgerError::Gone(id("n0")));
@@ -119,7 +120,7 @@ fn shown(text: String) -> Observation {
 
 #[tokio::test(start_paused = true)]
 async fn held_bytes_are_bounded_but_the_newest_ending_stays() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let long = "x".repeat(40 << 20);
     begin(&ledger, "a").end(shown(long.clone()));
     assert!(ledger.find(id("a")).is_ok());
@@ -130,7 +131,7 @@ async fn held_bytes_are_bounded_but_the_newest_ending_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn too_many_at_once_are_refused_until_one_ends() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let mut running: Vec<Running> = (0..64).map(|n| begin(&ledger, &format!("n{n}"))).collect();
     assert_eq!(ledger.begin(id("more"), &request("more")).unwrap_err(), LedgerError::Busy(64));
     drop(running.pop());
@@ -139,7 +140,7 @@ async fn too_many_at_once_are_refused_until_one_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_observation_too_long_to_be_sent_is_told() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let running = begin(&ledger, "a");
     let entry = running.entry();
     running.end(shown("\u{1}".repeat(11 << 20)));
@@ -150,8 +151,20 @@ async fn an_observation_too_long_to_be_sent_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelling_everything_reaches_every_running_action() {
-    let ledger = Ledger::new();
+    let ledger = ledger();
     let running = begin(&ledger, "a");
     ledger.cancel_all();
     running.cancellation().cancelled().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_result_is_forgotten_and_its_action_never_runs_again() {
+    let ledger = ledger();
+    let running = begin(&ledger, "a");
+    assert_eq!(ledger.acknowledge(id("a")), Err(LedgerError::StillRuns(id("a"))));
+    running.end(said("done"));
+    assert_eq!(ledger.acknowledge(id("a")), Ok(()));
+    assert_eq!(ledger.acknowledge(id("a")), Err(LedgerError::Gone(id("a"))));
+    assert_eq!(ledger.begin(id("a"), &request("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    assert_eq!(ledger.acknowledge(id("b")), Err(LedgerError::Unknown(id("b"))));
 }

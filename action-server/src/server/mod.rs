@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getppid, setsid};
 use protocol::BootId;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -29,8 +29,9 @@ use crate::api::{Api, info};
 use crate::auth::Key;
 use crate::config::{Dialect, ServeConfig};
 use crate::execute::Executor;
-use crate::ledger::forget_the_expired;
+use crate::ledger::{SpoolStore, forget_the_expired};
 use crate::ports::Tunnels;
+use crate::process::{Origin, Processes};
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
 use crate::{environment, logging, routes, stdio, v0};
@@ -67,6 +68,8 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
 fn harden(supervisor: Pid) -> anyhow::Result<()> {
     prctl::set_dumpable(false).context("hiding the server's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
+    // Nothing that is run here may have the terminal that the server was started on, or hear its keys.
+    setsid().context("leaving the terminal")?;
     // The supervisor blocks the signals that it waits for, and what it starts inherits that.
     SigSet::all().thread_unblock().context("unblocking signals")?;
     prctl::set_pdeathsig(Signal::SIGTERM).context("following the supervisor")?;
@@ -108,14 +111,18 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
         scratch_dir: std::env::temp_dir(),
         no_change_timeout: config.no_change_timeout,
     });
-    let executor = Executor::new(sessions.clone(), actions.clone(), activity.clone());
-    background.spawn(forget_the_expired(executor.ledger.clone(), stop_background.clone()));
+    let spools = SpoolStore::new(&std::env::temp_dir());
+    let origin = Origin { working_dir: working_dir.clone(), environment: environment::for_commands() };
+    let processes = Processes::new(origin, spools.clone());
+    let executor = Executor::new(sessions.clone(), spools, actions.clone(), activity.clone());
+    background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
+    background.spawn(forget_the_expired(processes.register(), stop_background.clone()));
     background.spawn(bury_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
     let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
     let tunnels = Tunnels::new(connections.clone(), stop_connections.clone());
-    let api = Api::new(key, executor, info::describe(boot_id, &working_dir), tunnels);
+    let api = Api::new(key, executor, processes.clone(), info::describe(boot_id, &working_dir), tunnels);
     let router = match config.dialect {
         Dialect::Native => routes::router(api),
         Dialect::V0 => v0::router(api, working_dir),
@@ -129,8 +136,8 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     drop(listener);
     ledger.cancel_all();
     actions.close();
-    // Before the connections, so that whoever is attached still reads how its action ended.
-    _ = timeout(ACTIONS_GRACE, actions.wait()).await;
+    // Before the connections, so that whoever is attached still reads how its action or process ended.
+    _ = timeout(ACTIONS_GRACE, async { tokio::join!(actions.wait(), processes.shut_down()) }).await;
     _ = timeout(SHELL_GRACE, sessions.shut_down()).await;
     stop_connections.cancel();
     stop_background.cancel();

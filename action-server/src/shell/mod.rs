@@ -43,6 +43,8 @@ mod tests;
 
 pub(crate) use children::reap_adopted;
 pub(crate) use program::ShellKind;
+pub(crate) use prompt::SESSION_VARIABLE;
+pub(crate) use pty::{Constraints, constrain};
 
 use facts::Facts;
 use program::ShellProgram;

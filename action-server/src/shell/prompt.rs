@@ -28,7 +28,7 @@ use std::path::Path;
 use super::program::Dialect;
 
 /// Which session a process belongs to, for as long as it keeps its environment.
-pub(super) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
+pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 
 /// The variable that a bash's installer is in.
 const INSTALLER_VARIABLE: &str = "GLOVEBOX_PROMPT";

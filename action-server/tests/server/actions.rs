@@ -80,14 +80,33 @@ async fn output_comes_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_that_is_no_longer_held_is_told() {
+async fn long_output_is_read_again_whole_until_it_is_acknowledged() {
     let server = Server::start();
-    server.run("a", "head -c 3000000 /dev/zero | tr '\\0' x; echo end").await;
-    let answer = server.send(Method::GET, "/v1/actions/a?after=7", "").await.answer();
-    let printed = 3_000_004;
-    assert_eq!(answer.gaps, [(7, printed - answer.output.len() as u64)]);
-    assert_eq!(answer.output.len(), 1 << 20);
-    assert!(answer.text().ends_with("xxxend\n"));
+    let first = server.run("a", "seq 1500000; echo end").await;
+    let expected: String = (1..=1_500_000).map(|n| format!("{n}\n")).chain(["end\n".into()]).collect();
+    assert!(expected.len() > 10 << 20);
+    assert!(first.output == expected.as_bytes(), "{} bytes", first.output.len());
+    for after in [0, 7, 2_000_000, expected.len() - 3] {
+        let answer = server.send(Method::GET, &format!("/v1/actions/a?after={after}"), "").await.answer();
+        assert_eq!(answer.gaps, []);
+        assert!(answer.output == expected.as_bytes()[after..], "after {after}");
+    }
+    let acknowledge = || server.send(Method::POST, "/v1/actions/a/acknowledge", "");
+    assert_eq!(acknowledge().await.status, 204);
+    assert_eq!(acknowledge().await.status, 410);
+    assert_eq!(server.send(Method::GET, "/v1/actions/a", "").await.status, 410);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_cannot_be_acknowledged() {
+    let server = Server::start();
+    let gate = server.gate("gate");
+    let reply = server.begin(Method::POST, "/v1/actions/a", run("echo ran >> began; cat gate"));
+    until("it runs", || server.file("began").exists());
+    let refused = server.send(Method::POST, "/v1/actions/a/acknowledge", "").await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("conflict")));
+    open(&gate);
+    assert_eq!(reply.await.unwrap().answer().text(), "open\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ mod harness;
 mod key;
 mod lifecycle;
 mod ports;
+mod processes;
 mod sessions;
 mod v0;
 mod wrong_input;

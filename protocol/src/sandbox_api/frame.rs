@@ -7,6 +7,10 @@
 //! | 1 output | eight bytes: offset of the first byte; then the bytes, as the terminal gave them |
 //! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer held |
 //! | 3 observation | V0's observation as JSON; always the last frame |
+//!
+//! The kinds 4 to 6 are a process's: see [`super::ProcessFrame`].
+
+use std::marker::PhantomData;
 
 use crate::observation::Observation;
 
@@ -17,7 +21,7 @@ pub const MAX_FRAME_LENGTH: usize = 64 << 20;
 /// The longest payload of an output frame, in bytes: listeners hold many, so one must be small.
 pub const MAX_OUTPUT_LENGTH: usize = 128 << 10;
 
-const HEADER_LENGTH: usize = 5;
+pub(super) const HEADER_LENGTH: usize = 5;
 
 /// The kind of [`Frame::Output`].
 const OUTPUT: u8 = 1;
@@ -49,6 +53,9 @@ pub enum FrameError {
     /// A kind of frame that we do not know.
     #[error("unknown kind of frame {0}")]
     UnknownKind(u8),
+    /// A stream of a process that we do not know.
+    #[error("unknown stream {0} of a process")]
+    UnknownStream(u8),
     /// A payload that is longer than [`MAX_FRAME_LENGTH`], or an output than [`MAX_OUTPUT_LENGTH`].
     #[error("a frame of {0} bytes is longer than its kind may be")]
     TooLong(usize),
@@ -60,9 +67,9 @@ pub enum FrameError {
         /// The payload's length.
         length: usize,
     },
-    /// An observation that is not one.
-    #[error("decoding an observation frame")]
-    Observation(#[from] serde_json::Error),
+    /// An observation, or an exit, that is not one.
+    #[error("decoding the JSON of a frame")]
+    Json(#[from] serde_json::Error),
 }
 
 impl Frame {
@@ -72,10 +79,36 @@ impl Frame {
     /// An observation that does not serialise or is longer than [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Output { offset, bytes } => encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into),
+            Self::Output { offset, bytes } => Self::encode_output(*offset, bytes, into),
             Self::Gap { from, to } => encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into),
             Self::Observation(observation) => encode_parts(3, &[&serde_json::to_vec(observation)?], into),
         }
+    }
+
+    /// Appends the bytes of a [`Frame::Output`], so that whoever sends many need not make one for each.
+    ///
+    /// # Errors
+    /// As [`Frame::encode`].
+    pub fn encode_output(offset: u64, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
+        encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into)
+    }
+}
+
+/// What a stream of frames can hold, so that one decoder serves every stream.
+pub trait FramePayload: Sized {
+    /// The longest payload of a frame of this kind, in bytes.
+    fn longest(kind: u8) -> usize;
+
+    /// Reads one payload.
+    ///
+    /// # Errors
+    /// An unknown kind, or a payload that is not one of its kind.
+    fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError>;
+}
+
+impl FramePayload for Frame {
+    fn longest(kind: u8) -> usize {
+        if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH }
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
@@ -96,7 +129,7 @@ impl Frame {
     }
 }
 
-fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Result<(), FrameError> {
+pub(super) fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Result<(), FrameError> {
     let length = parts.iter().map(|part| part.len()).sum();
     if length > MAX_FRAME_LENGTH {
         return Err(FrameError::TooLong(length));
@@ -107,14 +140,24 @@ fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Result<(), Fra
     Ok(())
 }
 
+/// Cuts the answer to an action into frames.
+pub type FrameDecoder = Decoder<Frame>;
+
 /// Cuts a stream of bytes into frames, however it is chunked.
-#[derive(Debug, Default)]
-pub struct FrameDecoder {
+#[derive(Debug)]
+pub struct Decoder<F> {
     buffer: Vec<u8>,
     read: usize,
+    frames: PhantomData<F>,
 }
 
-impl FrameDecoder {
+impl<F> Default for Decoder<F> {
+    fn default() -> Self {
+        Self { buffer: Vec::new(), read: 0, frames: PhantomData }
+    }
+}
+
+impl<F: FramePayload> Decoder<F> {
     /// Adds bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
@@ -128,21 +171,20 @@ impl FrameDecoder {
     ///
     /// # Errors
     /// See [`FrameError`]; the decoder is of no more use then.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<F>, FrameError> {
         let unread = &self.buffer[self.read..];
         let Some((header, rest)) = unread.split_first_chunk::<HEADER_LENGTH>() else {
             return Ok(None);
         };
         let [kind, length @ ..] = *header;
         let length = u32::from_be_bytes(length) as usize;
-        let longest = if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH };
-        if length > longest {
+        if length > F::longest(kind) {
             return Err(FrameError::TooLong(length));
         }
         let Some(payload) = rest.get(..length) else {
             return Ok(None);
         };
-        let frame = Frame::decode(kind, payload)?;
+        let frame = F::decode(kind, payload)?;
         self.read += HEADER_LENGTH + length;
         Ok(Some(frame))
     }
@@ -192,6 +234,6 @@ mod tests {
             decode(&[2, 0, 0, 0, 3, 1, 2, 3]),
             Err(FrameError::TooShort { kind: 2, length: 3 })
         ));
-        assert!(matches!(decode(&[3, 0, 0, 0, 2, b'{', b'}']), Err(FrameError::Observation(_))));
+        assert!(matches!(decode(&[3, 0, 0, 0, 2, b'{', b'}']), Err(FrameError::Json(_))));
     }
 }

@@ -29,6 +29,8 @@ pub enum Capability {
     PosixShell,
     /// Files are read, written and edited.
     Files,
+    /// Processes are started without a terminal.
+    Processes,
     /// One that this version does not know.
     #[serde(other)]
     Unknown,
@@ -39,7 +41,8 @@ pub enum Capability {
 pub struct Limits {
     /// The longest request body, in bytes.
     pub body_bytes: u64,
-    /// How much of an action's latest output is held, in bytes.
+    /// How much of an action's latest output, and of each stream of a process, is held, in bytes; less when the disk is
+    /// short.
     pub output_bytes: u64,
     /// How many ended actions are held.
     pub ended_actions: u64,
@@ -68,9 +71,9 @@ pub enum ErrorCode {
     Invalid,
     /// The body is longer than it may be. 413.
     TooLarge,
-    /// No such route, or no action with this id, or no such file. 404.
+    /// No such route, or no action or process with this id, or no such file. 404.
     NotFound,
-    /// The id belongs to another action, or something else is at the path. 409.
+    /// The id belongs to another action or process, its state does not allow this, or something else is at the path. 409.
     Conflict,
     /// The action ended and is no longer held. It is not run again. 410.
     Gone,

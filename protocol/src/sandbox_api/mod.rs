@@ -26,6 +26,15 @@
 //! | `GET /v1/files/tree?path=` | → the folder as a tar archive |
 //! | `PUT /v1/files/tree?path=` | a tar archive → 204; what would leave the folder is refused with 422 |
 //! | `GET /v1/files/watch?path=[&recursive=true]` | → [`WatchEvent`]s, a line each, until the client goes |
+//! | `POST /v1/actions/{id}/acknowledge` | forgets an ended action: its id is 410 from then on → 204; 409 while it runs |
+//! | `GET /v1/processes` | → a list of [`ProcessInfo`], the running and the ended ones that are still held |
+//! | `POST /v1/processes/{id}?follow=true&stdout=OFFSET&stderr=OFFSET` | [`ProcessRequest`] → [`ProcessFrame`]s until the exit; the same id attaches, it never starts twice. With `follow=false` → 201 [`ProcessInfo`] at once |
+//! | `GET /v1/processes/{id}` | → [`ProcessInfo`] |
+//! | `DELETE /v1/processes/{id}` | kills the process's whole tree → 204; its exit still comes |
+//! | `POST /v1/processes/{id}/acknowledge` | forgets an ended process → 204; 409 while it runs |
+//! | `GET /v1/processes/{id}/output?stdout=OFFSET&stderr=OFFSET&follow=false` | → [`ProcessFrame`]s: what is there, and its exit if it has one; with `follow=true` until the exit |
+//! | `POST /v1/processes/{id}/stdin?close=false` | bytes of any length → 204 once they are written; 409 when it reads none |
+//! | `POST /v1/processes/{id}/signal` | [`SignalRequest`] → 204; 409 when it has ended |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
 //! Errors are an [`ErrorBody`] with a fitting status.
@@ -38,6 +47,8 @@ mod files;
 mod frame;
 mod info;
 mod port;
+mod process;
+mod process_frame;
 mod session;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
@@ -46,9 +57,16 @@ pub use files::{
     ListQuery, MakeFolderRequest, Mode, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
     UploadQuery, WatchEvent, WatchQuery,
 };
-pub use frame::{Frame, FrameDecoder, FrameError, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH};
+pub use frame::{
+    Decoder, Frame, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH,
+};
 pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
 pub use port::{ListeningPort, PortProcess, PortState};
+pub use process::{
+    ExitReason, ProcessExit, ProcessInfo, ProcessLimits, ProcessRequest, ProcessState, ProcessStdin,
+    ProcessUsage, SignalName, SignalRequest, SignalScope,
+};
+pub use process_frame::{OutputStream, ProcessFrame, ProcessFrameDecoder};
 pub use session::SessionInfo;
 
 /// The header that carries the server's key, as V0 names it.

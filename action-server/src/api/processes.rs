@@ -1,0 +1,166 @@
+//! `/v1/processes`: start or attach, look, read, write, signal, kill, acknowledge. A reader that goes away takes nothing
+//! with it, and a writer no more than the rest of what it had to say.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt as _;
+use nix::sys::signal::Signal;
+use protocol::ProcessId;
+use protocol::sandbox_api::{FRAMES_MEDIA_TYPE, ProcessInfo, ProcessRequest, SignalName, SignalRequest};
+use serde::Deserialize;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
+
+use super::Api;
+use super::actions::SOON;
+use super::extract::{Id, JsonBody, typed};
+use crate::error::ApiError;
+use crate::process::{Cursors, Process, ProcessError, frames};
+
+/// What a reader says of itself.
+#[derive(Deserialize)]
+pub(crate) struct Reading {
+    /// How much of it the reader has.
+    #[serde(default)]
+    stdout: u64,
+    /// How much of it the reader has.
+    #[serde(default)]
+    stderr: u64,
+    follow: Option<bool>,
+}
+
+/// What a writer says of itself.
+#[derive(Deserialize)]
+pub(crate) struct Writing {
+    #[serde(default)]
+    close: bool,
+}
+
+type Parameters<T> = Result<Query<T>, QueryRejection>;
+
+/// `GET /v1/processes`.
+pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<ProcessInfo>> {
+    Json(api.processes().list())
+}
+
+/// `POST /v1/processes/{id}`.
+pub(crate) async fn start(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+    reading: Parameters<Reading>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, ApiError> {
+    let reading = read(reading)?;
+    let request: ProcessRequest = typed(body)?;
+    let process = api.processes().start(id, &request)?;
+    if reading.follow == Some(false) {
+        return Ok((StatusCode::CREATED, Json(process.info())).into_response());
+    }
+    Ok(stream(process, &reading, true).await)
+}
+
+/// `GET /v1/processes/{id}`.
+pub(crate) async fn info(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+) -> Result<Json<ProcessInfo>, ApiError> {
+    Ok(Json(api.processes().find(id)?.info()))
+}
+
+/// `GET /v1/processes/{id}/output`.
+pub(crate) async fn output(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+    reading: Parameters<Reading>,
+) -> Result<Response, ApiError> {
+    let reading = read(reading)?;
+    let process = api.processes().find(id)?;
+    let follow = reading.follow.unwrap_or(false);
+    Ok(stream(process, &reading, follow).await)
+}
+
+/// `POST /v1/processes/{id}/stdin`. The body is read no faster than the process reads.
+pub(crate) async fn stdin(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+    writing: Parameters<Writing>,
+    mut body: Body,
+) -> Result<StatusCode, ApiError> {
+    let Query(writing) = writing.map_err(|error| parameter("close", &error))?;
+    let mut writer = api.processes().find(id)?.write_stdin().await?;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::Body(error.to_string()))?;
+        if let Ok(bytes) = frame.into_data() {
+            writer.write(&bytes).await?;
+        }
+    }
+    if writing.close {
+        writer.close();
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/processes/{id}/signal`.
+pub(crate) async fn signal(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+    JsonBody(body): JsonBody,
+) -> Result<StatusCode, ApiError> {
+    let request: SignalRequest = typed(body)?;
+    let signal = named(&request.signal)
+        .ok_or_else(|| ApiError::Malformed(format!("field `signal`: there is no {:?}", request.signal)))?;
+    api.processes().find(id)?.signal(signal, request.scope).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `DELETE /v1/processes/{id}`. What has ended, held or not, is as dead as it can be.
+pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Result<StatusCode, ApiError> {
+    match api.processes().find(id) {
+        Ok(process) => process.kill(),
+        Err(ProcessError::Gone(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /v1/processes/{id}/acknowledge`. Not the same as a kill, which must not throw away the exit of a process that has
+/// just ended by itself.
+pub(crate) async fn acknowledge(
+    State(api): State<Api>,
+    Id(id): Id<ProcessId>,
+) -> Result<StatusCode, ApiError> {
+    api.processes().acknowledge(id)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn stream(process: Arc<Process>, reading: &Reading, follow: bool) -> Response {
+    let cursors = Cursors { stdout: reading.stdout, stderr: reading.stderr };
+    if follow {
+        // Either way the stream below tells all.
+        let _: Result<(), Elapsed> = timeout(SOON, process.news(cursors)).await;
+    }
+    let frames = Body::from_stream(frames(process, cursors, follow));
+    ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], frames).into_response()
+}
+
+fn read(reading: Parameters<Reading>) -> Result<Reading, ApiError> {
+    reading.map(|Query(reading)| reading).map_err(|error| parameter("stdout, stderr or follow", &error))
+}
+
+fn parameter(name: &'static str, error: &QueryRejection) -> ApiError {
+    ApiError::Parameter { name, problem: error.body_text() }
+}
+
+fn named(name: &SignalName) -> Option<Signal> {
+    match name {
+        SignalName::Number(number) => Signal::try_from(*number).ok(),
+        SignalName::Name(name) if name.starts_with("SIG") => name.parse().ok(),
+        SignalName::Name(name) => format!("SIG{name}").parse().ok(),
+    }
+}

@@ -1,0 +1,104 @@
+//! The latest output, in pieces that readers share instead of copying them. Pure bookkeeping.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// Shorter pieces are put together, so that a byte never costs more than a few.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Bytes with the offset of the first.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    start: u64,
+    /// Complete pieces, oldest first.
+    pieces: VecDeque<Bytes>,
+    pieces_bytes: usize,
+    /// What comes after them; shorter than [`PIECE_BYTES`].
+    tail: Vec<u8>,
+}
+
+impl Memory {
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.len() as u64
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces_bytes + self.tail.len()
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        if bytes.len() >= PIECE_BYTES {
+            self.push_owned(Bytes::copy_from_slice(bytes));
+            return;
+        }
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() >= PIECE_BYTES {
+            self.finish_tail();
+        }
+    }
+
+    pub(super) fn push_owned(&mut self, bytes: Bytes) {
+        if bytes.len() < PIECE_BYTES {
+            self.push(&bytes);
+            return;
+        }
+        self.finish_tail();
+        self.add(bytes);
+    }
+
+    fn finish_tail(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = std::mem::take(&mut self.tail);
+            self.add(tail.into());
+        }
+    }
+
+    fn add(&mut self, bytes: Bytes) {
+        self.pieces_bytes += bytes.len();
+        self.pieces.push_back(bytes);
+    }
+
+    /// What is held from `cursor` on, at least one byte; nothing when it is not within.
+    pub(super) fn read(&self, cursor: u64) -> Option<Bytes> {
+        let mut skip = usize::try_from(cursor.checked_sub(self.start)?).ok()?;
+        for piece in &self.pieces {
+            match skip.checked_sub(piece.len()) {
+                Some(rest) => skip = rest,
+                None => return Some(piece.slice(skip..)),
+            }
+        }
+        let bytes = self.tail.get(skip..).filter(|bytes| !bytes.is_empty())?;
+        Some(Bytes::copy_from_slice(bytes))
+    }
+
+    /// The oldest complete pieces, together at least `bytes` if there are so many.
+    pub(super) fn oldest(&mut self, bytes: usize) -> Vec<Bytes> {
+        self.finish_tail();
+        let mut length = 0;
+        let few_enough = |piece: &&Bytes| {
+            let takes = length < bytes;
+            length += piece.len();
+            takes
+        };
+        self.pieces.iter().take_while(few_enough).cloned().collect()
+    }
+
+    /// Forgets that many pieces.
+    pub(super) fn drop_oldest(&mut self, count: usize) {
+        for piece in self.pieces.drain(..count.min(self.pieces.len())) {
+            self.start += piece.len() as u64;
+            self.pieces_bytes -= piece.len();
+        }
+    }
+
+    /// Gives back what was kept ready for more.
+    pub(super) fn close(&mut self) {
+        self.tail.shrink_to_fit();
+        self.pieces.shrink_to_fit();
+    }
+}

@@ -1,0 +1,113 @@
+//! What is held can be read from any offset; what is not is told.
+
+use std::path::PathBuf;
+
+use super::*;
+
+fn store(most: u64) -> (SpoolStore, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (SpoolStore::with(vec![folder.path().to_owned()], most), folder)
+}
+
+fn read_all(spool: &Spool, mut cursor: u64) -> (Vec<u8>, Vec<(u64, u64)>) {
+    let (mut bytes, mut gaps) = (Vec::new(), Vec::new());
+    while let Some(piece) = spool.read(cursor) {
+        let more = match piece {
+            Piece::Bytes(more) => more,
+            Piece::Spilled(place) => place.read().unwrap(),
+            Piece::Gap(to) => {
+                gaps.push((cursor, to));
+                cursor = to;
+                continue;
+            }
+        };
+        cursor += more.len() as u64;
+        bytes.extend(more);
+    }
+    (bytes, gaps)
+}
+
+/// Not periodic in any power of two.
+fn text(length: usize) -> Vec<u8> {
+    (0..length).map(|n| (n % 251) as u8 ^ (n / 65_537) as u8).collect()
+}
+
+#[test]
+fn everything_is_read_from_any_offset_in_memory_and_on_the_disk() {
+    let (store, folder) = store(1 << 30);
+    let text = text(5_000_000);
+    for chunk in [777, 20_000, 3_000_000] {
+        let spool = Spool::new(&store);
+        text.chunks(chunk).for_each(|chunk| spool.push(chunk));
+        assert_eq!(spool.end(), text.len() as u64);
+        for cursor in [0, 1, 65_536, 3_999_999, 4_600_000, 4_999_999, 5_000_000, 6_000_000] {
+            let (bytes, gaps) = read_all(&spool, cursor);
+            assert!(bytes == text[(cursor as usize).min(text.len())..], "from {cursor} in {chunk}");
+            assert_eq!(gaps, []);
+        }
+        let held = spool.close();
+        assert_eq!(held.memory + held.disk, text.len() as u64);
+        assert!(held.memory <= MEMORY_BYTES as u64, "{held:?}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "a file has a name");
+}
+
+#[test]
+fn short_output_stays_off_the_disk() {
+    let spool = Spool::new(&SpoolStore::with(vec![PathBuf::from("/nowhere")], 0));
+    spool.push(&text(MEMORY_BYTES));
+    assert_eq!(read_all(&spool, 0), (text(MEMORY_BYTES), vec![]));
+}
+
+#[test]
+fn what_the_disk_does_not_take_is_told_as_a_gap() {
+    let spool = Spool::new(&SpoolStore::with(vec![PathBuf::from("/nowhere")], 1 << 30));
+    let text = text(4_000_000);
+    text.chunks(10_000).for_each(|chunk| spool.push(chunk));
+    let (bytes, gaps) = read_all(&spool, 5);
+    let missing = (text.len() - bytes.len()) as u64;
+    assert_eq!(gaps, [(5, missing)]);
+    assert!(bytes.len() >= KEPT_BYTES);
+    assert!(text.ends_with(&bytes));
+}
+
+#[test]
+fn when_the_room_is_used_up_the_oldest_goes_and_comes_back_with_its_spool() {
+    let (store, _folder) = store(70 << 20);
+    let spool = Spool::new(&store);
+    let piece = vec![b'x'; 1 << 20];
+    (0..100).for_each(|_| spool.push(&piece));
+    spool.push(b"end");
+    let (bytes, gaps) = read_all(&spool, 0);
+    assert_eq!(gaps.len(), 1);
+    assert_eq!(bytes.len() as u64 + gaps[0].1, (100 << 20) + 3);
+    assert!(bytes.ends_with(b"xend"));
+    drop(spool);
+    assert!(store.reserve(70 << 20).is_some());
+}
+
+#[test]
+fn after_the_end_nothing_is_taken() {
+    let (store, _folder) = store(0);
+    let spool = Spool::new(&store);
+    spool.push(b"before");
+    spool.close();
+    spool.push(b"after");
+    assert_eq!(read_all(&spool, 0).0, b"before");
+}
+
+#[tokio::test]
+async fn a_producer_that_waits_for_room_bounds_the_memory() {
+    let (store, _folder) = store(1 << 30);
+    let spool = Spool::new(&store);
+    let text = text(20_000_000);
+    let mut most = 0;
+    for chunk in text.chunks(65_536) {
+        spool.push_owned(Bytes::copy_from_slice(chunk));
+        spool.room().await;
+        most = most.max(spool.state().memory.len());
+    }
+    assert!(most <= MEMORY_BYTES + BACKLOG_BYTES, "{most}");
+    let (bytes, gaps) = read_all(&spool, 0);
+    assert!(bytes == text && gaps.is_empty());
+}

@@ -1,0 +1,464 @@
+//! Processes without a terminal: exact, apart, by id; with their limits and their user; dead when they should be.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+use nix::sys::signal::{Signal, kill};
+use protocol::sandbox_api::{
+    ExitReason, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessInfo, ProcessState,
+};
+use serde_json::{Value, json};
+
+use crate::harness::{PATIENCE, Reply, Server, is_gone, pids, until, until_dead};
+
+/// A process's stream, read to its end.
+struct Told {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    gaps: Vec<(OutputStream, u64, u64)>,
+    exit: Option<ProcessExit>,
+}
+
+impl Told {
+    fn text(&self) -> (&str, &str) {
+        (std::str::from_utf8(&self.stdout).unwrap(), std::str::from_utf8(&self.stderr).unwrap())
+    }
+
+    fn exit(&self) -> (Option<i32>, Option<i32>, ExitReason) {
+        let exit = self.exit.as_ref().expect("the stream ends with the exit");
+        (exit.code, exit.signal, exit.reason)
+    }
+}
+
+fn told(reply: &Reply) -> Told {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let mut decoder = ProcessFrameDecoder::default();
+    decoder.push(&reply.body);
+    let mut told = Told { stdout: Vec::new(), stderr: Vec::new(), gaps: Vec::new(), exit: None };
+    while let Some(frame) = decoder.next_frame().unwrap() {
+        assert_eq!(told.exit, None, "a frame after the exit");
+        match frame {
+            ProcessFrame::Output { stream: OutputStream::Stdout, bytes, .. } => told.stdout.extend(bytes),
+            ProcessFrame::Output { stream: OutputStream::Stderr, bytes, .. } => told.stderr.extend(bytes),
+            ProcessFrame::Gap { stream, from, to } => told.gaps.push((stream, from, to)),
+            ProcessFrame::Exit(exit) => told.exit = Some(*exit),
+        }
+    }
+    told
+}
+
+fn sh(script: &str) -> Value {
+    json!({"argv": ["sh", "-c", script]})
+}
+
+async fn exec(server: &Server, id: &str, request: Value) -> Told {
+    told(&server.send(Method::POST, &format!("/v1/processes/{id}"), request.to_string()).await)
+}
+
+async fn start(server: &Server, id: &str, request: Value) -> ProcessInfo {
+    let reply =
+        server.send(Method::POST, &format!("/v1/processes/{id}?follow=false"), request.to_string()).await;
+    assert_eq!(reply.status, 201, "{reply:?}");
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+async fn info(server: &Server, id: &str) -> ProcessInfo {
+    let reply = server.send(Method::GET, &format!("/v1/processes/{id}"), "").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+async fn until_written(server: &Server, id: &str, bytes: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while info(server, id).await.stdout_bytes < bytes {
+        assert!(Instant::now() < deadline, "waited too long for {bytes} bytes of {id}");
+    }
+}
+
+async fn follow(server: &Server, id: &str) -> Told {
+    told(&server.send(Method::GET, &format!("/v1/processes/{id}/output?follow=true"), "").await)
+}
+
+async fn post(server: &Server, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
+    let reply = server.send(Method::POST, &format!("/v1/processes/{path}"), body).await;
+    (reply.status, if reply.body.is_empty() { Value::Null } else { reply.json() })
+}
+
+/// The server itself: the supervisor's child.
+fn server_pid(server: &Server) -> i32 {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    children.trim().parse().unwrap()
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_exact_and_the_streams_apart() {
+    let server = Server::start();
+    let script = r"printf 'a\000\377\r\n'; printf 'err\n' >&2; printf 'no newline'; exit 3";
+    let told = exec(&server, "a", sh(script)).await;
+    assert_eq!(told.stdout, b"a\0\xff\r\nno newline");
+    assert_eq!(told.stderr, b"err\n");
+    assert_eq!(told.exit(), (Some(3), None, ExitReason::Exited));
+    assert!(told.exit.unwrap().usage.is_some());
+    let told = exec(&server, "b", sh("kill -9 $$")).await;
+    assert_eq!(told.exit(), (None, Some(9), ExitReason::Exited));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_id_starts_once_and_is_forgotten_when_acknowledged() {
+    let server = Server::start();
+    let gate = server.gate("gate");
+    let request = sh("echo ran | tee -a count; cat gate");
+    let info_at_start = start(&server, "a", request.clone()).await;
+    assert_eq!((info_at_start.state, info_at_start.exit), (ProcessState::Running, None));
+    assert_eq!(start(&server, "a", request.clone()).await.pid, info_at_start.pid);
+    assert_eq!(post(&server, "a", sh("other").to_string()).await.1["code"], "conflict");
+    assert_eq!(post(&server, "a/acknowledge", "").await.0, 409);
+    until("it has written", || server.file("count").exists());
+    fs::write(&gate, "open\n").unwrap();
+    let told = follow(&server, "a").await;
+    assert_eq!(told.text(), ("ran\nopen\n", ""));
+    assert_eq!(exec(&server, "a", request.clone()).await.text(), told.text());
+    assert_eq!(fs::read_to_string(server.file("count")).unwrap(), "ran\n");
+    let ended = info(&server, "a").await;
+    assert_eq!((ended.state, ended.stdout_bytes, ended.exit), (ProcessState::Exited, 9, told.exit));
+    let listed = server.send(Method::GET, "/v1/processes", "").await.json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(post(&server, "a/acknowledge", "").await.0, 204);
+    assert_eq!(post(&server, "a", request.to_string()).await.0, 410);
+    assert_eq!(server.send(Method::GET, "/v1/processes", "").await.json(), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_read_from_any_offset_of_each_stream() {
+    let server = Server::start();
+    exec(&server, "a", sh("printf 0123456789; printf abcdef >&2")).await;
+    let reply = server.send(Method::GET, "/v1/processes/a/output?stdout=7&stderr=4", "").await;
+    assert_eq!(told(&reply).text(), ("789", "ef"));
+    let reply = server.send(Method::GET, "/v1/processes/a/output?stdout=70", "").await;
+    assert_eq!(told(&reply).text(), ("", "abcdef"));
+    start(&server, "b", sh("printf ready; exec sleep 1000")).await;
+    until_written(&server, "b", 5).await;
+    let told = told(&server.send(Method::GET, "/v1/processes/b/output", "").await);
+    assert_eq!((told.text(), &told.exit), (("ready", ""), &None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn environment_and_folder_are_what_was_asked_for() {
+    let server = Server::start();
+    fs::create_dir(server.file("below")).unwrap();
+    let request = json!({"argv": ["env"], "env": {"A": "b c=d", "EMPTY": ""}, "inherit_env": false});
+    let told = exec(&server, "env", request).await;
+    let mut variables: Vec<_> = told.text().0.lines().filter(|line| !line.starts_with("GLOVEBOX_")).collect();
+    variables.sort_unstable();
+    assert_eq!(variables, ["A=b c=d", "EMPTY="]);
+    let request =
+        json!({"argv": ["sh", "-c", "pwd; echo $HOME$PATH | wc -w; echo $1", "0", "x"], "cwd": "below"});
+    let told = exec(&server, "cwd", request).await;
+    let folder = server.dir.path().canonicalize().unwrap().join("below");
+    assert_eq!(told.text().0, format!("{}\n1\nx\n", folder.display()));
+    fs::write(server.file("below/tool"), "#!/bin/sh\necho \"$0 $1\"\n").unwrap();
+    fs::set_permissions(server.file("below/tool"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let request = json!({"argv": ["./tool", "y"], "cwd": "below"});
+    assert_eq!(exec(&server, "tool", request).await.text().0, "./tool y\n");
+    let request = json!({"argv": ["tool", "z"], "env": {"PATH": folder}});
+    assert!(exec(&server, "path", request).await.text().0.ends_with("/tool z\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_becomes_the_user_that_was_asked_for() {
+    let server = Server::start();
+    let script = "id -u; id -g; id -G; echo $HOME $USER; cat /proc/self/status | grep -c 'Groups:'";
+    let request = json!({"argv": ["sh", "-c", script], "user": "nobody"});
+    if !is_root() {
+        let (status, body) = post(&server, "u", request.to_string()).await;
+        assert_eq!((status, body["code"].as_str()), (422, Some("invalid")));
+        return;
+    }
+    let passwd = fs::read_to_string("/etc/passwd").unwrap();
+    let fields: Vec<_> =
+        passwd.lines().find(|line| line.starts_with("nobody:")).unwrap().split(':').collect();
+    let (uid, gid, home) = (fields[2], fields[3], fields[5]);
+    let told = exec(&server, "u", request).await;
+    assert_eq!(told.text().0, format!("{uid}\n{gid}\n{gid}\n{home} nobody\n1\n"));
+    let request = json!({"argv": ["sh", "-c", "id -u; id -g; id -G; kill -0 $PPID"], "user": "12345:54321"});
+    let told = exec(&server, "n", request).await;
+    assert_eq!(told.text().0, "12345\n54321\n54321\n");
+    assert_ne!(told.exit().0, Some(0), "it may signal the server");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_hold_from_the_first_instruction() {
+    let server = Server::start();
+    let limits = json!({"memory_bytes": 1 << 30, "cpu_seconds": 7, "open_files": 33, "file_bytes": 1024});
+    let script = "ulimit -v; ulimit -t; ulimit -n; ulimit -Hn; head -c 5000 /dev/zero > big; wc -c < big";
+    let told = exec(&server, "a", json!({"argv": ["sh", "-c", script], "limits": limits})).await;
+    assert_eq!(told.text().0, "1048576\n7\n33\n33\n1024\n");
+    let burn = json!({"argv": ["sh", "-c", "while :; do :; done"], "limits": {"cpu_seconds": 1}});
+    let told = exec(&server, "b", burn).await;
+    assert!(matches!(told.exit().1, Some(9 | 24)), "{:?}", told.exit);
+    assert!(told.exit.unwrap().usage.unwrap().user_us > 500_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_is_read_and_then_the_end() {
+    let server = Server::start();
+    let bytes: Vec<u8> = (0..500_000_u32).map(|n| (n % 253) as u8).collect();
+    let request = json!({"argv": ["cat"], "stdin_base64": STANDARD.encode(&bytes)});
+    let told = exec(&server, "a", request).await;
+    assert!(told.stdout == bytes);
+    assert_eq!(exec(&server, "b", json!({"argv": ["cat"]})).await.exit().0, Some(0));
+    assert_eq!(post(&server, "b/stdin", "x").await.1["code"], "conflict");
+    let unread = json!({"argv": ["true"], "stdin_base64": STANDARD.encode(&bytes)});
+    assert_eq!(exec(&server, "c", unread).await.exit().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_takes_bodies_of_any_length_at_the_pace_of_its_reader() {
+    let server = Server::start();
+    start(&server, "a", json!({"argv": ["sh", "-c", "cat | sha256sum"], "stdin": "pipe"})).await;
+    // More than any other body may have.
+    let part = vec![b'x'; 40 << 20];
+    assert_eq!(post(&server, "a/stdin", part.clone()).await, (204, Value::Null));
+    assert_eq!(post(&server, "a/stdin?close=true", "end").await, (204, Value::Null));
+    let told = follow(&server, "a").await;
+    fs::write(server.file("whole"), [&part[..], b"end"].concat()).unwrap();
+    let expected = exec(&server, "b", json!({"argv": ["sh", "-c", "sha256sum < whole"]})).await;
+    assert_eq!(told.text(), expected.text());
+    assert_eq!(post(&server, "a/stdin", "x").await.0, 409);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_does_not_outlive_the_process_that_reads_nothing() {
+    let server = Server::start();
+    // The grandchild holds the reading end for ever.
+    let script = "exec 3<&0; setsid sleep 1000 <&3 >/dev/null 2>&1 & read line; exit 4";
+    start(&server, "a", json!({"argv": ["sh", "-c", script], "stdin": "pipe"})).await;
+    let body = [b"one line\n".to_vec(), vec![b'x'; 4 << 20]].concat();
+    // Over HTTP/2: an answer in the middle of a body ends a connection of HTTP/1.
+    let request =
+        Request::post("http://sandbox/v1/processes/a/stdin").body(Full::<Bytes>::from(body)).unwrap();
+    let reply = server.http2().await.send_request(request).await.unwrap();
+    assert_eq!(reply.status(), 409);
+    assert_eq!(follow(&server, "a").await.exit().0, Some(4));
+    assert_eq!(post(&server, "a/signal", r#"{"signal":"KILL","scope":"tree"}"#).await.0, 204);
+    until("what it left is dead", || {
+        fs::read_to_string(format!("/proc/{0}/task/{0}/children", server_pid(&server))).is_ok_and(
+            |children| {
+                // The shell stays.
+                children.split_ascii_whitespace().count() == 1
+            },
+        )
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_arrive_by_name_and_by_number() {
+    let server = Server::start();
+    let script =
+        "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    start(&server, "a", sh(script)).await;
+    until_written(&server, "a", 6).await;
+    assert_eq!(post(&server, "a/signal", r#"{"signal":"USR1"}"#).await.0, 204);
+    until_written(&server, "a", 11).await;
+    assert_eq!(post(&server, "a/signal", r#"{"signal":15}"#).await.0, 204);
+    let told = follow(&server, "a").await;
+    assert_eq!((told.text().0, told.exit()), ("ready\nusr1\nterm\n", (Some(5), None, ExitReason::Exited)));
+    assert_eq!(post(&server, "a/signal", r#"{"signal":"SIGTERM"}"#).await.0, 409);
+}
+
+/// A tree with everything that evades: new sessions, lost parents, ignored signals.
+const EVASIVE: &str = "trap '' TERM HUP INT; echo $$ >> pids; sleep 1000 & echo $! >> pids; \
+    setsid sh -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 1; done' & \
+    (setsid sh -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 1; done' &); \
+    while :; do sleep 1; done";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_takes_the_whole_tree_and_the_exit_still_comes() {
+    let server = Server::start();
+    start(&server, "other", sh("exec sleep 1000")).await;
+    let reply = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
+    let tree = pids(&server.file("pids"), 4);
+    assert_eq!(server.send(Method::DELETE, "/v1/processes/a", "").await.status, 204);
+    let reply = reply.await.unwrap();
+    assert_eq!(told(&reply).exit(), (None, Some(9), ExitReason::Killed));
+    tree.into_iter().for_each(until_dead);
+    assert_eq!(server.send(Method::DELETE, "/v1/processes/a", "").await.status, 204);
+    assert_eq!(info(&server, "other").await.state, ProcessState::Running);
+    assert_eq!(server.run("shell", "echo alive").await.text(), "alive\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_command_of_a_shell_spares_the_daemon_of_a_process() {
+    let server = Server::start();
+    let gate = server.gate("gate");
+    let command = json!({"action": "run", "args": {"command": "echo $$ > began; cat", "blocking": true}});
+    let command = server.begin(Method::POST, "/v1/actions/a", command.to_string());
+    pids(&server.file("began"), 1);
+    let script = "(setsid sh -c 'echo $$ >> daemon; cat gate > opened; sleep 1000' >/dev/null 2>&1 &)";
+    exec(&server, "d", sh(script)).await;
+    pids(&server.file("daemon"), 1);
+    assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
+    command.await.unwrap().answer();
+    fs::write(&gate, "alive").unwrap();
+    until("the daemon goes on", || {
+        fs::read_to_string(server.file("opened")).is_ok_and(|text| text == "alive")
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_kills_the_tree() {
+    let server = Server::start();
+    let mut request = sh(EVASIVE);
+    request["timeout_seconds"] = json!(0.5);
+    let told = exec(&server, "a", request).await;
+    assert_eq!(told.exit(), (None, Some(9), ExitReason::TimedOut));
+    pids(&server.file("pids"), 4).into_iter().for_each(until_dead);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_every_process_within_two_seconds_and_tells_their_readers() {
+    let mut server = Server::start();
+    let reader = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
+    start(&server, "b", sh("exec sleep 1000")).await;
+    // Ended itself; what it left behind is still there.
+    exec(&server, "c", sh("(setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 1000' &)")).await;
+    let mut started = pids(&server.file("pids"), 5);
+    started.push(info(&server, "b").await.pid);
+    let asked = Instant::now();
+    kill(server.pid(), Signal::SIGTERM).unwrap();
+    let status = server.wait();
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(told(&reader.await.unwrap()).exit(), (None, Some(9), ExitReason::Killed));
+    assert!(started.into_iter().all(is_gone));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_leaves_behind_goes_on_when_it_has_ended() {
+    let server = Server::start();
+    let script =
+        "(trap '' HUP; while [ ! -e stop ]; do echo more || exit; done; echo done > finished) & exit 0";
+    let told = exec(&server, "a", sh(script)).await;
+    assert_eq!(told.exit().0, Some(0));
+    fs::write(server.file("stop"), "").unwrap();
+    until("the rest has ended by itself", || server.file("finished").exists());
+    assert_eq!(post(&server, "a/acknowledge", "").await.0, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_need_wait_for_a_process() {
+    let server = Server::start();
+    let started: Vec<i32> = {
+        let mut started = Vec::new();
+        for n in 0..40 {
+            started.push(start(&server, &format!("n{n}"), sh("(sleep 0.01 &) ; exit 1")).await.pid);
+        }
+        started
+    };
+    until("all are buried", || started.iter().all(|pid| is_gone(*pid)));
+    let children =
+        || fs::read_to_string(format!("/proc/{0}/task/{0}/children", server_pid(&server))).unwrap();
+    until("only the shell is left", || children().split_ascii_whitespace().count() == 1);
+}
+
+fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_megabytes_stay_out_of_memory_and_are_read_again_whole() {
+    let server = Server::start();
+    let pid = server_pid(&server);
+    exec(&server, "warm", sh("head -c 1000000 /dev/zero")).await;
+    let before = resident_bytes(pid);
+    start(&server, "a", sh("seq 1500000")).await;
+    let told = follow(&server, "a").await;
+    let grown = resident_bytes(pid).saturating_sub(before);
+    let expected: String = (1..=1_500_000).map(|n| format!("{n}\n")).collect();
+    assert!(told.stdout == expected.as_bytes() && told.gaps.is_empty());
+    let again = follow(&server, "a").await;
+    assert!(again.stdout == expected.as_bytes() && again.gaps.is_empty());
+    assert!(grown < 4 << 20, "{grown} bytes");
+    let names: Vec<_> =
+        fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".glovebox-")), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_started_is_told_by_its_field_and_leaves_the_id_free() {
+    let server = Server::start();
+    let many = STANDARD.encode(vec![0; (1 << 20) + 1]);
+    for (request, field) in [
+        (json!({}), "argv"),
+        (json!({"argv": []}), "argv"),
+        (json!({"argv": [""]}), "argv"),
+        (json!({"argv": [7]}), "argv[0]"),
+        (json!({"argv": ["a\0"]}), "argv"),
+        (json!({"argv": ["no-such-program"]}), "argv"),
+        (json!({"argv": ["/nowhere/program"]}), "argv"),
+        (json!({"argv": ["/"]}), "argv"),
+        (json!({"argv": ["true", "x".repeat(3 << 20)]}), "argv"),
+        (json!({"argv": ["true"], "env": {"A=B": ""}}), "env"),
+        (json!({"argv": ["true"], "env": {"A": "\0"}}), "env"),
+        (json!({"argv": ["true"], "env": {"A": 1}}), "env.A"),
+        (json!({"argv": ["true"], "cwd": "/nowhere"}), "cwd"),
+        (json!({"argv": ["true"], "cwd": "a\0b"}), "cwd"),
+        (json!({"argv": ["true"], "cwd": "/etc/passwd"}), "cwd"),
+        (json!({"argv": ["true"], "user": "nobody-here"}), "user"),
+        (json!({"argv": ["true"], "user": "4000000000"}), "user"),
+        (json!({"argv": ["true"], "stdin": "file"}), "stdin"),
+        (json!({"argv": ["true"], "stdin_base64": "?"}), "stdin_base64"),
+        (json!({"argv": ["true"], "stdin_base64": many}), "stdin_base64"),
+        (json!({"argv": ["true"], "limits": {"open_files": u64::MAX}}), "limits.open_files"),
+        (json!({"argv": ["true"], "limits": {"open_files": -1}}), "limits.open_files"),
+        (json!({"argv": ["true"], "limits": {"files": 1}}), "limits"),
+        (json!({"argv": ["true"], "timeout_seconds": -1}), "timeout_seconds"),
+        (json!({"argv": ["true"], "timeout": 1}), "timeout"),
+    ] {
+        let (status, body) = post(&server, "a", request.to_string()).await;
+        assert_eq!((status, body["code"].as_str()), (422, Some("invalid")), "{request} {body}");
+        assert!(body["detail"].as_str().unwrap().contains(&format!("field `{field}")), "{request} {body}");
+    }
+    assert_eq!(exec(&server, "a", sh("echo ok")).await.text().0, "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_questions_are_refused() {
+    let server = Server::start();
+    start(&server, "a", sh("exec sleep 1000")).await;
+    for (method, path, body, status) in [
+        (Method::GET, "none", "", 404),
+        (Method::DELETE, "none", "", 404),
+        (Method::POST, "none/acknowledge", "", 404),
+        (Method::GET, "none/output", "", 404),
+        (Method::POST, "none/stdin", "x", 404),
+        (Method::POST, "none/signal", r#"{"signal":"TERM"}"#, 404),
+        (Method::POST, "a/signal", r#"{"signal":"NONE"}"#, 422),
+        (Method::POST, "a/signal", r#"{"signal":0}"#, 422),
+        (Method::POST, "a/signal", r#"{"signal":-9}"#, 422),
+        (Method::POST, "a/signal", r#"{"signal":[]}"#, 422),
+        (Method::POST, "a/signal", r#"{"signal":9,"scope":"all"}"#, 422),
+        (Method::POST, "a/signal", "no JSON", 400),
+        (Method::GET, "a/output?stdout=-1", "", 400),
+        (Method::GET, "a/output?follow=perhaps", "", 400),
+        (Method::POST, "a/stdin?close=7", "", 400),
+        (Method::GET, ".hidden", "", 400),
+        (Method::PUT, "a", "", 405),
+    ] {
+        let reply = server.send(method.clone(), &format!("/v1/processes/{path}"), body).await;
+        assert_eq!(reply.status, status, "{method} {path} {reply:?}");
+        assert!(reply.json()["detail"].is_string());
+    }
+}
