@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::action::{Action, EditAction, ReadAction, RunAction, WriteAction};
+use crate::event::EventError;
 use crate::ids::SessionName;
 use crate::lenient;
 
@@ -26,6 +27,41 @@ pub enum SandboxAction {
 pub struct NotForASandbox {
     /// The action's name on the wire.
     pub kind: &'static str,
+}
+
+impl SandboxAction {
+    /// The name on the wire, as the action's.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Read(_) => "read",
+            Self::Write(_) => "write",
+            Self::Edit(_) => "edit",
+        }
+    }
+
+    /// Not by way of [`Action`]: what reads and writes all of V0's actions would be a fortieth of the static file.
+    fn from_fields<E: serde::de::Error>(kind: &str, fields: &Value) -> Result<Self, E> {
+        match kind {
+            "run" => lenient::read("args", fields).map(Self::Run).map_err(E::custom),
+            "read" => lenient::read("args", fields).map(Self::Read).map_err(E::custom),
+            "write" => lenient::read("args", fields).map(Self::Write).map_err(E::custom),
+            "edit" => lenient::read("args", fields).map(Self::Edit).map_err(E::custom),
+            other => match Action::KINDS.iter().find(|known| **known == other) {
+                Some(kind) => Err(E::custom(NotForASandbox { kind })),
+                None => Err(E::custom(EventError::UnknownKind { key: "action", kind: other.to_owned() })),
+            },
+        }
+    }
+
+    fn to_fields(&self) -> Result<Value, serde_json::Error> {
+        match self {
+            Self::Run(action) => serde_json::to_value(action),
+            Self::Read(action) => serde_json::to_value(action),
+            Self::Write(action) => serde_json::to_value(action),
+            Self::Edit(action) => serde_json::to_value(action),
+        }
+    }
 }
 
 impl TryFrom<Action> for SandboxAction {
@@ -74,10 +110,9 @@ impl ActionRequest {
 
 impl Serialize for ActionRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let action = Action::from(self.action.clone());
         let mut map = Map::new();
-        map.insert("action".into(), action.kind().into());
-        map.insert("args".into(), action.to_fields().map_err(serde::ser::Error::custom)?);
+        map.insert("action".into(), self.action.kind().into());
+        map.insert("args".into(), self.action.to_fields().map_err(serde::ser::Error::custom)?);
         if let Some(timeout) = self.timeout {
             map.insert("timeout".into(), timeout.into());
         }
@@ -99,8 +134,7 @@ impl<'de> Deserialize<'de> for ActionRequest {
             None => return Err(D::Error::missing_field("action")),
         };
         let no_args = Value::Object(Map::new());
-        let action =
-            Action::from_fields(kind, map.get("args").unwrap_or(&no_args)).map_err(D::Error::custom)?;
+        let action = SandboxAction::from_fields(kind, map.get("args").unwrap_or(&no_args))?;
         let timeout = match map.get("timeout") {
             Some(timeout) => lenient::read("timeout", timeout).map_err(D::Error::custom)?,
             None => None,
@@ -109,6 +143,6 @@ impl<'de> Deserialize<'de> for ActionRequest {
             Some(session) => lenient::read("session", session).map_err(D::Error::custom)?,
             None => SessionName::default(),
         };
-        Ok(Self { action: action.try_into().map_err(D::Error::custom)?, timeout, session })
+        Ok(Self { action, timeout, session })
     }
 }

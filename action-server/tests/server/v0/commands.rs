@@ -147,7 +147,7 @@ async fn a_static_command_has_a_shell_of_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn background_jobs_go_on() {
     let sandbox = Sandbox::start();
-    let told = sandbox.run("(read x < gate; touch done) & mkfifo gate").await;
+    let told = sandbox.run("mkfifo gate; (read x < gate; touch done) &").await;
     assert_eq!(exit_code(&told), 0, "{told}");
     let told = sandbox.run("sleep 0.1; echo > gate; wait; ls").await;
     assert!(content(&told).contains("done"), "{told}");
