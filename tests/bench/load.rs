@@ -14,7 +14,7 @@ const SESSIONS: usize = 8;
 const COMMANDS: usize = 300;
 
 const MANY: usize = 100;
-const FLOOD_BYTES: usize = 500_000;
+const FLOOD_BYTES: usize = 10_000_000;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 pub(crate) async fn measure() -> Vec<Figure> {

@@ -1,10 +1,12 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
-//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`,
+//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`, `exec`,
 //! `store`, `steps`) measure only those. Ends with 1 when an aim is missed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
+mod bare_http;
+mod exec;
 mod figure;
 mod load;
 mod server;
@@ -42,6 +44,9 @@ async fn measure(groups: &[String]) -> Vec<Figure> {
     }
     if wanted("load") {
         figures.extend(load::measure().await);
+    }
+    if wanted("exec") {
+        figures.extend(exec::measure().await);
     }
     if wanted("store") {
         figures.extend(store::measure().await);

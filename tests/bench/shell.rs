@@ -7,10 +7,10 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::json;
 
+use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
 use super::server::{Client, Server};
 
@@ -104,23 +104,17 @@ impl Drop for BareTerminal {
     }
 }
 
-/// The least that a round trip over HTTP costs: axum on a unix socket, the same client.
+/// The least that a round trip over HTTP costs.
 async fn bare_http() -> Vec<Duration> {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-    let router = Router::new().fallback(|body: String| async move { body });
-    let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let asked = tokio::task::spawn_blocking(move || {
-        let mut client = Client::connect(&socket).unwrap();
+    let bare = BareHttp::start();
+    let rounds = move || {
+        let mut client = bare.connect();
         let rounds = (0..ROUNDS).map(|_| {
             let begin = Instant::now();
             assert!(client.ask("POST", "/", "echo hi").ends_with(b"echo hi"));
             begin.elapsed()
         });
         rounds.collect()
-    });
-    let samples = asked.await.unwrap();
-    server.abort();
-    samples
+    };
+    tokio::task::spawn_blocking(rounds).await.unwrap()
 }

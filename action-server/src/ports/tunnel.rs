@@ -95,7 +95,7 @@ async fn connect(target: Target) -> Result<Box<dyn Duplex>, Unreachable> {
                 match connect_tcp(address).await {
                     Ok(stream) => return Ok(Box::new(stream)),
                     Err(source) => {
-                        failed = Some(Unreachable::Connect { target: address.to_string(), source })
+                        failed = Some(Unreachable::Connect { target: address.to_string(), source });
                     }
                 }
             }

@@ -254,7 +254,7 @@ impl Session {
             };
             match meaning {
                 Meaning::Prompted(folder) if folder.is_absolute() => {
-                    drop(told.working_dir.send_replace(folder))
+                    drop(told.working_dir.send_replace(folder));
                 }
                 Meaning::Started => started = true,
                 Meaning::Prompted(_) | Meaning::Said | Meaning::Nothing => {}

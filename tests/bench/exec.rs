@@ -1,0 +1,124 @@
+//! Programs without a terminal, and files: the server against doing it bare.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::bare_http::BareHttp;
+use super::figure::{Figure, quantile_ms};
+use super::server::{Client, Server};
+
+const ROUNDS: usize = 400;
+const FLOOD_BYTES: usize = 10_000_000;
+const FLOOD_ROUNDS: usize = 9;
+const HELD_BYTES: usize = 1_000_000_000;
+
+pub(crate) async fn measure() -> Vec<Figure> {
+    let server = Server::start().await;
+    let bare = BareHttp::start();
+    tokio::task::spawn_blocking(move || {
+        let mut client = server.connect();
+        let mut http = bare.connect();
+        let mut figures =
+            vec![one_shot("one-shot exec of `true` (floor: spawn + axum)", "free", &mut client, &mut http)];
+        figures.push(flood(&mut client));
+        figures.push(files(&mut client, &mut http));
+        hold(&mut client);
+        figures.push(one_shot("the same, with 1 GB of output held", "held", &mut client, &mut http));
+        figures
+    })
+    .await
+    .unwrap()
+}
+
+fn exec(client: &mut Client, id: &str, argv: &[&str], query: &str) -> Vec<u8> {
+    client.ask("POST", &format!("/v1/processes/{id}{query}"), &json!({"argv": argv}).to_string())
+}
+
+fn one_shot(name: &'static str, id: &str, client: &mut Client, http: &mut Client) -> Figure {
+    let (mut bare, mut trips, mut served) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let begin = Instant::now();
+        assert!(Command::new("/bin/true").stdin(Stdio::null()).status().unwrap().success());
+        bare.push(begin.elapsed());
+        let begin = Instant::now();
+        http.ask("POST", "/", "echo hi");
+        trips.push(begin.elapsed());
+        let begin = Instant::now();
+        let answer = exec(client, &format!("{id}-{round}"), &["/bin/true"], "");
+        assert!(
+            answer.windows(8).any(|window| window == b"\"code\":0"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+        served.push(begin.elapsed());
+    }
+    let floor = quantile_ms(&mut bare, 0.5) + quantile_ms(&mut trips, 0.5);
+    Figure::within(name, quantile_ms(&mut served, 0.5), "ms", floor, 1.3)
+}
+
+fn flood(client: &mut Client) -> Figure {
+    let count = FLOOD_BYTES.to_string();
+    let argv = ["head", "-c", &count, "/dev/zero"];
+    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    for round in 0..FLOOD_ROUNDS {
+        let begin = Instant::now();
+        let output = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.stdout.len(), FLOOD_BYTES);
+        bare.push(begin.elapsed());
+        let begin = Instant::now();
+        assert!(exec(client, &format!("flood-{round}"), &argv, "").len() > FLOOD_BYTES);
+        served.push(begin.elapsed());
+    }
+    let floor = quantile_ms(&mut bare, 0.5);
+    Figure::within(
+        "10 MB from a one-shot exec (floor: pipe)",
+        quantile_ms(&mut served, 0.5),
+        "ms",
+        floor,
+        1.5,
+    )
+}
+
+/// 10 MB written and read again; the floor echoes them and has the bare file beside it.
+fn files(client: &mut Client, http: &mut Client) -> Figure {
+    let folder = tempfile::tempdir().unwrap();
+    let (bare_path, path) = (folder.path().join("bare"), folder.path().join("served"));
+    let content = "x".repeat(FLOOD_BYTES);
+    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    for _ in 0..FLOOD_ROUNDS {
+        let begin = Instant::now();
+        assert!(http.ask("POST", "/", &content).len() > FLOOD_BYTES);
+        fs::write(&bare_path, &content).unwrap();
+        assert_eq!(fs::read(&bare_path).unwrap().len(), FLOOD_BYTES);
+        bare.push(begin.elapsed());
+        let begin = Instant::now();
+        let route = format!("/v1/files?path={}", path.display());
+        client.ask("PUT", &route, &content);
+        assert!(client.ask("GET", &route, "").len() > FLOOD_BYTES);
+        served.push(begin.elapsed());
+    }
+    let floor = quantile_ms(&mut bare, 0.5);
+    Figure::within(
+        "10 MB written and read (floor: axum + file)",
+        quantile_ms(&mut served, 0.5),
+        "ms",
+        floor,
+        2.0,
+    )
+}
+
+/// Leaves the output of a process in the ledger's files.
+fn hold(client: &mut Client) {
+    let count = HELD_BYTES.to_string();
+    exec(client, "held", &["head", "-c", &count, "/dev/zero"], "?follow=false");
+    let give_up = Instant::now() + Duration::from_secs(60);
+    let is_held =
+        |answer: &[u8]| String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{HELD_BYTES}"));
+    while !is_held(&client.ask("GET", "/v1/processes/held", "")) {
+        assert!(Instant::now() < give_up, "1 GB of output takes too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
