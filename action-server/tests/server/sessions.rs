@@ -25,7 +25,7 @@ async fn sessions_have_their_own_folder_variables_and_time() {
     assert_eq!(run_in(&server, "a2", "a", "echo $A; pwd").await.text(), "1\n/\n");
     assert_eq!(run_in(&server, "b1", "b", "echo [$A]").await.text(), "[]\n");
     let read = json!({"action": "read", "args": {"path": "etc/hostname"}, "session": "a"});
-    assert_eq!(server.act("a3", read).await.observation.content.is_empty(), false);
+    assert!(!server.act("a3", read).await.observation.content.is_empty());
     let list = server.send(Method::GET, "/v1/sessions", "").await.json();
     let names: Vec<_> = list.as_array().unwrap().iter().map(|session| session["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "default", "slow"]);
