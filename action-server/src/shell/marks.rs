@@ -15,8 +15,8 @@ const BELL: u8 = 0x07;
 /// What the shell announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The command begins, with the number it was given, if any.
-    Start { number: Option<u64> },
+    /// The command with this number begins.
+    Start { number: u64 },
     /// The shell is at its prompt again. Which command that ends is said by the start before it. `guarded`: the next has
     /// to be ([`super::prompt`]).
     End { status: i32, guarded: bool, working_dir: Vec<u8> },
@@ -114,17 +114,16 @@ impl MarkReader {
     }
 }
 
-/// `S`, `S;NUMBER` or `E;STATUS;OPTIONS;PATH`. The options are the shell's (`$-`), `~` if it cannot say them. The path is
+/// `S;NUMBER` or `E;STATUS;OPTIONS;PATH`. The options are the shell's (`$-`), `~` if it cannot say them. The path is
 /// last because it may hold anything but a NUL.
 fn parse(body: &[u8]) -> Option<Mark> {
     let (kind, rest) = split_field(body);
     match kind {
-        b"S" if body.len() == 1 => Some(Mark::Start { number: None }),
-        b"S" => Some(Mark::Start { number: Some(number(rest)?) }),
+        b"S" => Some(Mark::Start { number: number(rest)? }),
         b"E" => {
             let (status, rest) = split_field(rest);
             let (options, path) = split_field(rest);
-            let guarded = options.iter().any(|option| b"x~".contains(option));
+            let guarded = options.iter().any(|option| b"xve~".contains(option));
             Some(Mark::End { status: number(status)?, guarded, working_dir: path.to_vec() })
         }
         _ => None,
@@ -168,7 +167,7 @@ mod tests {
         assert_eq!(
             pieces,
             [
-                (b"old".to_vec(), Some(Mark::Start { number: Some(7) })),
+                (b"old".to_vec(), Some(Mark::Start { number: 7 })),
                 (b"hi\n".to_vec(), Some(end)),
                 (b"prompt".to_vec(), None)
             ]
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn a_mark_directly_after_half_a_mark_counts() {
         let pieces = read([b"\x1b]n0n\x1b]n0nce;S;1\x07".as_slice()]);
-        assert_eq!(pieces[0], (b"\x1b]n0n".to_vec(), Some(Mark::Start { number: Some(1) })));
+        assert_eq!(pieces[0], (b"\x1b]n0n".to_vec(), Some(Mark::Start { number: 1 })));
     }
 
     #[test]

@@ -176,11 +176,13 @@ impl Line {
         if self.column != self.chars.len() {
             return run.iter().for_each(|&byte| self.put(byte.into()));
         }
-        if self.chars.len() + run.len() > MAX_LINE_CHARS {
-            self.settle();
-        }
-        self.chars.extend(run.iter().map(|&byte| char::from(byte)));
+        let (fits, rest) = run.split_at(run.len().min(MAX_LINE_CHARS - self.chars.len()));
+        self.chars.extend(fits.iter().map(|&byte| char::from(byte)));
         self.column = self.chars.len();
+        if !rest.is_empty() {
+            self.settle();
+            self.put_run(rest);
+        }
     }
 
     fn settle(&mut self) {

@@ -44,6 +44,11 @@ impl Baseline {
         Self { shell, session: session.to_owned(), spared: HashSet::new() }
     }
 
+    /// Whether nobody but the shell was there.
+    pub(super) fn is_alone(&self) -> bool {
+        self.spared.is_empty()
+    }
+
     /// The shell that was given the command.
     pub(super) fn shell(&self) -> i32 {
         self.shell

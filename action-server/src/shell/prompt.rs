@@ -3,21 +3,21 @@
 //!
 //! Pure: values in, text out. All the session's shell code stands here.
 //!
-//! **bash** announces a command's start in `PS0` and its prompt in `PS1`: expansions, not commands, so that they cost next
-//! to nothing, leave `$?` alone and are not traced. `PROMPT_COMMAND` is the installer: exported, so that `exec bash` and
-//! a bash in the bash have it too. Where all is in place it expands to nothing; at a prompt that is not ours it defines
-//! what we need and puts it there. A command of one line is typed as it is, quoted for `eval`; any other lies in a file
-//! that the shell can open ([`super::script`]), so that nothing depends on the length of a terminal's line or on
-//! continuation prompts. The rest of the typed line calls `__glovebox`, which puts the prompt right, should the command
-//! have changed it, and announces the end itself where the prompt cannot be seen, as after `exec 2>file`, or comes late,
-//! after notices of background jobs. A command that was interrupted loses that rest; there `PROMPT_COMMAND` does the same. (Lost is
-//! the end of one that changed both `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and ash, `PS1` alone.)
+//! **bash** announces its prompt in `PS1`: an expansion, not a command, so that it costs next to nothing, leaves `$?` alone
+//! and is not traced. `PROMPT_COMMAND` is the installer: exported, so that `exec bash` and a bash in the bash have it too.
+//! Where all is in place it expands to nothing; at a prompt that is not ours it defines what we need and puts it there. A
+//! command of one line is typed as it is, quoted for `eval`; any other lies in a file that the shell can open
+//! ([`super::script`]), so that nothing depends on the length of a terminal's line or on continuation prompts. The rest of
+//! the typed line calls `__glovebox`, which puts the prompt right, should the command have changed it, and announces the end
+//! itself where the prompt cannot be seen, as after `exec 2>file`, or comes late, after notices of background jobs. A command
+//! that was interrupted loses that rest; there `PROMPT_COMMAND` does the same. (Lost is the end of one that changed both
+//! `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and ash, `PS1` alone.)
 //!
-//! That much shows in a trace (`set -x`), and a start without a number could be another's where a user has typed. Such a
-//! command is *guarded*: its start has a number, and all that is ours stands in groups whose redirection holds before the
-//! trace is written.
+//! That much is enough where nobody else writes to the terminal: all that comes is the command's, and the next prompt is its
+//! end. Else, and where our part of the line would show in a trace (`set -x`), the command is *guarded*: its start is
+//! announced, with a number, and all that is ours stands in groups whose redirection holds before the trace is written.
 //!
-//! **dash and ash** have no `PS0`: their commands are always in the file, behind a line that announces the start.
+//! **dash and ash**: their commands are always guarded, in the file.
 //!
 //! The exit status of the user's last command is carried through everything of ours, so that `$?` is theirs. `&&:` keeps
 //! that status and yet is no failure under `set -e`.
@@ -44,7 +44,7 @@ const MAX_TYPED_BYTES: usize = 3 * 1024;
 /// What makes the shell run a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Orders {
-    /// The number that its start will be announced with, if any.
+    /// The number that its start will be announced with; without one all that comes is its own.
     pub(super) number: Option<u64>,
     /// What the script must hold, if one is read.
     pub(super) script: Option<String>,
@@ -106,7 +106,7 @@ impl Prompt {
                 line: format!("{source};{{ __glovebox&&:;}} 2>/dev/null\n"),
             };
         }
-        if guarded || may_hide_the_prompt(command) {
+        if guarded || self.is_hard(command) {
             return Orders {
                 number: Some(number),
                 script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
@@ -120,7 +120,14 @@ impl Prompt {
         Orders { number: None, script, line: format!("{run};__glovebox&&:\n") }
     }
 
-    /// The line before the user's text where there is no `PS0`. It announces the start, and leaves behind what the typed
+    /// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
+    /// the prompt goes and the next command comes from. A guess: what it sources may do so too, and then a line of ours is in
+    /// its output, or its end is not heard if it is interrupted.
+    pub(super) fn is_hard(&self, command: &str) -> bool {
+        self.dialect != Dialect::Bash || ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
+    }
+
+    /// The line before the user's text in dash and ash. It announces the start, and leaves behind what the typed
     /// line calls at the end: that announces it before the prompt does, also where `exec 2>file` hides the prompt.
     fn first_line(&self, number: u64) -> String {
         let Self { nonce, text, .. } = self;
@@ -140,8 +147,7 @@ fn installer(nonce: &str, terminal: &Path) -> String {
     format!(
         r#"{{ __glovebox_status=$?
 if [[ /dev/fd/0 -ef {terminal} ]]; then
-(( BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404 )) && __glovebox_old=\~
-__glovebox_prompt='\e]{nonce};E;$?;$-$__glovebox_hidden;$PWD\a'
+__glovebox_prompt='\e]{nonce};E;$?;$-;$PWD\a'
 __glovebox_ours=([${{#__glovebox_prompt}}]=)
 __glovebox_command='{PROMPT_COMMAND}'
 __glovebox_careful='{{ "${{__glovebox_call-eval}}" "${{__glovebox_nine-$GLOVEBOX_PROMPT}}"&&:;}} 9>&2 2>/dev/null'
@@ -151,16 +157,16 @@ PROMPT_COMMAND=$__glovebox_careful
 builtin printf '\033]{nonce};S;%d\007' "$1" >/dev/tty
 return $__glovebox_status; }}
 __glovebox() {{ __glovebox_status=$?
-[[ ${{PS0-}}${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}
+[[ ${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}
 return $__glovebox_status; }}
 __glovebox_mend() {{ PS2=
 if [[ -t $1 ]]; then
-PS0='\e]{nonce};S\a' PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command __glovebox_hidden=${{__glovebox_old-}}
-__glovebox_whole=$PS0$PS1$PROMPT_COMMAND
+PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command
+__glovebox_whole=$PS1$PROMPT_COMMAND
 else
-PS0= PS1= PROMPT_COMMAND=$__glovebox_careful __glovebox_hidden=\~
+PS1= PROMPT_COMMAND=$__glovebox_careful
 fi
-builtin printf '\033]{nonce};E;%d;%s;%s\007' "$__glovebox_status" "$-$__glovebox_hidden" "$PWD" >/dev/tty; }}
+builtin printf '\033]{nonce};E;%d;~;%s\007' "$__glovebox_status" "$PWD" >/dev/tty; }}
 __glovebox_mend 9
 else
 unset PROMPT_COMMAND
@@ -173,13 +179,6 @@ fn typed(command: &str) -> Option<String> {
     let line = format!("eval -- {}", quote(command));
     let typable = line.len() <= MAX_TYPED_BYTES && !command.chars().any(char::is_control);
     (typable && !["exit", "logout"].iter().any(|word| command.contains(word))).then_some(line)
-}
-
-/// Whether `command` could begin a trace, in which our part of the line would show, or move the standard error, where the
-/// prompt goes. A guess: what it sources may do so too, and then a line of ours is in its output, or its end is not heard if
-/// it is interrupted.
-fn may_hide_the_prompt(command: &str) -> bool {
-    ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
 }
 
 /// `text` as one word.

@@ -131,13 +131,15 @@ impl Pty {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
-    /// As [`Pty::reset`], but what was typed stays. Looks first: setting the terminal wakes whoever reads from it.
-    pub(super) fn repair(&self) -> io::Result<()> {
+    /// As [`Pty::reset`], but what was typed stays, and tells whether there was anything to undo. Looks first: setting the
+    /// terminal wakes whoever reads from it.
+    pub(super) fn repair(&self) -> io::Result<bool> {
         let settings = Termios::from(self.settings);
-        if tcgetattr(self.master.get_ref())? != settings {
+        let is_damaged = tcgetattr(self.master.get_ref())? != settings;
+        if is_damaged {
             tcsetattr(self.master.get_ref(), SetArg::TCSANOW, &settings)?;
         }
-        Ok(())
+        Ok(is_damaged)
     }
 
     /// The process group that ^C would reach.

@@ -50,7 +50,7 @@ impl Running {
             baseline,
             fold: Fold::new(limit),
             unheard: VecDeque::new(),
-            started: false,
+            started: number.is_none(),
             answered: false,
             ending: None,
         }
@@ -72,7 +72,7 @@ impl Running {
             }
             Piece::Output(_) => Meaning::Nothing,
             Piece::Mark(Mark::Start { number }) => {
-                let ours = number == self.number && !self.started;
+                let ours = Some(number) == self.number && !self.started;
                 self.started |= ours;
                 if ours { Meaning::Started } else { Meaning::Nothing }
             }
@@ -108,7 +108,7 @@ impl Running {
         self.ending.as_ref()
     }
 
-    /// Whether its start mark has come: before, nothing of it was run.
+    /// Whether its start mark has come, if one was to come: before, nothing of it was run.
     pub(super) fn has_begun(&self) -> bool {
         self.started
     }

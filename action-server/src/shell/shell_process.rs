@@ -71,8 +71,10 @@ pub(super) struct ShellProcess {
     /// How many commands were sent.
     sent: u64,
     at_prompt: bool,
-    /// The next command is to be guarded.
-    guarded: bool,
+    /// The next command is to be guarded, because of what was done to the shell.
+    distrusted: bool,
+    /// The same, because the shell says so with its last prompt.
+    disturbed: bool,
     /// What runs beside the prompt, if that was looked at lately.
     beside: Option<(Instant, Baseline)>,
     query: CursorQuery,
@@ -122,7 +124,8 @@ impl ShellProcess {
             session,
             sent: 0,
             at_prompt: false,
-            guarded: false,
+            distrusted: false,
+            disturbed: false,
             beside: None,
             query: CursorQuery::default(),
             unsent: VecDeque::new(),
@@ -163,12 +166,12 @@ impl ShellProcess {
 
     /// The `count` bytes heard last, told apart.
     pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
-        let Self { marks, buffer, at_prompt, guarded, query, .. } = self;
+        let Self { marks, buffer, at_prompt, disturbed, query, .. } = self;
         marks.feed(&buffer[..count], |piece| {
             match &piece {
                 Piece::Mark(Mark::End { guarded: asked, .. }) => {
                     *at_prompt = true;
-                    *guarded |= asked;
+                    *disturbed = *asked;
                     query.reset();
                 }
                 Piece::Output(bytes) if *at_prompt => query.feed(bytes),
@@ -194,7 +197,14 @@ impl ShellProcess {
     /// The script could not be written, or the terminal is gone.
     pub(super) fn send_command(&mut self, command: &str) -> io::Result<(Baseline, Option<u64>)> {
         self.sent += 1;
-        let guarded = std::mem::take(&mut self.guarded);
+        let seen = self.beside.take().filter(|(at, _)| at.elapsed() < BESIDE_LIFE);
+        let baseline = seen.map_or_else(|| self.look_beside(), |(_, baseline)| baseline);
+        // After the look: whoever is gone by then has nothing to say that does not come here.
+        self.drain();
+        // On a damaged terminal the shell may have found the end of its input, and be about to end itself.
+        let is_damaged = self.pty.repair()?;
+        let guarded = is_damaged || self.distrusted || self.disturbed || !baseline.is_alone();
+        self.distrusted = self.prompt.is_hard(command);
         let orders = self.prompt.orders(command, self.sent, guarded, &self.script.path());
         if let Some(script) = &orders.script {
             self.script.write(script)?;
@@ -203,11 +213,7 @@ impl ShellProcess {
         self.at_prompt = false;
         if orders.number.is_some() {
             self.pty.reset()?;
-        } else {
-            self.pty.repair()?;
         }
-        let seen = self.beside.take().filter(|(at, _)| at.elapsed() < BESIDE_LIFE);
-        let baseline = seen.map_or_else(|| self.look_beside(), |(_, baseline)| baseline);
         if self.query.is_asked() {
             self.type_text(cursor_query::REPORT.as_bytes());
             self.query.reset();
@@ -231,8 +237,25 @@ impl ShellProcess {
     /// Types for the running command, which may be over: then the shell itself takes it for a command, whose start must
     /// not be taken for the next one's.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
-        self.guarded = true;
+        self.distrust();
         self.type_text(bytes);
+    }
+
+    /// Something was done to the shell that may make it prompt once more.
+    pub(super) fn distrust(&mut self) {
+        self.distrusted = true;
+    }
+
+    /// Takes what was written before the command that is about to be sent.
+    fn drain(&mut self) {
+        for _ in 0..LAST_READS {
+            match self.pty.read_now(&mut self.buffer) {
+                0 => return,
+                count => self.pieces(count, |_| {}),
+            }
+        }
+        // Somebody floods the terminal, whoever it is.
+        self.distrust();
     }
 
     fn type_text(&mut self, bytes: &[u8]) {

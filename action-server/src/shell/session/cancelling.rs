@@ -42,6 +42,9 @@ impl Session {
             process.kill(KILL_PATIENCE).await;
         }
         self.kill_stragglers(give_up).await;
+        if let Some(process) = &mut self.process {
+            process.distrust();
+        }
         Ending::Cancelled { shell_lost }
     }
 
