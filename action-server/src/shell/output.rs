@@ -192,7 +192,7 @@ impl Line {
     }
 
     fn put(&mut self, char: char) {
-        if self.chars.len() == MAX_LINE_CHARS && self.column == MAX_LINE_CHARS {
+        if self.column >= MAX_LINE_CHARS {
             self.settle();
         }
         if self.column == self.chars.len() {

@@ -8,7 +8,7 @@
 //! Where all is in place it expands to nothing; at a prompt that is not ours it defines what we need and puts it there. A
 //! command of one line is typed as it is, quoted for `eval`; any other lies in a file that the shell can open
 //! ([`super::script`]), so that nothing depends on the length of a terminal's line or on continuation prompts. The rest of
-//! the typed line calls `__glovebox`, which puts the prompt right, should the command have changed it, and announces the end
+//! the typed line, left out where nothing can have touched the prompt, calls `__glovebox`, which puts the prompt right, should the command have changed it, and announces the end
 //! itself where the prompt cannot be seen, as after `exec 2>file`, or comes late, after notices of background jobs. A command
 //! that was interrupted loses that rest; there `PROMPT_COMMAND` does the same. (Lost is the end of one that changed both
 //! `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and ash, `PS1` alone.)
@@ -33,10 +33,33 @@ pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 /// The variable that a bash's installer is in.
 const INSTALLER_VARIABLE: &str = "GLOVEBOX_PROMPT";
 
-/// Expands to nothing where `PS1` is ours, which its length tells: that is the one index that is set. Two words, because a
-/// user's `IFS` may not split one.
+/// Expands to nothing where `PS1` is ours, which its length tells, and no job was begun in the background: that is the one
+/// index that is set. Two words, because a user's `IFS` may not split one.
 const PROMPT_COMMAND: &str =
-    "${__glovebox_ours[${#PS1}]-eval} ${__glovebox_ours[${#PS1}]-\"$GLOVEBOX_PROMPT\"}";
+    "${__glovebox_ours[${#PS1}${!-}]-eval} ${__glovebox_ours[${#PS1}${!-}]-\"$GLOVEBOX_PROMPT\"}";
+
+/// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
+/// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
+const CHANGES: [&str; 18] = [
+    "()",
+    "function",
+    "alias",
+    "source",
+    ". ",
+    ".\t",
+    "eval",
+    "exec",
+    "PS1",
+    "PROMPT",
+    "unset",
+    "declare",
+    "typeset",
+    "read",
+    "printf -v",
+    "enable",
+    "builtin",
+    "trap",
+];
 
 /// A terminal takes lines of up to 4,095 bytes, and cuts longer ones silently.
 const MAX_TYPED_BYTES: usize = 3 * 1024;
@@ -95,8 +118,15 @@ impl Prompt {
     }
 
     /// How to have `command` run by a shell that reads scripts from `script`: `guarded` with this number where that is
-    /// asked or needed.
-    pub(super) fn orders(&self, command: &str, number: u64, guarded: bool, script: &Path) -> Orders {
+    /// asked or needed; without a look at the prompt afterwards where it is `untouched`.
+    pub(super) fn orders(
+        &self,
+        command: &str,
+        number: u64,
+        guarded: bool,
+        untouched: bool,
+        script: &Path,
+    ) -> Orders {
         let source = format!(". {}", quote(&script.to_string_lossy()));
         let scripted = |first_line: &str| Some([first_line, command, "\n"].concat());
         if self.dialect != Dialect::Bash {
@@ -117,7 +147,8 @@ impl Prompt {
             Some(typed) => (None, typed),
             None => (scripted(""), source),
         };
-        Orders { number: None, script, line: format!("{run};__glovebox&&:\n") }
+        let look = if untouched { "" } else { ";__glovebox&&:" };
+        Orders { number: None, script, line: format!("{run}{look}\n") }
     }
 
     /// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
@@ -125,6 +156,11 @@ impl Prompt {
     /// its output, or its end is not heard if it is interrupted.
     pub(super) fn is_hard(&self, command: &str) -> bool {
         self.dialect != Dialect::Bash || ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
+    }
+
+    /// Whether the prompt is as it was after `command`, in a shell where only such commands were run.
+    pub(super) fn is_left_by(command: &str) -> bool {
+        !CHANGES.iter().any(|change| command.contains(change))
     }
 
     /// The line before the user's text in dash and ash. It announces the start, and leaves behind what the typed

@@ -75,6 +75,8 @@ pub(super) struct ShellProcess {
     distrusted: bool,
     /// The same, because the shell says so with its last prompt.
     disturbed: bool,
+    /// Nothing has been run in it that could have changed the prompt, or defined what could.
+    untouched: bool,
     /// What runs beside the prompt, if that was looked at lately.
     beside: Option<(Instant, Baseline)>,
     query: CursorQuery,
@@ -125,6 +127,9 @@ impl ShellProcess {
             sent: 0,
             at_prompt: false,
             distrusted: false,
+            untouched: !environment
+                .iter()
+                .any(|(name, _)| name.as_encoded_bytes().starts_with(b"BASH_FUNC_")),
             disturbed: false,
             beside: None,
             query: CursorQuery::default(),
@@ -205,7 +210,8 @@ impl ShellProcess {
         let is_damaged = self.pty.repair()?;
         let guarded = is_damaged || self.distrusted || self.disturbed || !baseline.is_alone();
         self.distrusted = self.prompt.is_hard(command);
-        let orders = self.prompt.orders(command, self.sent, guarded, &self.script.path());
+        self.untouched &= Prompt::is_left_by(command);
+        let orders = self.prompt.orders(command, self.sent, guarded, self.untouched, &self.script.path());
         if let Some(script) = &orders.script {
             self.script.write(script)?;
         }
@@ -244,6 +250,7 @@ impl ShellProcess {
     /// Something was done to the shell that may make it prompt once more.
     pub(super) fn distrust(&mut self) {
         self.distrusted = true;
+        self.untouched = false;
     }
 
     /// Takes what was written before the command that is about to be sent.
