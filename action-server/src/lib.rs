@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod init;
 mod ledger;
 mod logging;
+mod openapi;
 mod ports;
 mod process;
 mod routes;

@@ -10,11 +10,13 @@ use crate::api::{
 };
 use crate::auth::require_key;
 use crate::error::{ApiError, contain_panics};
+use crate::openapi::openapi;
 
 /// Everything but `/alive` needs the key, unknown routes too.
 pub(crate) fn router(api: Api) -> Router {
     let guarded = Router::new()
         .route("/v1/info", get(info::info))
+        .route("/v1/openapi.json", get(openapi))
         .route("/v1/actions/{id}", post(actions::begin).get(actions::attach).delete(actions::cancel))
         .route("/v1/ports", get(ports::list))
         .route("/v1/ports/{port}", get(ports::look))

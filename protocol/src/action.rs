@@ -58,6 +58,7 @@ kinds! {
 
 /// Whether the user has let an action pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationState {
     /// It may run.
@@ -71,6 +72,7 @@ pub enum ConfirmationState {
 
 /// Which implementation of reading or editing is meant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileImplementation {
     /// The plain file.
@@ -123,6 +125,7 @@ pub struct MessageAction {
 
 /// Run a command in the sandbox's shell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunAction {
     /// Shell text, any number of lines; empty: wait for more output of what runs.
     pub command: String,
@@ -176,6 +179,7 @@ pub struct RunIpythonAction {
 
 /// Read a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReadAction {
     /// Relative paths begin at the shell's working directory.
     pub path: String,
@@ -201,6 +205,7 @@ pub struct ReadAction {
 
 /// Write a file, or a slice of its lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteAction {
     /// Relative paths begin at the shell's working directory.
     pub path: String,
@@ -222,6 +227,7 @@ pub struct WriteAction {
 
 /// Edit a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EditAction {
     /// The file.
     pub path: String,

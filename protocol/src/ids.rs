@@ -45,6 +45,11 @@ macro_rules! text_id {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
+        #[cfg_attr(
+            feature = "openapi",
+            derive(utoipa::ToSchema),
+            schema(value_type = String, pattern = "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$")
+        )]
         pub struct $name(String);
 
         impl $name {

@@ -17,6 +17,19 @@ pub enum SecurityRisk {
     High,
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for SecurityRisk {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+        let number = ObjectBuilder::new().schema_type(SchemaType::new(Type::Integer));
+        let described = number.description(Some("Unknown, low, medium or high."));
+        utoipa::openapi::RefOr::T(described.minimum(Some(-1)).maximum(Some(2)).into())
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for SecurityRisk {}
+
 impl From<SecurityRisk> for i64 {
     fn from(risk: SecurityRisk) -> Self {
         match risk {

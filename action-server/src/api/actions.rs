@@ -22,6 +22,19 @@ use crate::ledger::{Entry, LedgerError, frames};
 pub(super) const SOON: Duration = Duration::from_millis(100);
 
 /// `POST`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/actions/{id}",
+    params(
+        ("id" = protocol::ActionId, Path, description = "Chosen by the client"),
+        ("after" = Option<u64>, Query, description = "How many bytes of the output the client has")
+    ),
+    request_body = ActionRequest,
+    responses(
+        (status = 200, description = "Frames, until the observation",
+            body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames")
+    )
+))]
 pub(crate) async fn begin(
     State(api): State<Api>,
     Id(id): Id,
@@ -34,6 +47,18 @@ pub(crate) async fn begin(
 }
 
 /// `GET`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/actions/{id}",
+    params(
+        ("id" = protocol::ActionId, Path, description = "Chosen by the client"),
+        ("after" = Option<u64>, Query, description = "How many bytes of the output the client has")
+    ),
+    responses(
+        (status = 200, description = "Frames, until the observation",
+            body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames")
+    )
+))]
 pub(crate) async fn attach(
     State(api): State<Api>,
     Id(id): Id,
@@ -44,6 +69,14 @@ pub(crate) async fn attach(
 }
 
 /// `DELETE`. What has ended, held or not, is as cancelled as it can be.
+#[cfg_attr(test, utoipa::path(
+    delete,
+    path = "/v1/actions/{id}",
+    params(
+        ("id" = protocol::ActionId, Path, description = "Chosen by the client")
+    ),
+    responses((status = 204, description = "It ends"))
+))]
 pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
     match api.executor().ledger.find(id) {
         Ok(entry) => entry.cancel(),
@@ -55,6 +88,14 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
 
 /// `POST …/acknowledge`. Not the same as a cancel, which must not throw away the observation of an action that has just
 /// ended by itself.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/actions/{id}/acknowledge",
+    params(
+        ("id" = protocol::ActionId, Path, description = "Chosen by the client")
+    ),
+    responses((status = 204, description = "It is forgotten"))
+))]
 pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
     api.executor().ledger.acknowledge(id)?;
     Ok(StatusCode::NO_CONTENT)

@@ -13,6 +13,12 @@ use super::extract::{JsonBody, action_request};
 use crate::error::ApiError;
 use crate::execute::is_performed;
 
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/execute_action",
+    request_body(content = crate::openapi::Event),
+    responses((status = 200, description = "An observation of OpenHands V0", body = Value))
+))]
 pub(crate) async fn execute_action(
     State(api): State<Api>,
     JsonBody(mut body): JsonBody,

@@ -11,6 +11,11 @@ use super::{Api, BODY_BYTES};
 use crate::ledger::{HELD_OUTPUT_BYTES, MAX_ENDED, RETENTION};
 use crate::shell::{self, ShellKind};
 
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/info",
+    responses((status = 200, description = "What the server is", body = Info))
+))]
 pub(crate) async fn info(State(api): State<Api>) -> Json<Info> {
     Json(api.0.info.clone())
 }

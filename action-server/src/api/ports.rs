@@ -28,11 +28,26 @@ const MAX_WAIT_SECONDS: f64 = 3600.0;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `GET /v1/ports`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/ports",
+    responses((status = 200, description = "The ports that are listened on", body = Vec<ListeningPort>))
+))]
 pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
     tokio::task::spawn_blocking(ports::listening).await.map(Json).map_err(|_| ApiError::Failed)
 }
 
 /// `GET /v1/ports/{port}?wait=SECONDS`: whether something listens, as soon as it does or the time is over.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/ports/{port}",
+    params(
+        ("port" = u16, Path, description = "Its number", minimum = 1),
+        ("wait" = Option<f64>, Query,
+            description = "How long to wait for a listener, in seconds", minimum = 0, maximum = 3600)
+    ),
+    responses((status = 200, description = "Whether it is listened on", body = PortState))
+))]
 pub(crate) async fn look(Port(port): Port, wait: Wait) -> Json<PortState> {
     let give_up = Instant::now() + wait.0;
     loop {
@@ -67,6 +82,16 @@ impl FromRequestParts<Api> for Wait {
 }
 
 /// `CONNECT` or `GET` with an upgrade, `/v1/ports/{port}/tunnel`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/ports/{port}/tunnel",
+    params(
+        ("port" = u16, Path, description = "Its number", minimum = 1),
+        ("upgrade" = Option<String>, Header,
+            description = "Any protocol; HTTP/2 has the extended CONNECT instead")
+    ),
+    responses((status = 101, description = "Bytes to and from the port"))
+))]
 pub(crate) async fn tunnel_to_port(
     State(api): State<Api>,
     Port(port): Port,
@@ -76,6 +101,16 @@ pub(crate) async fn tunnel_to_port(
 }
 
 /// `CONNECT` or `GET` with an upgrade, `/v1/sockets/tunnel?path=PATH`. A relative path begins in the default session's folder.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/sockets/tunnel",
+    params(
+        ("path" = String, Query, description = "Of the unix socket"),
+        ("upgrade" = Option<String>, Header,
+            description = "Any protocol; HTTP/2 has the extended CONNECT instead")
+    ),
+    responses((status = 101, description = "Bytes to and from the socket"))
+))]
 pub(crate) async fn tunnel_to_socket(
     State(api): State<Api>,
     query: Result<Query<SocketPath>, QueryRejection>,

@@ -25,6 +25,7 @@ use crate::process::{Cursors, Process, ProcessError, frames};
 
 /// What a reader says of itself.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub(crate) struct Reading {
     /// How much of it the reader has.
     #[serde(default)]
@@ -32,12 +33,15 @@ pub(crate) struct Reading {
     /// How much of it the reader has.
     #[serde(default)]
     stderr: u64,
+    /// Whether to go on until the exit. Left out, a start does and a look at the output does not.
     follow: Option<bool>,
 }
 
 /// What a writer says of itself.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub(crate) struct Writing {
+    /// Whether its input ends after this.
     #[serde(default)]
     close: bool,
 }
@@ -45,11 +49,33 @@ pub(crate) struct Writing {
 type Parameters<T> = Result<Query<T>, QueryRejection>;
 
 /// `GET /v1/processes`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/processes",
+    responses(
+        (status = 200, description = "The running and the ended ones that are still held",
+            body = Vec<ProcessInfo>)
+    )
+))]
 pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<ProcessInfo>> {
     Json(api.processes().list())
 }
 
 /// `POST /v1/processes/{id}`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/processes/{id}",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client"),
+        Reading
+    ),
+    request_body = ProcessRequest,
+    responses(
+        (status = 200, description = "Frames, until the exit",
+            body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames"),
+        (status = 201, description = "With `follow=false`: it runs", body = ProcessInfo)
+    )
+))]
 pub(crate) async fn start(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
@@ -66,6 +92,14 @@ pub(crate) async fn start(
 }
 
 /// `GET /v1/processes/{id}`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/processes/{id}",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client")
+    ),
+    responses((status = 200, description = "What is known of it", body = ProcessInfo))
+))]
 pub(crate) async fn info(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
@@ -74,6 +108,18 @@ pub(crate) async fn info(
 }
 
 /// `GET /v1/processes/{id}/output`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/processes/{id}/output",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client"),
+        Reading
+    ),
+    responses(
+        (status = 200, description = "Frames",
+            body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames")
+    )
+))]
 pub(crate) async fn output(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
@@ -86,6 +132,16 @@ pub(crate) async fn output(
 }
 
 /// `POST /v1/processes/{id}/stdin`. The body is read no faster than the process reads.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/processes/{id}/stdin",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client"),
+        Writing
+    ),
+    request_body(content = crate::openapi::Bytes, content_type = "application/octet-stream"),
+    responses((status = 204, description = "All is written"))
+))]
 pub(crate) async fn stdin(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
@@ -107,6 +163,15 @@ pub(crate) async fn stdin(
 }
 
 /// `POST /v1/processes/{id}/signal`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/processes/{id}/signal",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client")
+    ),
+    request_body = SignalRequest,
+    responses((status = 204, description = "It is sent"))
+))]
 pub(crate) async fn signal(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
@@ -120,6 +185,14 @@ pub(crate) async fn signal(
 }
 
 /// `DELETE /v1/processes/{id}`. What has ended, held or not, is as dead as it can be.
+#[cfg_attr(test, utoipa::path(
+    delete,
+    path = "/v1/processes/{id}",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client")
+    ),
+    responses((status = 204, description = "Its whole tree ends"))
+))]
 pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Result<StatusCode, ApiError> {
     match api.processes().find(id) {
         Ok(process) => process.kill(),
@@ -131,6 +204,14 @@ pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Resul
 
 /// `POST /v1/processes/{id}/acknowledge`. Not the same as a kill, which must not throw away the exit of a process that has
 /// just ended by itself.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/processes/{id}/acknowledge",
+    params(
+        ("id" = ProcessId, Path, description = "Chosen by the client")
+    ),
+    responses((status = 204, description = "It is forgotten"))
+))]
 pub(crate) async fn acknowledge(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,

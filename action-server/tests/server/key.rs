@@ -14,6 +14,7 @@ async fn everything_but_alive_needs_the_key() {
     let server = Server::start_with_key(KEY);
     let routes = [
         ("GET", "/v1/info"),
+        ("GET", "/v1/openapi.json"),
         ("POST", "/v1/actions/a"),
         ("GET", "/v1/actions/a"),
         ("DELETE", "/v1/actions/a"),
@@ -37,6 +38,9 @@ async fn everything_but_alive_needs_the_key() {
     let open = Request::get("/alive").header("host", "sandbox").body(Full::default()).unwrap();
     assert_eq!(server.send_request(open).await.status, 200);
     assert_eq!(server.send(Method::GET, "/v1/info", "").await.status, 200);
+    let document = server.send(Method::GET, "/v1/openapi.json", "").await;
+    assert_eq!((document.status, document.media_type.as_deref()), (200, Some("application/json")));
+    assert_eq!(document.body, include_str!("../../openapi.json"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

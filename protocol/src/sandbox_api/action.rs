@@ -146,3 +146,59 @@ impl<'de> Deserialize<'de> for ActionRequest {
         Ok(Self { action, timeout, session })
     }
 }
+
+#[cfg(feature = "openapi")]
+mod schema {
+    //! [`ActionRequest`] has hand-written serde, so its schema is too.
+
+    use utoipa::openapi::schema::{OneOfBuilder, SchemaType, Type};
+    use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    use super::ActionRequest;
+    use crate::action::{EditAction, ReadAction, RunAction, WriteAction};
+    use crate::ids::SessionName;
+
+    /// One action: its name, its fields, how long and where.
+    fn of<T: ToSchema>(kind: &str) -> Schema {
+        let seconds = ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::Number))
+            .minimum(Some(0))
+            .description(Some("In seconds. When it passes the answer comes, what runs goes on."));
+        let name = ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some([kind]));
+        ObjectBuilder::new()
+            .property("action", name)
+            .property("args", Ref::from_schema_name(T::name()))
+            .property("timeout", seconds)
+            .property("session", Ref::from_schema_name(SessionName::name()))
+            .required("action")
+            .required("args")
+            .into()
+    }
+
+    impl PartialSchema for ActionRequest {
+        fn schema() -> RefOr<Schema> {
+            let any = OneOfBuilder::new()
+                .item(of::<RunAction>("run"))
+                .item(of::<ReadAction>("read"))
+                .item(of::<WriteAction>("write"))
+                .item(of::<EditAction>("edit"))
+                .description(Some("An action, how long it may take, and in which shell."));
+            RefOr::T(any.into())
+        }
+    }
+
+    impl ToSchema for ActionRequest {
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                schemas.push((T::name().into_owned(), T::schema()));
+                T::schemas(schemas);
+            }
+            add::<RunAction>(schemas);
+            add::<ReadAction>(schemas);
+            add::<WriteAction>(schemas);
+            add::<EditAction>(schemas);
+            add::<SessionName>(schemas);
+        }
+    }
+}

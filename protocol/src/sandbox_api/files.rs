@@ -6,10 +6,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Permission bits, as an octal number in a string: `"0644"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "openapi",
+    derive(utoipa::ToSchema),
+    schema(value_type = String, pattern = "^[0-7]{1,4}$", example = "0644")
+)]
 pub struct Mode(u32);
 
 /// What lies at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileStatus {
     /// Absolute for one file; below the folder that was asked for in lists.
     pub path: String,
@@ -32,6 +38,7 @@ pub struct FileStatus {
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// A regular file.
@@ -55,6 +62,7 @@ pub enum FileKind {
 
 /// Query of `GET` and `HEAD /v1/files`, and of `GET` and `PUT /v1/files/tree`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct PathQuery {
     /// The file or folder.
@@ -63,6 +71,7 @@ pub struct PathQuery {
 
 /// Query of `PUT /v1/files`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UploadQuery {
     /// The file; folders on the way to it are made.
@@ -74,6 +83,7 @@ pub struct UploadQuery {
 
 /// Query of `DELETE /v1/files`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct RemoveQuery {
     /// The file, link or folder.
@@ -85,6 +95,7 @@ pub struct RemoveQuery {
 
 /// Query of `GET /v1/files/stat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct StatusQuery {
     /// The file, link or folder.
@@ -96,6 +107,7 @@ pub struct StatusQuery {
 
 /// Query of `GET /v1/files/list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     /// The folder.
@@ -110,6 +122,7 @@ pub struct ListQuery {
 
 /// The answer to `GET /v1/files/list` and `GET /v1/files/glob`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileList {
     /// Sorted by path.
     pub entries: Vec<FileStatus>,
@@ -119,6 +132,7 @@ pub struct FileList {
 
 /// Body of `POST /v1/files/move`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MoveRequest {
     /// What is moved; a link itself, not what it leads to.
@@ -132,6 +146,7 @@ pub struct MoveRequest {
 
 /// Body of `POST /v1/files/mkdir`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MakeFolderRequest {
     /// The folder.
@@ -146,6 +161,7 @@ pub struct MakeFolderRequest {
 
 /// Body of `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeModeRequest {
     /// The file or folder; a link is followed here, but not below.
@@ -159,6 +175,7 @@ pub struct ChangeModeRequest {
 
 /// The answer to `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModeChanged {
     /// How many files and folders were set.
     pub changed: u64,
@@ -166,6 +183,7 @@ pub struct ModeChanged {
 
 /// Query of `GET /v1/files/glob`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct GlobQuery {
     /// The folder that is looked through.
@@ -186,6 +204,7 @@ pub struct GlobQuery {
 
 /// Query of `GET /v1/files/grep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct GrepQuery {
     /// The file, or the folder that is looked through.
@@ -220,6 +239,7 @@ pub struct GrepQuery {
 
 /// The answer to `GET /v1/files/grep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GrepMatches {
     /// By path, then by line.
     pub matches: Vec<GrepMatch>,
@@ -229,6 +249,7 @@ pub struct GrepMatches {
 
 /// A line that matches. A line is told once: what is context of two matches belongs to the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GrepMatch {
     /// Below the folder that was asked for; of a file that was asked for, its name.
     pub path: String,
@@ -248,6 +269,7 @@ pub struct GrepMatch {
 
 /// Query of `GET /v1/files/watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct WatchQuery {
     /// The file or folder.
@@ -259,6 +281,7 @@ pub struct WatchQuery {
 
 /// A line of the answer to `GET /v1/files/watch`. Paths are below the folder that is watched; empty for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WatchEvent {
     /// Something is new here, or came from where is not watched.

@@ -6,6 +6,7 @@ use crate::ids::BootId;
 
 /// The answer to `GET /v1/info`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Info {
     /// The server's version.
     pub version: String,
@@ -21,6 +22,7 @@ pub struct Info {
 
 /// Something a server may be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
     /// Commands run in bash.
@@ -38,6 +40,7 @@ pub enum Capability {
 
 /// The server's bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limits {
     /// The longest request body, in bytes.
     pub body_bytes: u64,
@@ -52,6 +55,7 @@ pub struct Limits {
 
 /// How the server says no.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// For programs.
     pub code: ErrorCode,
@@ -61,6 +65,7 @@ pub struct ErrorBody {
 
 /// What programs may branch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The key is missing or wrong. 403.

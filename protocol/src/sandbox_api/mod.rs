@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /alive` | → `{"status":"ok"}`; open |
 //! | `GET /v1/info` | → [`Info`] |
+//! | `GET /v1/openapi.json` | → this API in OpenAPI's words, made from the code |
 //! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`Frame`]s; the same id attaches, it never runs twice |
 //! | `GET /v1/actions/{id}?after=OFFSET` | → [`Frame`]s from that offset on |
 //! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A TCP port that something listens on: one of the answers to `GET /v1/ports`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListeningPort {
     /// Its number.
     pub port: u16,
@@ -15,6 +16,7 @@ pub struct ListeningPort {
 
 /// A process that listens on a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortProcess {
     /// Its process id inside the sandbox.
     pub pid: i32,
@@ -24,6 +26,7 @@ pub struct PortProcess {
 
 /// The answer to `GET /v1/ports/{port}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortState {
     /// The port that was asked for.
     pub port: u16,

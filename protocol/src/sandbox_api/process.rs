@@ -8,6 +8,7 @@ use crate::ids::ProcessId;
 
 /// What to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRequest {
     /// The program and its arguments. A name without a slash is looked for on the process's own `PATH`.
@@ -45,6 +46,7 @@ fn yes() -> bool {
 
 /// What a process reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessStdin {
     /// Nothing.
@@ -57,6 +59,7 @@ pub enum ProcessStdin {
 /// The kernel's limits, for each process of the tree by itself but `processes`, which counts those of its user (and does
 /// not hold root).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProcessLimits {
     /// Address space, in bytes.
@@ -78,6 +81,7 @@ pub struct ProcessLimits {
 
 /// What is known of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessInfo {
     /// The host's name for it.
     pub id: ProcessId,
@@ -100,6 +104,7 @@ pub struct ProcessInfo {
 
 /// Whether a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
     /// It has not ended.
@@ -113,6 +118,7 @@ pub enum ProcessState {
 
 /// How a process ended. There is a code or a signal, unless there is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessExit {
     /// What it exited with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +138,7 @@ pub struct ProcessExit {
 
 /// Who ended a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
     /// Itself, or a signal, whoever sent it.
@@ -149,6 +156,7 @@ pub enum ExitReason {
 
 /// What a process used of the processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessUsage {
     /// In its own code, in microseconds.
     pub user_us: u64,
@@ -158,6 +166,7 @@ pub struct ProcessUsage {
 
 /// A signal to send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
     /// `"TERM"`, `"SIGTERM"` or 15.
@@ -169,6 +178,7 @@ pub struct SignalRequest {
 
 /// A signal by its name or number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum SignalName {
     /// As `kill -l` lists it, with or without `SIG`.
@@ -179,6 +189,7 @@ pub enum SignalName {
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalScope {
     /// The process alone.

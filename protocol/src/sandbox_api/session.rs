@@ -6,6 +6,7 @@ use crate::ids::SessionName;
 
 /// One of the answers to `GET /v1/sessions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionInfo {
     /// Its name.
     pub name: SessionName,

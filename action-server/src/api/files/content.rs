@@ -25,6 +25,23 @@ use crate::files::{Asked, FileError, Files, Opened, PART_BYTES, Rest, Upload, as
 const MAX_PIECES: usize = 64;
 
 /// `GET` and `HEAD /v1/files`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files",
+    params(
+        PathQuery,
+        ("range" = Option<String>, Header, description = "As in HTTP; one range"),
+        ("if-range" = Option<String>, Header, description = "The tag that the range belongs to"),
+        ("if-none-match" = Option<String>, Header, description = "Tags that the client has")
+    ),
+    responses(
+        (status = 200, description = "The bytes",
+            body = crate::openapi::Bytes, content_type = "application/octet-stream"),
+        (status = 206, description = "The bytes of the range",
+            body = crate::openapi::Bytes, content_type = "application/octet-stream"),
+        (status = 304, description = "The client has this content")
+    )
+))]
 pub(super) async fn download(
     State(api): State<Api>,
     method: Method,
@@ -135,6 +152,18 @@ fn parts(first: Bytes, rest: Rest, transfer: OwnedSemaphorePermit) -> impl Strea
 }
 
 /// `PUT /v1/files`. When the client goes away in the middle, what has come is removed.
+#[cfg_attr(test, utoipa::path(
+    put,
+    path = "/v1/files",
+    params(
+        UploadQuery
+    ),
+    request_body(content = crate::openapi::Bytes, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "It is replaced", body = FileStatus),
+        (status = 201, description = "It is new", body = FileStatus)
+    )
+))]
 pub(super) async fn upload(
     State(api): State<Api>,
     FileQuery(query): FileQuery<UploadQuery>,

@@ -20,6 +20,14 @@ use crate::files;
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// `GET /v1/files/stat`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/stat",
+    params(
+        StatusQuery
+    ),
+    responses((status = 200, description = "What lies there", body = FileStatus))
+))]
 pub(super) async fn status(
     State(api): State<Api>,
     FileQuery(query): FileQuery<StatusQuery>,
@@ -29,6 +37,14 @@ pub(super) async fn status(
 }
 
 /// `GET /v1/files/list`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/list",
+    params(
+        ListQuery
+    ),
+    responses((status = 200, description = "What lies in it", body = FileList))
+))]
 pub(super) async fn list(
     State(api): State<Api>,
     FileQuery(query): FileQuery<ListQuery>,
@@ -38,6 +54,14 @@ pub(super) async fn list(
 }
 
 /// `DELETE /v1/files`. What has begun goes on when its client goes away.
+#[cfg_attr(test, utoipa::path(
+    delete,
+    path = "/v1/files",
+    params(
+        RemoveQuery
+    ),
+    responses((status = 204, description = "It is gone"))
+))]
 pub(super) async fn remove(
     State(api): State<Api>,
     FileQuery(query): FileQuery<RemoveQuery>,
@@ -48,6 +72,12 @@ pub(super) async fn remove(
 }
 
 /// `POST /v1/files/move`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/files/move",
+    request_body = MoveRequest,
+    responses((status = 200, description = "What lies there now", body = FileStatus))
+))]
 pub(super) async fn rename(
     State(api): State<Api>,
     JsonBody(json): JsonBody,
@@ -58,6 +88,15 @@ pub(super) async fn rename(
 }
 
 /// `POST /v1/files/mkdir`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/files/mkdir",
+    request_body = MakeFolderRequest,
+    responses(
+        (status = 200, description = "It was there", body = FileStatus),
+        (status = 201, description = "It is new", body = FileStatus)
+    )
+))]
 pub(super) async fn make_folder(
     State(api): State<Api>,
     JsonBody(json): JsonBody,
@@ -69,6 +108,12 @@ pub(super) async fn make_folder(
 }
 
 /// `POST /v1/files/chmod`.
+#[cfg_attr(test, utoipa::path(
+    post,
+    path = "/v1/files/chmod",
+    request_body = ChangeModeRequest,
+    responses((status = 200, description = "How many were set", body = ModeChanged))
+))]
 pub(super) async fn change_mode(
     State(api): State<Api>,
     JsonBody(json): JsonBody,

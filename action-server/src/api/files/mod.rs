@@ -67,6 +67,26 @@ pub(crate) fn routes() -> Router<Api> {
         .route("/v1/files/grep", get(search::grep))
 }
 
+/// What of the document is about files.
+#[cfg(test)]
+#[derive(utoipa::OpenApi)]
+#[openapi(paths(
+    content::download,
+    content::upload,
+    entries::remove,
+    entries::status,
+    entries::list,
+    entries::rename,
+    entries::make_folder,
+    entries::change_mode,
+    tree::download,
+    tree::upload,
+    watch::watch,
+    search::glob,
+    search::grep
+))]
+pub(crate) struct Document;
+
 impl Api {
     /// The path that a client means.
     fn path(&self, path: &str) -> PathBuf {

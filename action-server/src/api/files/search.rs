@@ -10,6 +10,14 @@ use crate::error::ApiError;
 use crate::files::{self, MAX_TIME};
 
 /// `GET /v1/files/glob`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/glob",
+    params(
+        GlobQuery
+    ),
+    responses((status = 200, description = "What fits", body = FileList))
+))]
 pub(super) async fn glob(
     State(api): State<Api>,
     FileQuery(query): FileQuery<GlobQuery>,
@@ -19,6 +27,14 @@ pub(super) async fn glob(
 }
 
 /// `GET /v1/files/grep`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/grep",
+    params(
+        GrepQuery
+    ),
+    responses((status = 200, description = "The lines", body = GrepMatches))
+))]
 pub(super) async fn grep(
     State(api): State<Api>,
     FileQuery(query): FileQuery<GrepQuery>,

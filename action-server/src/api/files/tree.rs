@@ -26,6 +26,17 @@ const PARTS: usize = 4;
 const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30 };
 
 /// `GET /v1/files/tree`. An archive that could not be read to its end breaks off.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/tree",
+    params(
+        PathQuery
+    ),
+    responses(
+        (status = 200, description = "The folder as an archive",
+            body = crate::openapi::Bytes, content_type = "application/x-tar")
+    )
+))]
 pub(super) async fn download(
     State(api): State<Api>,
     FileQuery(query): FileQuery<PathQuery>,
@@ -44,6 +55,15 @@ pub(super) async fn download(
 }
 
 /// `PUT /v1/files/tree`. Answered as soon as something is refused.
+#[cfg_attr(test, utoipa::path(
+    put,
+    path = "/v1/files/tree",
+    params(
+        PathQuery
+    ),
+    request_body(content = crate::openapi::Bytes, content_type = "application/x-tar"),
+    responses((status = 204, description = "It is unpacked"))
+))]
 pub(super) async fn upload(
     State(api): State<Api>,
     FileQuery(query): FileQuery<PathQuery>,

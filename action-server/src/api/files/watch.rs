@@ -26,6 +26,16 @@ use crate::files::{FileError, Happened, Source, Watcher};
 const OTHER_END: Duration = Duration::from_millis(20);
 
 /// `GET /v1/files/watch`.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/files/watch",
+    params(
+        WatchQuery
+    ),
+    responses(
+        (status = 200, description = "A line each", body = WatchEvent, content_type = "application/x-ndjson")
+    )
+))]
 pub(super) async fn watch(
     State(api): State<Api>,
     FileQuery(query): FileQuery<WatchQuery>,

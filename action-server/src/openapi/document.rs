@@ -1,0 +1,177 @@
+//! Makes the document, and sees to it that the committed one is the same and leaves no route out.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use protocol::sandbox_api::{ActionRequest, ErrorBody, KEY_HEADER, Mode};
+use protocol::{ActionId, ProcessId, SessionName};
+use serde_json::{Value, json};
+use utoipa::{OpenApi as _, ToSchema};
+
+use crate::api::{actions, alive, execute_action, files, info, ports, processes, sessions};
+
+/// Makes the test write the document instead.
+const WRITE: &str = "GLOVEBOX_WRITE_OPENAPI";
+
+/// What V0's clients send.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Event {
+    action: ActionRequest,
+}
+
+/// Not JSON.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Bytes(Vec<u8>);
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Glovebox action server",
+        description = "Shells, files, processes and ports of one sandbox. A refusal is an ErrorBody. What is \
+                       neither JSON nor a file's bytes is told in protocol::sandbox_api.",
+    ),
+    paths(
+        super::openapi,
+        alive::alive,
+        info::info,
+        actions::begin,
+        actions::attach,
+        actions::cancel,
+        actions::acknowledge,
+        sessions::list,
+        sessions::end,
+        ports::list,
+        ports::look,
+        ports::tunnel_to_port,
+        ports::tunnel_to_socket,
+        processes::list,
+        processes::start,
+        processes::info,
+        processes::output,
+        processes::stdin,
+        processes::signal,
+        processes::kill,
+        processes::acknowledge,
+        execute_action::execute_action
+    ),
+    components(schemas(ActionId, ErrorBody, Mode, ProcessId, SessionName)),
+    security(("key" = []))
+)]
+struct Document;
+
+/// With what is the same for every operation: its refusals, and a name that no other has.
+fn document() -> Value {
+    let mut whole = Document::openapi();
+    whole.merge(files::Document::openapi());
+    let mut document = serde_json::to_value(whole).unwrap();
+    document["components"]["securitySchemes"] =
+        json!({"key": {"type": "apiKey", "in": "header", "name": KEY_HEADER}});
+    let schema = json!({"$ref": "#/components/schemas/ErrorBody"});
+    let refusal = json!({"description": "A refusal", "content": {"application/json": {"schema": schema}}});
+    for (path, operations) in document["paths"].as_object_mut().unwrap() {
+        for (method, operation) in operations.as_object_mut().unwrap() {
+            operation["operationId"] = format!("{method} {path}").into();
+            operation.as_object_mut().unwrap().retain(|key, value| match key.as_str() {
+                // Handlers begin with their route.
+                "summary" => !value.as_str().unwrap().starts_with('`'),
+                "tags" => false,
+                _ => true,
+            });
+            operation.get_mut("parameters").into_iter().for_each(leave_out_instead_of_null);
+            if path != "/alive" {
+                operation["responses"]["default"] = refusal.clone();
+            }
+        }
+    }
+    for schema in document["components"]["schemas"].as_object_mut().unwrap().values_mut() {
+        if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+            // What hosts make of a newer server's words.
+            values.retain(|value| value != "unknown");
+        }
+    }
+    document
+}
+
+/// A parameter that may be missing is no `null`, which the query and the head do not have.
+fn leave_out_instead_of_null(parameters: &mut Value) {
+    for parameter in parameters.as_array_mut().unwrap() {
+        if let Some(types) = parameter.pointer_mut("/schema/type").filter(|types| types.is_array()) {
+            *types = types[0].clone();
+        }
+    }
+}
+
+/// Every `$ref` below.
+fn references(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str);
+            fields.values().flat_map(references).chain(own).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// `METHOD PATH` of every route that routers of this source add. HEAD goes with GET; OpenAPI has no CONNECT.
+fn routes(source: &str) -> BTreeSet<String> {
+    let of_route = |text: &str| {
+        let (path, handlers) = text.split_once("\", ").unwrap();
+        let handlers = handlers.split(".route(").next().unwrap();
+        let taken = ["get", "put", "post", "delete"].into_iter().filter(|method| {
+            let call = format!("{method}(");
+            handlers.starts_with(&call) || handlers.contains(&format!(".{call}"))
+        });
+        taken.map(|method| format!("{method} {path}")).collect::<Vec<_>>()
+    };
+    source.split(".route(\"").skip(1).flat_map(of_route).collect()
+}
+
+#[test]
+fn the_committed_document_is_what_the_code_says() {
+    let made = format!("{:#}\n", document());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+    if std::env::var_os(WRITE).is_some() {
+        return std::fs::write(file, made).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap();
+    assert!(
+        committed == made,
+        "openapi.json is out of date: `{WRITE}=1 cargo test -p action-server openapi` writes it"
+    );
+}
+
+#[test]
+fn every_route_is_in_the_document_and_nothing_else() {
+    let mut served = routes(include_str!("../routes.rs"));
+    served.extend(routes(include_str!("../api/files/mod.rs")));
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    let of_path = |(path, operations): (&String, &Value)| {
+        operations.as_object().unwrap().keys().map(|method| format!("{method} {path}")).collect::<Vec<_>>()
+    };
+    let documented: BTreeSet<String> = paths.iter().flat_map(of_path).collect();
+    assert!(served.len() > 30, "{served:?}");
+    assert_eq!(served, documented);
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    let document = document();
+    let references = references(&document);
+    assert!(references.len() > 50);
+    for reference in references {
+        assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
+    }
+}
+
+#[test]
+fn the_program_holds_the_committed_document() {
+    use std::io::Read as _;
+    let mut held = String::new();
+    flate2::read::DeflateDecoder::new(super::DEFLATED).read_to_string(&mut held).unwrap();
+    assert_eq!(held, include_str!("../../openapi.json"));
+}

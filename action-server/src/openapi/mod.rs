@@ -1,0 +1,31 @@
+//! `GET /v1/openapi.json`: the native API in OpenAPI's words.
+//!
+//! `openapi.json` is made from the handlers and the wire's types by a test; the program holds it compressed.
+
+#[cfg(test)]
+mod document;
+
+use std::io::Read as _;
+
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use flate2::read::DeflateDecoder;
+
+use crate::error::ApiError;
+
+#[cfg(test)]
+pub(crate) use document::{Bytes, Event};
+
+static DEFLATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.deflate"));
+
+/// The same for every server of this version.
+#[cfg_attr(test, utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    responses((status = 200, description = "This document", body = serde_json::Value))
+))]
+pub(crate) async fn openapi() -> Result<Response, ApiError> {
+    let mut json = Vec::new();
+    DeflateDecoder::new(DEFLATED).read_to_end(&mut json).map_err(|_| ApiError::Failed)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
