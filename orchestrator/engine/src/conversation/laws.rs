@@ -74,6 +74,8 @@ struct World {
     log: Vec<Event>,
     stepping: Option<EventId>,
     sandbox: Sandbox,
+    /// One that is held was to be attached to.
+    is_ready_again: bool,
     /// The action that is performed, or waits for the sandbox.
     executing: Option<EventId>,
     last_ended: Option<EventId>,
@@ -125,6 +127,9 @@ impl World {
             self.perform(effect);
         }
         self.check();
+        if std::mem::take(&mut self.is_ready_again) {
+            self.tell(InputKind::SandboxReady(self.lease()));
+        }
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -150,6 +155,7 @@ impl World {
             Effect::Attach(lease) if self.sandbox == Sandbox::Absent => {
                 self.sandbox = Sandbox::Awaited(Some(lease));
             }
+            Effect::Attach(_) if self.sandbox == Sandbox::Held => self.is_ready_again = true,
             Effect::Place | Effect::Attach(_) => {}
             Effect::Execute { action, .. } => {
                 assert_eq!(self.executing, None, "one action at a time");

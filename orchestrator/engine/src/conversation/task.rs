@@ -39,7 +39,7 @@ enum Slot {
 /// What something that the task started ended with.
 enum Done {
     Step { seen: EventId, result: Result<Box<Step>, LlmError> },
-    Sandbox(Result<Box<dyn Sandbox>, SandboxError>),
+    Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
 }
 
@@ -154,7 +154,6 @@ impl Task {
                 Ok(())
             }
             Done::Sandbox(Ok(sandbox)) => {
-                let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
                 self.slot = Slot::Held(Arc::clone(&sandbox));
                 // The lease is in the log before anything is performed under it.
                 self.take(InputKind::SandboxReady(sandbox.lease().clone())).await?;
@@ -270,16 +269,24 @@ impl Task {
             let live = self.live.clone();
             self.work.spawn(async move {
                 let on_progress = move |progress| drop(live.send(Live::Start(progress)));
-                Done::Sandbox(provider.create(&spec, &on_progress).await)
+                Done::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
             });
         }
     }
 
+    /// Also of a sandbox that is held: whoever asks waits for the word that it is ready.
     fn attach(&mut self, lease: SandboxLeased) {
-        if matches!(self.slot, Slot::Absent) {
-            self.slot = Slot::Awaited;
-            let provider = Arc::clone(&self.parts.provider);
-            self.work.spawn(async move { Done::Sandbox(provider.attach(&lease).await) });
+        match &self.slot {
+            Slot::Absent => {
+                self.slot = Slot::Awaited;
+                let provider = Arc::clone(&self.parts.provider);
+                self.work.spawn(async move { Done::Sandbox(provider.attach(&lease).await.map(Arc::from)) });
+            }
+            Slot::Held(sandbox) => {
+                let sandbox = Arc::clone(sandbox);
+                self.work.spawn(async move { Done::Sandbox(Ok(sandbox)) });
+            }
+            Slot::Awaited => {}
         }
     }
 
