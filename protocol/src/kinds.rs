@@ -1,5 +1,8 @@
 //! One table a family of events: the wire's name of each kind, and the type that holds it.
 
+/// Serialises as the fields of a kind, without its name.
+pub(crate) struct Fields<'a, K>(pub(crate) &'a K);
+
 /// Declares an enum of event kinds. Each variant holds a struct that (de)serialises as the kind's `args` or `extras`.
 macro_rules! kinds {
     (
@@ -38,11 +41,12 @@ macro_rules! kinds {
                     other => Err($crate::event::EventError::UnknownKind { key: $key, kind: other.to_owned() }),
                 }
             }
+        }
 
-            /// The fields as V0 writes them.
-            pub(crate) fn to_fields(&self) -> Result<serde_json::Value, serde_json::Error> {
-                match self {
-                    $(Self::$variant(payload) => serde_json::to_value(payload),)*
+        impl serde::Serialize for $crate::kinds::Fields<'_, $name> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self.0 {
+                    $($name::$variant(payload) => payload.serialize(serializer),)*
                 }
             }
         }

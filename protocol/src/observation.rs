@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::action::{FileImplementation, RecallType, TrackedTask};
 use crate::agent_state::AgentState;
 use crate::event::EventError;
-use crate::kinds::kinds;
+use crate::kinds::{Fields, kinds};
 use crate::lenient::{self, null_is_default, null_is_minus_one};
 
 /// A text for the agent, and facts beside it.
@@ -430,26 +431,21 @@ impl Observation {
         }
         Ok(Self { content, kind })
     }
-
-    /// Adds V0's `{observation, content, extras, message, success?}`.
-    pub(crate) fn write_to(&self, map: &mut Map<String, Value>) -> Result<(), serde_json::Error> {
-        map.insert("observation".into(), self.kind.kind().into());
-        map.insert("content".into(), self.content.as_str().into());
-        map.insert("extras".into(), self.kind.to_fields()?);
-        map.insert("message".into(), self.message().into());
-        if let Some(success) = self.success() {
-            map.insert("success".into(), success.into());
-        }
-        Ok(())
-    }
 }
 
-/// As the action server answers: V0's observation without the id and time that a log gives it.
+/// As the action server answers: V0's `{observation, content, extras, message, success?}`, without the id and time that a
+/// log gives it.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        self.write_to(&mut map).map_err(serde::ser::Error::custom)?;
-        map.serialize(serializer)
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("observation", self.kind.kind())?;
+        map.serialize_entry("content", &self.content)?;
+        map.serialize_entry("extras", &Fields(&self.kind))?;
+        map.serialize_entry("message", &self.message())?;
+        if let Some(success) = self.success() {
+            map.serialize_entry("success", &success)?;
+        }
+        map.end()
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::action::Action;
 use crate::ids::EventId;
+use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
 use crate::observation::Observation;
@@ -175,13 +176,17 @@ impl Event {
         match &self.body {
             Body::Action(action) => {
                 map.insert("action".into(), action.kind().into());
-                map.insert("args".into(), action.to_fields()?);
+                map.insert("args".into(), serde_json::to_value(Fields(action))?);
                 map.insert("message".into(), action.message().into());
             }
-            Body::Observation(observation) => observation.write_to(&mut map)?,
+            Body::Observation(observation) => {
+                if let Value::Object(fields) = serde_json::to_value(observation)? {
+                    map.extend(fields);
+                }
+            }
             Body::Record(record) => {
                 map.insert("record".into(), record.kind().into());
-                map.insert("args".into(), record.to_fields()?);
+                map.insert("args".into(), serde_json::to_value(Fields(record))?);
             }
         }
         Ok(map)

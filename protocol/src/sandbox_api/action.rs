@@ -1,5 +1,6 @@
 //! What can be sent to a sandbox. Not every action can: that is decided by type, before anything is sent.
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -53,15 +54,6 @@ impl SandboxAction {
             },
         }
     }
-
-    fn to_fields(&self) -> Result<Value, serde_json::Error> {
-        match self {
-            Self::Run(action) => serde_json::to_value(action),
-            Self::Read(action) => serde_json::to_value(action),
-            Self::Write(action) => serde_json::to_value(action),
-            Self::Edit(action) => serde_json::to_value(action),
-        }
-    }
 }
 
 impl TryFrom<Action> for SandboxAction {
@@ -110,16 +102,21 @@ impl ActionRequest {
 
 impl Serialize for ActionRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        map.insert("action".into(), self.action.kind().into());
-        map.insert("args".into(), self.action.to_fields().map_err(serde::ser::Error::custom)?);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("action", self.action.kind())?;
+        match &self.action {
+            SandboxAction::Run(action) => map.serialize_entry("args", action)?,
+            SandboxAction::Read(action) => map.serialize_entry("args", action)?,
+            SandboxAction::Write(action) => map.serialize_entry("args", action)?,
+            SandboxAction::Edit(action) => map.serialize_entry("args", action)?,
+        }
         if let Some(timeout) = self.timeout {
-            map.insert("timeout".into(), timeout.into());
+            map.serialize_entry("timeout", &timeout)?;
         }
         if self.session != SessionName::default() {
-            map.insert("session".into(), self.session.as_str().into());
+            map.serialize_entry("session", &self.session)?;
         }
-        map.serialize(serializer)
+        map.end()
     }
 }
 
