@@ -1,9 +1,12 @@
 //! Short stand-ins for requests and ids, so that remembering them costs the same whatever their length.
 
 use std::hash::{BuildHasher as _, Hasher, RandomState};
-use std::io;
+use std::io::{self, BufWriter, Write as _};
 
 use serde::Serialize;
+
+/// Most requests are one piece.
+const PIECE_BYTES: usize = 1 << 10;
 
 /// 128 bits of two hashes with keys of this process: two that are equal by chance will not be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,11 +23,15 @@ impl Fingerprints {
     /// Of what the request means, not of its bytes: blanks and the order of fields do not matter.
     pub(super) fn of_request(&self, request: &impl Serialize) -> Fingerprint {
         let mut sink = self.sink();
-        if let Err(error) = serde_json::to_writer(&mut sink, request) {
+        // Hashing costs by the piece, and JSON is written in pieces of a few bytes.
+        let mut pieces = BufWriter::with_capacity(PIECE_BYTES, &mut sink);
+        let hashed = serde_json::to_writer(&mut pieces, request).map_err(io::Error::from);
+        if let Err(error) = hashed.and_then(|()| pieces.flush()) {
             // Cannot happen: the sink takes everything and the request came from JSON. Were it to, the same request
             // would still give the same fingerprint.
             tracing::warn!(%error, "hashing a request");
         }
+        drop(pieces);
         sink.fingerprint()
     }
 

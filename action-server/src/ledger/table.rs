@@ -45,6 +45,8 @@ pub(super) struct Table<I, E> {
     held: HashMap<I, (Fingerprint, Arc<E>)>,
     /// The ended among `held`, oldest first.
     ended: VecDeque<Ended<I>>,
+    /// What they hold together.
+    held_by_ended: Held,
     forgotten: HashSet<Fingerprint>,
     /// The same, oldest first.
     forgotten_order: VecDeque<Fingerprint>,
@@ -63,6 +65,7 @@ impl<I, E> Default for Table<I, E> {
         Self {
             held: HashMap::new(),
             ended: VecDeque::new(),
+            held_by_ended: Held::default(),
             forgotten: HashSet::new(),
             forgotten_order: VecDeque::new(),
         }
@@ -95,6 +98,7 @@ impl<I: Eq + Hash, E> Table<I, E> {
     }
 
     pub(super) fn end(&mut self, id: I, fingerprint: Fingerprint, holds: Held, now: Instant) {
+        self.held_by_ended += holds;
         self.ended.push_back(Ended { id, fingerprint, at: now, holds });
         while self.ended.len() > MAX_ENDED || (self.ended_hold_too_much() && self.ended.len() > 1) {
             self.forget(0);
@@ -102,10 +106,8 @@ impl<I: Eq + Hash, E> Table<I, E> {
     }
 
     fn ended_hold_too_much(&self) -> bool {
-        let sum = |part: fn(&Held) -> u64| self.ended.iter().map(|ended| part(&ended.holds)).sum::<u64>();
-        sum(|holds| holds.memory) > MAX_ENDED_MEMORY
-            || sum(|holds| holds.disk) > MAX_ENDED_DISK
-            || sum(|holds| holds.files as u64) > MAX_ENDED_FILES
+        let Held { memory, disk, files } = self.held_by_ended;
+        memory > MAX_ENDED_MEMORY || disk > MAX_ENDED_DISK || files as u64 > MAX_ENDED_FILES
     }
 
     /// Forgets an ended one before its time; one that runs stays, and is told of.
@@ -129,6 +131,7 @@ impl<I: Eq + Hash, E> Table<I, E> {
 
     fn forget(&mut self, place: usize) {
         let Some(ended) = self.ended.remove(place) else { return };
+        self.held_by_ended -= ended.holds;
         self.held.remove(&ended.id);
         if self.forgotten_order.len() == MAX_FORGOTTEN
             && let Some(first) = self.forgotten_order.pop_front()

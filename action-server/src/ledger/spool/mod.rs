@@ -14,6 +14,7 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::{AddAssign, SubAssign};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -85,11 +86,27 @@ pub(crate) struct Spilled {
 }
 
 /// What an ended producer's output takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) memory: u64,
     pub(crate) disk: u64,
     pub(crate) files: usize,
+}
+
+impl AddAssign for Held {
+    fn add_assign(&mut self, more: Self) {
+        self.memory += more.memory;
+        self.disk += more.disk;
+        self.files += more.files;
+    }
+}
+
+impl SubAssign for Held {
+    fn sub_assign(&mut self, less: Self) {
+        self.memory -= less.memory;
+        self.disk -= less.disk;
+        self.files -= less.files;
+    }
 }
 
 impl Spool {
