@@ -1,21 +1,13 @@
-//! The key of the server and the one place that asks for it. It is read from standard input, kept in memory that other
+//! The key of the server. It is read from standard input, kept in memory that other
 //! processes cannot look at, and never printed.
 
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, BufRead as _, Read as _, Write};
-use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
 use protocol::sandbox_api::KEY_HEADER;
-
-use crate::api::Api;
-use crate::error::ApiError;
-use crate::server::Caller;
 
 /// Any generated key is shorter; a stream without line ends is not read for ever.
 const MAX_KEY_BYTES: u64 = 4096;
@@ -50,6 +42,11 @@ impl Key {
         Ok(Self(key.to_vec()))
     }
 
+    /// Whether a request shows it.
+    pub(crate) fn is_known_to(&self, headers: &HeaderMap) -> bool {
+        headers.get(KEY_HEADER).is_some_and(|given| self.is(given.as_bytes()))
+    }
+
     /// Takes the same time wherever the first difference is.
     fn is(&self, given: &[u8]) -> bool {
         let differences =
@@ -62,23 +59,6 @@ impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
-}
-
-/// Lets a request pass that knows the key, or any where there is none.
-pub(crate) async fn require_key(State(api): State<Api>, request: Request, next: Next) -> Response {
-    match api.key() {
-        Some(key) if !knows(request.headers(), key) => ApiError::Forbidden.into_response(),
-        _ => {
-            if let Some(caller) = request.extensions().get::<Arc<Caller>>() {
-                caller.is_known();
-            }
-            next.run(request).await
-        }
-    }
-}
-
-fn knows(headers: &HeaderMap, key: &Key) -> bool {
-    headers.get(KEY_HEADER).is_some_and(|given| key.is(given.as_bytes()))
 }
 
 #[cfg(test)]

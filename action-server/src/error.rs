@@ -1,14 +1,10 @@
 //! How the server says no: every refusal and its status, chosen here and nowhere else.
 
 use std::io;
-use std::panic::AssertUnwindSafe;
 
-use axum::extract::Request;
 use axum::http::{StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use futures_util::FutureExt as _;
 use nix::errno::Errno;
 use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use protocol::{IdError, SessionName};
@@ -186,10 +182,4 @@ impl IntoResponse for ApiError {
             _ => (status, refusal, body).into_response(),
         }
     }
-}
-
-/// A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
-pub(crate) async fn contain_panics(request: Request, next: Next) -> Response {
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    answered.unwrap_or_else(|_| ApiError::Failed.into_response())
 }

@@ -1,15 +1,12 @@
 //! The whole API. What each route takes and gives is told in `protocol::sandbox_api`.
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 
-use crate::api::{
-    Api, BODY_BYTES, actions, admission, alive, execute_action, files, info, ports, processes, sessions,
-};
-use crate::auth::require_key;
-use crate::error::{ApiError, contain_panics};
+use crate::api::guard::guard;
+use crate::api::{Api, actions, alive, execute_action, files, info, ports, processes, sessions};
+use crate::error::ApiError;
 use crate::openapi::openapi;
 
 /// Everything but `/alive` needs the key, unknown routes too.
@@ -35,9 +32,6 @@ pub(crate) fn router(api: Api) -> Router {
         .merge(files::routes())
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(from_fn(contain_panics))
-        .layer(from_fn_with_state(api.clone(), admission::admit))
-        .layer(from_fn_with_state(api.clone(), require_key));
+        .layer(from_fn_with_state(api.clone(), guard));
     Router::new().route("/alive", get(alive::alive)).merge(guarded).with_state(api)
 }

@@ -1,25 +1,17 @@
 //! `/v1/actions/{id}`: begin or attach, attach, cancel, acknowledge. A reader that goes away takes nothing with it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use protocol::sandbox_api::{ActionRequest, FRAMES_MEDIA_TYPE};
-
-use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use axum::http::StatusCode;
+use axum::response::Response;
+use protocol::sandbox_api::ActionRequest;
 
 use super::Api;
 use super::extract::{After, Id, JsonBody, action_request};
+use super::framed::framed;
 use crate::error::ApiError;
 use crate::ledger::{Entry, LedgerError, frames};
-
-/// How long an answer waits for the first that can be told. Head, output and observation each written alone cost more than
-/// most commands take.
-pub(super) const SOON: Duration = Duration::from_millis(100);
 
 /// `POST`.
 #[cfg_attr(test, utoipa::path(
@@ -43,7 +35,7 @@ pub(crate) async fn begin(
 ) -> Result<Response, ApiError> {
     let request: ActionRequest = action_request(body)?;
     let entry = api.executor().execute(id, request)?;
-    Ok(stream(entry, after).await)
+    Ok(stream(&api, entry, after).await)
 }
 
 /// `GET`.
@@ -65,7 +57,7 @@ pub(crate) async fn attach(
     After(after): After,
 ) -> Result<Response, ApiError> {
     let entry = api.executor().ledger.find(id)?;
-    Ok(stream(entry, after).await)
+    Ok(stream(&api, entry, after).await)
 }
 
 /// `DELETE`. What has ended, held or not, is as cancelled as it can be.
@@ -101,8 +93,7 @@ pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<St
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn stream(entry: Arc<Entry>, after: u64) -> Response {
-    // Either way the stream below tells all.
-    let _: Result<(), Elapsed> = timeout(SOON, entry.news(after)).await;
-    ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], Body::from_stream(frames(entry, after))).into_response()
+async fn stream(api: &Api, entry: Arc<Entry>, after: u64) -> Response {
+    let frames = frames(Arc::clone(&entry), after);
+    framed(&api.0.ticks, entry.settled(), || entry.has_news(after), frames).await
 }

@@ -1,15 +1,17 @@
 //! The handlers, one file a resource. They translate between HTTP and the rest; they decide nothing and keep nothing.
 
 pub(crate) mod actions;
-pub(crate) mod admission;
 pub(crate) mod alive;
 pub(crate) mod execute_action;
 pub(crate) mod extract;
 pub(crate) mod files;
+mod framed;
+pub(crate) mod guard;
 pub(crate) mod info;
 pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod sessions;
+mod ticks;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::auth::Key;
 use crate::execute::Executor;
 use crate::ports::Tunnels;
 use crate::process::Processes;
+use ticks::Ticks;
 
 /// The longest request body: a file of 10 MiB with JSON's escapes, and room.
 pub(crate) const BODY_BYTES: usize = 32 << 20;
@@ -38,6 +41,7 @@ struct Shared {
     tunnels: Tunnels,
     requests: Arc<Semaphore>,
     gates: files::Gates,
+    ticks: Ticks,
 }
 
 impl Api {
@@ -48,9 +52,10 @@ impl Api {
         info: Info,
         tunnels: Tunnels,
     ) -> Self {
-        let requests = Arc::new(Semaphore::new(admission::MAX_REQUESTS));
+        let requests = Arc::new(Semaphore::new(guard::MAX_REQUESTS));
         let gates = files::Gates::default();
-        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, gates }))
+        let ticks = Ticks::default();
+        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, gates, ticks }))
     }
 
     /// What requests must know, if anything.

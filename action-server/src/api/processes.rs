@@ -7,19 +7,17 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt as _;
 use nix::sys::signal::Signal;
 use protocol::ProcessId;
-use protocol::sandbox_api::{FRAMES_MEDIA_TYPE, ProcessInfo, ProcessRequest, SignalName, SignalRequest};
+use protocol::sandbox_api::{ProcessInfo, ProcessRequest, SignalName, SignalRequest};
 use serde::Deserialize;
-use tokio::time::error::Elapsed;
-use tokio::time::timeout;
 
 use super::Api;
-use super::actions::SOON;
 use super::extract::{Id, JsonBody, typed};
+use super::framed::framed;
 use crate::error::ApiError;
 use crate::process::{Cursors, Process, ProcessError, frames};
 
@@ -88,7 +86,7 @@ pub(crate) async fn start(
     if reading.follow == Some(false) {
         return Ok((StatusCode::CREATED, Json(process.info())).into_response());
     }
-    Ok(stream(process, &reading, true).await)
+    Ok(stream(&api, process, &reading, true).await)
 }
 
 /// `GET /v1/processes/{id}`.
@@ -128,7 +126,7 @@ pub(crate) async fn output(
     let reading = read(reading)?;
     let process = api.processes().find(id)?;
     let follow = reading.follow.unwrap_or(false);
-    Ok(stream(process, &reading, follow).await)
+    Ok(stream(&api, process, &reading, follow).await)
 }
 
 /// `POST /v1/processes/{id}/stdin`. The body is read no faster than the process reads.
@@ -220,14 +218,15 @@ pub(crate) async fn acknowledge(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn stream(process: Arc<Process>, reading: &Reading, follow: bool) -> Response {
+async fn stream(api: &Api, process: Arc<Process>, reading: &Reading, follow: bool) -> Response {
     let cursors = Cursors { stdout: reading.stdout, stderr: reading.stderr };
-    if follow {
-        // Either way the stream below tells all.
-        let _: Result<(), Elapsed> = timeout(SOON, process.news(cursors)).await;
-    }
-    let frames = Body::from_stream(frames(process, cursors, follow));
-    ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], frames).into_response()
+    let frames = frames(Arc::clone(&process), cursors, follow);
+    let settled = async {
+        if follow {
+            process.settled().await;
+        }
+    };
+    framed(&api.0.ticks, settled, || process.has_news(cursors), frames).await
 }
 
 fn read(reading: Parameters<Reading>) -> Result<Reading, ApiError> {

@@ -2,18 +2,21 @@
 //!
 //! Readers never change it. It is dropped when the ledger has forgotten it and the last reader has gone.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::Observation;
 use protocol::sandbox_api::{Frame, FrameError};
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::spool::{Held, Piece, Spool, SpoolStore};
 
 /// Kind and length, before a frame's payload.
 const FRAME_HEADER_BYTES: usize = 5;
+
+/// Output that is worth an answer's first part; as much as a socket takes at once.
+pub(crate) const MUCH_BYTES: u64 = 64 << 10;
 
 /// An action that was begun.
 #[derive(Debug)]
@@ -22,8 +25,10 @@ pub(crate) struct Entry {
     /// Touched after every change of the output and of the ending: readers sleep on it.
     progress: watch::Sender<()>,
     output: Arc<Spool>,
-    /// Set once, after the output was closed.
-    ending: Mutex<Option<Ending>>,
+    /// Its output is more than an answer waits for.
+    is_much: SetOnce<()>,
+    /// Set after the output was closed.
+    ending: SetOnce<Ending>,
 }
 
 /// How an action ended, encoded once as the last frame of its stream.
@@ -72,7 +77,8 @@ impl Entry {
             cancel: CancellationToken::new(),
             progress: watch::Sender::new(()),
             output: Spool::new(spools),
-            ending: Mutex::default(),
+            is_much: SetOnce::new(),
+            ending: SetOnce::new(),
         }
     }
 
@@ -83,23 +89,20 @@ impl Entry {
 
     /// How the action ended, once it has.
     pub(crate) async fn ended(&self) -> Ending {
-        let mut progress = self.progress.subscribe();
-        loop {
-            if let Some(ending) = self.ending().clone() {
-                return ending;
-            }
-            // The sender is `self.progress`, so it cannot be gone.
-            let _: Result<(), watch::error::RecvError> = progress.changed().await;
+        self.ending.wait().await.clone()
+    }
+
+    /// Waits until it has ended, or has said much.
+    pub(crate) async fn settled(&self) {
+        tokio::select! {
+            _ = self.ending.wait() => {}
+            _ = self.is_much.wait() => {}
         }
     }
 
-    /// Waits until there is something to tell to a reader that has the first `after` bytes, and for what comes with it.
-    pub(crate) async fn news(&self, after: u64) {
-        let mut progress = self.progress.subscribe();
-        while matches!(self.next(after), Next::NothingYet) {
-            let _: Result<(), watch::error::RecvError> = progress.changed().await;
-        }
-        tokio::task::yield_now().await;
+    /// Whether there is something to tell to a reader that has the first `after` bytes.
+    pub(crate) fn has_news(&self, after: u64) -> bool {
+        !matches!(self.next(after), Next::NothingYet)
     }
 
     pub(super) fn cancellation(&self) -> CancellationToken {
@@ -112,7 +115,7 @@ impl Entry {
 
     pub(super) fn next(&self, cursor: u64) -> Next {
         // The ending first: once there is one, the output below is complete.
-        let ending = self.ending().clone();
+        let ending = self.ending.get().cloned();
         match (self.output.read(cursor), ending) {
             (Some(piece), _) => Next::Output(piece),
             (None, Some(ending)) => Next::Ending(ending),
@@ -123,6 +126,10 @@ impl Entry {
     /// Output that comes after the ending belongs to nobody and is dropped.
     pub(super) fn push(&self, bytes: &[u8]) {
         self.output.push(bytes);
+        if self.output.end() >= MUCH_BYTES {
+            // Once is enough.
+            _ = self.is_much.set(());
+        }
         self.progress.send_replace(());
     }
 
@@ -130,12 +137,9 @@ impl Entry {
     pub(super) fn end(&self, ending: Ending) -> Held {
         let output = self.output.close();
         let holds = Held { memory: output.memory + ending.0.len() as u64, ..output };
-        *self.ending() = Some(ending);
+        // There is one: whoever ends it gives up the right to.
+        _ = self.ending.set(ending);
         self.progress.send_replace(());
         holds
-    }
-
-    fn ending(&self) -> MutexGuard<'_, Option<Ending>> {
-        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use protocol::ActionId;
 use protocol::sandbox_api::ActionRequest;
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, MUCH_BYTES};
 pub(crate) use frames::frames;
 pub(crate) use register::{Refusal, Register, Registered};
 pub(crate) use retention::forget_the_expired;

@@ -1,6 +1,6 @@
 //! One process as it is held: what it was, what it wrote, how it ended. It is watched elsewhere.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nix::sys::signal::Signal;
@@ -9,13 +9,13 @@ use protocol::sandbox_api::{
     FrameError, OutputStream, ProcessExit, ProcessFrame, ProcessInfo, ProcessState, SignalScope,
 };
 use tokio::process::ChildStdin;
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ProcessError;
 use super::stdin::Stdin;
 use super::tree::Tree;
-use crate::ledger::{Held, Piece, Spool, SpoolStore};
+use crate::ledger::{Held, MUCH_BYTES, Piece, Spool, SpoolStore};
 
 /// A process that was started.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ pub(crate) struct Process {
     pub(super) kill: CancellationToken,
     /// Touched after every change of the output and of the exit: readers sleep on it.
     progress: watch::Sender<()>,
-    /// Set once, after the output was closed.
-    exit: Mutex<Option<Exit>>,
+    /// Its output is more than an answer waits for.
+    is_much: SetOnce<()>,
+    /// Set after the output was closed.
+    exit: SetOnce<Exit>,
 }
 
 /// How it ended, and the same as the last frame of its stream.
@@ -82,7 +84,8 @@ impl Process {
             stdin: Stdin::new(stdin),
             kill,
             progress: watch::Sender::new(()),
-            exit: Mutex::default(),
+            is_much: SetOnce::new(),
+            exit: SetOnce::new(),
         }
     }
 
@@ -91,7 +94,7 @@ impl Process {
     }
 
     pub(crate) fn info(&self) -> ProcessInfo {
-        let exit = self.exit().as_ref().map(|exit| exit.exit.clone());
+        let exit = self.exit.get().map(|exit| exit.exit.clone());
         ProcessInfo {
             id: self.id.clone(),
             pid: self.tree.root(),
@@ -129,20 +132,20 @@ impl Process {
 
     /// Waits for the exit.
     pub(super) async fn exited(&self) {
-        let mut progress = self.progress();
-        while self.exit().is_none() {
-            // The sender is `self.progress`, so it cannot be gone.
-            _ = progress.changed().await;
+        self.exit.wait().await;
+    }
+
+    /// Waits until it has ended, or has written much.
+    pub(crate) async fn settled(&self) {
+        tokio::select! {
+            _ = self.exit.wait() => {}
+            _ = self.is_much.wait() => {}
         }
     }
 
-    /// Waits until there is something to tell to a reader, and for what comes with it.
-    pub(crate) async fn news(&self, cursors: Cursors) {
-        let mut progress = self.progress();
-        while matches!(self.next(cursors, OutputStream::Stdout), Next::NothingYet) {
-            _ = progress.changed().await;
-        }
-        tokio::task::yield_now().await;
+    /// Whether there is something to tell to a reader.
+    pub(crate) fn has_news(&self, cursors: Cursors) -> bool {
+        !matches!(self.next(cursors, OutputStream::Stdout), Next::NothingYet)
     }
 
     pub(super) fn progress(&self) -> watch::Receiver<()> {
@@ -151,13 +154,17 @@ impl Process {
 
     /// There is more to read.
     pub(super) fn note_progress(&self) {
+        if self.stdout.end() + self.stderr.end() >= MUCH_BYTES {
+            // Once is enough.
+            _ = self.is_much.set(());
+        }
         self.progress.send_replace(());
     }
 
     /// What comes next, of the stream `first` if both have something.
     pub(super) fn next(&self, cursors: Cursors, first: OutputStream) -> Next {
         // The exit first: once there is one, the output below is complete.
-        let exit = self.exit().as_ref().map(|exit| exit.frame.clone());
+        let exit = self.exit.get().map(|exit| exit.frame.clone());
         let read = |stream| {
             let piece = match stream {
                 OutputStream::Stdout => self.stdout.read(cursors.stdout),
@@ -175,7 +182,8 @@ impl Process {
         let mut frame = Vec::new();
         // So small that it always encodes.
         let _: Result<(), FrameError> = ProcessFrame::Exit(Box::new(exit.clone())).encode(&mut frame);
-        *self.exit() = Some(Exit { exit, frame: frame.into() });
+        // There is one: a process is watched once.
+        _ = self.exit.set(Exit { exit, frame: frame.into() });
         self.note_progress();
         let argv: usize = self.argv.iter().map(String::len).sum();
         Held {
@@ -183,10 +191,6 @@ impl Process {
             disk: stdout.disk + stderr.disk,
             files: stdout.files + stderr.files,
         }
-    }
-
-    fn exit(&self) -> MutexGuard<'_, Option<Exit>> {
-        self.exit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

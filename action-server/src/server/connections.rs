@@ -70,7 +70,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// It has shown the key, or needs none.
-    pub(crate) fn is_known(&self) {
+    pub(crate) fn mark_known(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
 }

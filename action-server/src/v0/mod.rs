@@ -24,14 +24,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, FromRef};
+use axum::extract::FromRef;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::{Api, BODY_BYTES, admission, alive};
-use crate::auth::require_key;
-use crate::error::{ApiError, contain_panics};
+use crate::api::guard::guard;
+use crate::api::{Api, alive};
+use crate::error::ApiError;
 use crate::execute::Executor;
 use resources::Meter;
 pub(crate) use transfer_error::TransferError;
@@ -74,10 +74,7 @@ pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
         .route("/vscode/connection_token", get(plugins::vscode_token))
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(from_fn(contain_panics))
-        .layer(from_fn_with_state(api.clone(), admission::admit))
-        .layer(from_fn_with_state(api.clone(), require_key))
+        .layer(from_fn_with_state(api.clone(), guard))
         .layer(from_fn_with_state(api, web_pages::refuse));
     Router::new()
         .route("/alive", get(alive::alive))

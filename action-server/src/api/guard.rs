@@ -1,0 +1,53 @@
+//! What stands between the routes and every request: the key, the bound on requests at once, the bound on bodies, a net
+//! under panics. One layer for all of it, because each costs every request.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http_body_util::BodyExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Api, BODY_BYTES};
+use crate::error::ApiError;
+use crate::server::Caller;
+
+/// Every running action read by a dozen readers, and room; one costs tens of KiB. HTTP/2's own bound makes a client wait
+/// without a word, ours answers: it is below the streams that a connection may open, so that it is the one that is met.
+pub(crate) const MAX_REQUESTS: usize = 1024;
+
+/// An answer that is this short is handed over as a whole, and counts no longer.
+const SHORT_BYTES: u64 = 64 << 10;
+
+/// Lets a request pass that knows the key (or any where there is none), while not too many are answered.
+pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+    if api.key().is_some_and(|key| !key.is_known_to(request.headers())) {
+        return ApiError::Forbidden.into_response();
+    }
+    if let Some(caller) = request.extensions().get::<Arc<Caller>>() {
+        caller.mark_known();
+    }
+    let Ok(permit) = Arc::clone(&api.0.requests).try_acquire_owned() else {
+        return ApiError::TooManyRequests(MAX_REQUESTS).into_response();
+    };
+    DefaultBodyLimit::max(BODY_BYTES).apply(&mut request);
+    // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let response = answered.unwrap_or_else(|_| ApiError::Failed.into_response());
+    response.map(|body| counted(body, permit))
+}
+
+/// A request counts until its answer was read or dropped.
+fn counted(body: Body, permit: OwnedSemaphorePermit) -> Body {
+    if body.size_hint().upper().is_some_and(|bytes| bytes <= SHORT_BYTES) {
+        return body;
+    }
+    Body::new(body.map_frame(move |frame| {
+        let _held_as_long_as_the_body = &permit;
+        frame
+    }))
+}
