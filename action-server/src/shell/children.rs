@@ -5,8 +5,9 @@
 //! for the others. Orphans are adopted by the main thread, which lives as long as the server: its list is the one read.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -14,6 +15,9 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// The list of some dozens of children.
+const SHORT_BYTES: usize = 256;
 
 /// Held for a fork and for a look at the list, never across an await: a child that is not registered yet must not be
 /// seen.
@@ -89,18 +93,55 @@ pub(super) fn adopted() -> Vec<i32> {
 }
 
 fn of_this_process() -> Vec<i32> {
-    of(std::process::id().cast_signed())
+    static LIST: LazyLock<ChildList> = LazyLock::new(|| ChildList::of(std::process::id().cast_signed()));
+    LIST.read()
 }
 
-/// The children of `pid`'s main thread: all there are for a shell. Two system calls and a half; where the kernel keeps no
-/// such list, a look at every process.
+/// The list of a process's children, kept open: another look is one system call.
+#[derive(Debug)]
+pub(super) struct ChildList {
+    pid: i32,
+    file: Option<File>,
+}
+
+impl ChildList {
+    pub(super) fn of(pid: i32) -> Self {
+        Self { pid, file: File::open(path(pid)).ok() }
+    }
+
+    /// Whose list it is.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn read(&self) -> Vec<i32> {
+        let mut list = [0; SHORT_BYTES];
+        match self.file.as_ref().map(|file| file.read_at(&mut list, 0)) {
+            Some(Ok(length)) if length < list.len() => {
+                parse(std::str::from_utf8(&list[..length]).unwrap_or_default())
+            }
+            _ => of(self.pid),
+        }
+    }
+}
+
+/// The children of `pid`'s main thread: all there are for a shell. Where the kernel keeps no such list, a look at every
+/// process.
 pub(super) fn of(pid: i32) -> Vec<i32> {
-    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
-        Ok(list) => list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+    match fs::read_to_string(path(pid)) {
+        Ok(list) => parse(&list),
         Err(_) => super::process_tree::scan()
             .iter()
             .filter(|each| each.parent == pid)
             .map(|each| each.pid)
             .collect(),
     }
+}
+
+fn path(pid: i32) -> String {
+    format!("/proc/{pid}/task/{pid}/children")
+}
+
+fn parse(list: &str) -> Vec<i32> {
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }

@@ -27,6 +27,7 @@ mod cursor_query;
 mod facts;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod guess;
 mod marks;
 mod output;
 mod process_tree;

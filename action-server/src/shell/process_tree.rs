@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::children;
+use super::children::{self, ChildList};
 use super::prompt::SESSION_VARIABLE;
 
 /// A process as `/proc` lists it.
@@ -33,10 +33,11 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// To be taken before the command is sent. Costs two small reads where nothing runs in the background.
-    pub(super) fn take(shell: i32, session: &str) -> Self {
-        let spared = children::of(shell).into_iter().chain(children::adopted()).collect();
-        Self { shell, session: session.to_owned(), spared }
+    /// To be taken before the command is sent, with the list of the shell's children. Costs two small reads where nothing
+    /// runs in the background.
+    pub(super) fn take(shell: &ChildList, session: &str) -> Self {
+        let spared = shell.read().into_iter().chain(children::adopted()).collect();
+        Self { shell: shell.pid(), session: session.to_owned(), spared }
     }
 
     /// The baseline of a session's end: nothing is spared.

@@ -5,13 +5,16 @@
 //!
 //! **bash** announces its prompt in `PS1`: an expansion, not a command, so that it costs next to nothing, leaves `$?` alone
 //! and is not traced. `PROMPT_COMMAND` is the installer: exported, so that `exec bash` and a bash in the bash have it too.
-//! Where all is in place it expands to nothing; at a prompt that is not ours it defines what we need and puts it there. A
-//! command of one line is typed as it is, quoted for `eval`; any other lies in a file that the shell can open
-//! ([`super::script`]), so that nothing depends on the length of a terminal's line or on continuation prompts. The rest of
-//! the typed line, left out where nothing can have touched the prompt, calls `__glovebox`, which puts the prompt right, should the command have changed it, and announces the end
-//! itself where the prompt cannot be seen, as after `exec 2>file`, or comes late, after notices of background jobs. A command
-//! that was interrupted loses that rest; there `PROMPT_COMMAND` does the same. (Lost is the end of one that changed both
-//! `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and ash, `PS1` alone.)
+//! Where all is in place it expands to nothing. A command of one line is typed as it is, quoted for `eval` unless it is
+//! words alone; any other lies in a file that the shell can open ([`super::script`]), so that nothing depends on the length
+//! of a terminal's line or on continuation prompts.
+//!
+//! How much is done for the prompt depends on what the text of the commands lets fear ([`super::guess`], [`Care`]). At most
+//! the rest of the typed line calls `__glovebox`, which puts the prompt right, should the command have changed it, and
+//! announces the end itself where the prompt cannot be seen, as after `exec 2>file`, or comes late, after notices of
+//! background jobs. A command that was interrupted loses that rest; for one that may change the prompt, `PROMPT_COMMAND`
+//! does the same. (Lost is the end of one that changed both `PS1` and `PROMPT_COMMAND` and was interrupted then; in dash and
+//! ash, `PS1` alone.)
 //!
 //! That much is enough where nobody else writes to the terminal: all that comes is the command's, and the next prompt is its
 //! end. Else, and where our part of the line would show in a trace (`set -x`), the command is *guarded*: its start is
@@ -25,6 +28,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::guess;
 use super::program::Dialect;
 
 /// Which session a process belongs to, for as long as it keeps its environment.
@@ -33,36 +37,29 @@ pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 /// The variable that a bash's installer is in.
 const INSTALLER_VARIABLE: &str = "GLOVEBOX_PROMPT";
 
-/// Expands to nothing where `PS1` is ours, which its length tells, and no job was begun in the background: that is the one
-/// index that is set. Two words, because a user's `IFS` may not split one.
-const PROMPT_COMMAND: &str =
-    "${__glovebox_ours[${#PS1}${!-}]-eval} ${__glovebox_ours[${#PS1}${!-}]-\"$GLOVEBOX_PROMPT\"}";
+/// Expands to nothing where it has been installed. Two words, because a user's `IFS` may not split one.
+const INSTALL: &str = r#"${__glovebox_ours-eval} ${__glovebox_ours-"$GLOVEBOX_PROMPT"}"#;
 
-/// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
-/// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
-const CHANGES: [&str; 18] = [
-    "()",
-    "function",
-    "alias",
-    "source",
-    ". ",
-    ".\t",
-    "eval",
-    "exec",
-    "PS1",
-    "PROMPT",
-    "unset",
-    "declare",
-    "typeset",
-    "read",
-    "printf -v",
-    "enable",
-    "builtin",
-    "trap",
-];
+/// The same, and `PS1` is ours too, which its length tells, and no job was begun in the background: that is the one index
+/// that is set. Costs as much as three short commands.
+const INSPECT: &str =
+    r#"${__glovebox_lengths[${#PS1}${!-}]-eval} ${__glovebox_lengths[${#PS1}${!-}]-"$GLOVEBOX_PROMPT"}"#;
 
 /// A terminal takes lines of up to 4,095 bytes, and cuts longer ones silently.
 const MAX_TYPED_BYTES: usize = 3 * 1024;
+
+/// What is done for the prompt after a command, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Care {
+    /// Nothing: it is as it was.
+    None,
+    /// It is looked at, because of what was run before.
+    Look,
+    /// It is looked at, and also if the command is interrupted, because of the command.
+    Inspect,
+    /// The command is guarded.
+    Guard,
+}
 
 /// What makes the shell run a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,56 +108,52 @@ impl Prompt {
     pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         match self.dialect {
             Dialect::Bash => {
-                [("PROMPT_COMMAND", PROMPT_COMMAND.into()), (INSTALLER_VARIABLE, self.text.clone().into())]
+                [("PROMPT_COMMAND", INSTALL.into()), (INSTALLER_VARIABLE, self.text.clone().into())]
             }
             Dialect::Dash | Dialect::Ash => [("PS1", self.text.clone().into()), ("PS2", OsString::new())],
         }
     }
 
-    /// How to have `command` run by a shell that reads scripts from `script`: `guarded` with this number where that is
-    /// asked or needed; without a look at the prompt afterwards where it is `untouched`.
-    pub(super) fn orders(
-        &self,
-        command: &str,
-        number: u64,
-        guarded: bool,
-        untouched: bool,
-        script: &Path,
-    ) -> Orders {
-        let source = format!(". {}", quote(&script.to_string_lossy()));
+    /// How to have `command` run, with at least this `care`, by a shell that reads scripts from `script`.
+    pub(super) fn orders(&self, command: &str, number: u64, care: Care, script: &Path) -> Orders {
+        let source = || format!(". {}", quote(&script.to_string_lossy()));
         let scripted = |first_line: &str| Some([first_line, command, "\n"].concat());
         if self.dialect != Dialect::Bash {
             return Orders {
                 number: Some(number),
                 script: scripted(&self.first_line(number)),
-                line: format!("{source};{{ __glovebox&&:;}} 2>/dev/null\n"),
+                line: format!("{};{{ __glovebox&&:;}} 2>/dev/null\n", source()),
             };
         }
-        if guarded || self.is_hard(command) {
+        if care == Care::Guard {
             return Orders {
                 number: Some(number),
                 script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
-                line: format!("{source};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n"),
+                line: format!("{};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n", source()),
             };
         }
         let (script, run) = match typed(command) {
             Some(typed) => (None, typed),
-            None => (scripted(""), source),
+            None => (scripted(""), source()),
         };
-        let look = if untouched { "" } else { ";__glovebox&&:" };
-        Orders { number: None, script, line: format!("{run}{look}\n") }
+        let line = match care {
+            Care::None if guess::is_words(command) && script.is_none() => format!("{command}\n"),
+            Care::None => format!("{run}\n"),
+            Care::Look => format!("{run};__glovebox&&:\n"),
+            Care::Inspect | Care::Guard => format!("__glovebox_inspect&&:;{run};__glovebox&&:\n"),
+        };
+        Orders { number: None, script, line }
     }
 
-    /// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
-    /// the prompt goes and the next command comes from. A guess: what it sources may do so too, and then a line of ours is in
-    /// its output, or its end is not heard if it is interrupted.
-    pub(super) fn is_hard(&self, command: &str) -> bool {
-        self.dialect != Dialect::Bash || ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
-    }
-
-    /// Whether the prompt is as it was after `command`, in a shell where only such commands were run.
-    pub(super) fn is_left_by(command: &str) -> bool {
-        !CHANGES.iter().any(|change| command.contains(change))
+    /// What `command` asks for, in a shell that is as it was begun: `Look` in any other.
+    pub(super) fn care(&self, command: &str) -> Care {
+        if self.dialect != Dialect::Bash || guess::may_hide_the_prompt(command) {
+            Care::Guard
+        } else if guess::may_change_the_prompt(command) {
+            Care::Inspect
+        } else {
+            Care::None
+        }
     }
 
     /// The line before the user's text in dash and ash. It announces the start, and leaves behind what the typed
@@ -184,13 +177,17 @@ fn installer(nonce: &str, terminal: &Path) -> String {
         r#"{{ __glovebox_status=$?
 if [[ /dev/fd/0 -ef {terminal} ]]; then
 __glovebox_prompt='\e]{nonce};E;$?;$-;$PWD\a'
-__glovebox_ours=([${{#__glovebox_prompt}}]=)
-__glovebox_command='{PROMPT_COMMAND}'
+__glovebox_ours= __glovebox_lengths=([${{#__glovebox_prompt}}]=)
+[[ ${{__glovebox_command-}} ]] || __glovebox_command='{INSTALL}'
 __glovebox_careful='{{ "${{__glovebox_call-eval}}" "${{__glovebox_nine-$GLOVEBOX_PROMPT}}"&&:;}} 9>&2 2>/dev/null'
 __glovebox_call=__glovebox __glovebox_nine=9
 __glovebox_start() {{ __glovebox_status=$?
 PROMPT_COMMAND=$__glovebox_careful
 builtin printf '\033]{nonce};S;%d\007' "$1" >/dev/tty
+return $__glovebox_status; }}
+__glovebox_inspect() {{ __glovebox_status=$?
+__glovebox_command='{INSPECT}'
+PROMPT_COMMAND=$__glovebox_command __glovebox_whole=$__glovebox_prompt$__glovebox_command
 return $__glovebox_status; }}
 __glovebox() {{ __glovebox_status=$?
 [[ ${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}

@@ -15,12 +15,12 @@ use nix::sys::signal::Signal;
 use tokio::process::Command;
 use uuid::Uuid;
 
-use super::children::{self, OwnChild};
+use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
 use super::marks::{Mark, MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
-use super::prompt::{PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
+use super::prompt::{Care, PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
 use super::pty::Pty;
 use super::script::Script;
 
@@ -65,6 +65,8 @@ pub(super) struct ShellProcess {
     prompt: Prompt,
     marks: MarkReader,
     child: OwnChild,
+    /// Of the shell that was at the prompt last: this one, or one that was started in it.
+    children: ChildList,
     exited: Option<i32>,
     last_reads: u32,
     session: String,
@@ -120,6 +122,7 @@ impl ShellProcess {
             script,
             prompt,
             marks,
+            children: ChildList::of(child.pid()),
             child,
             exited: None,
             last_reads: 0,
@@ -208,10 +211,16 @@ impl ShellProcess {
         self.drain();
         // On a damaged terminal the shell may have found the end of its input, and be about to end itself.
         let is_damaged = self.pty.repair()?;
-        let guarded = is_damaged || self.distrusted || self.disturbed || !baseline.is_alone();
-        self.distrusted = self.prompt.is_hard(command);
-        self.untouched &= Prompt::is_left_by(command);
-        let orders = self.prompt.orders(command, self.sent, guarded, self.untouched, &self.script.path());
+        let asked = self.prompt.care(command);
+        let doubtful = is_damaged || self.distrusted || self.disturbed || !baseline.is_alone();
+        let needed = match self.untouched {
+            _ if doubtful => Care::Guard,
+            true => Care::None,
+            false => Care::Look,
+        };
+        self.distrusted = asked == Care::Guard;
+        self.untouched &= asked == Care::None;
+        let orders = self.prompt.orders(command, self.sent, asked.max(needed), &self.script.path());
         if let Some(script) = &orders.script {
             self.script.write(script)?;
         }
@@ -235,9 +244,12 @@ impl ShellProcess {
         }
     }
 
-    fn look_beside(&self) -> Baseline {
+    fn look_beside(&mut self) -> Baseline {
         let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
-        Baseline::take(shell, &self.session)
+        if self.children.pid() != shell {
+            self.children = ChildList::of(shell);
+        }
+        Baseline::take(&self.children, &self.session)
     }
 
     /// Types for the running command, which may be over: then the shell itself takes it for a command, whose start must

@@ -1,0 +1,92 @@
+//! What a command may do to its shell, guessed from its text.
+//!
+//! A guess chooses between a cheap and a careful way of handing a command over. Where it is wrong, as with a script that is
+//! sourced by a name of the user's own making, a line of ours is in the output, or an end is heard late.
+
+/// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
+/// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
+const CHANGES: [&str; 21] = [
+    "()",
+    "function",
+    "alias",
+    "source",
+    ". ",
+    ".\t",
+    "eval",
+    "exec",
+    "PS1",
+    "PROMPT",
+    "unset",
+    "declare",
+    "typeset",
+    "read",
+    "printf -v",
+    "enable",
+    "builtin",
+    "trap",
+    "coproc",
+    "<(",
+    ">(",
+];
+
+/// Words that begin what may not end on its line.
+const RESERVED: [&str; 17] = [
+    "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done",
+    "in", "function", "time", "coproc",
+];
+
+/// Whether the prompt may be another after `command`, or come late for the notice of a job.
+pub(super) fn may_change_the_prompt(command: &str) -> bool {
+    CHANGES.iter().any(|change| command.contains(change)) || begins_a_job(command)
+}
+
+/// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
+/// the prompt goes and the next command comes from.
+pub(super) fn may_hide_the_prompt(command: &str) -> bool {
+    ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
+}
+
+/// Whether `command` is words and nothing else, so that it means the same wherever it stands: no quote that could be left
+/// open, no operator, no comment, nothing of the history, no word that opens a block.
+pub(super) fn is_words(command: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" _-./=:,@%+~$*?".contains(&byte);
+    let first = command.split_ascii_whitespace().next();
+    command.bytes().all(is_plain) && first.is_some_and(|first| !RESERVED.contains(&first))
+}
+
+/// A `&` that is neither half of `&&` nor part of a redirection.
+fn begins_a_job(command: &str) -> bool {
+    let bytes = command.as_bytes();
+    let is_one = |byte: Option<&u8>, of: &[u8]| byte.is_some_and(|byte| of.contains(byte));
+    bytes.iter().enumerate().any(|(at, byte)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        *byte == b'&' && !is_one(before, b"&<>") && !is_one(bytes.get(at + 1), b"&>")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_told_from_redirections() {
+        for job in ["sleep 9 &", "sleep 9&", "a & b", "(a&)", "a 2>&1 &", "a >f & b && c"] {
+            assert!(may_change_the_prompt(job), "{job}");
+        }
+        for other in ["a && b", "a 2>&1", "a &>f", "a &>>f", "a <&3", "a >&2 && b"] {
+            assert!(!may_change_the_prompt(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_words_are_words() {
+        for words in ["echo hi", "A=b ls -la ~/x", "ls *.rs", "echo $HOME"] {
+            assert!(is_words(words), "{words}");
+        }
+        for other in
+            ["", " ", "if true", " while x", "a;b", "a|b", "a 'b", "a #b", "a\\", "[[ a", "{ a", "! a", "(a"]
+        {
+            assert!(!is_words(other), "{other}");
+        }
+    }
+}
