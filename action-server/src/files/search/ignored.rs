@@ -12,7 +12,7 @@ use super::Looked;
 use crate::files::place::Place;
 use crate::files::{Files, open};
 
-/// In the order in which they are asked; the nearest of a kind decides. Only the first is heeded across repositories.
+/// In the order in which they are asked; the nearest of a kind decides.
 const NAMES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
 
 /// Read of one of them.
@@ -29,10 +29,7 @@ pub(super) struct Ignored {
 }
 
 /// What one folder says.
-struct Rules {
-    lists: [Gitignore; 3],
-    is_repository: bool,
-}
+struct Rules([Gitignore; 3]);
 
 impl Ignored {
     pub(super) fn in_folder(files: &Files, folder: &Place, looked: Looked) -> Self {
@@ -64,38 +61,32 @@ impl Ignored {
         missing.truncate(missing.len().saturating_sub(levels.len()));
         for level in missing.into_iter().rev() {
             let rules = self.folder.folder(level).map(|folder| Rules::of(&folder));
-            levels.push((level.to_owned(), rules.unwrap_or_default()));
+            levels.push((level.to_owned(), rules.unwrap_or_else(|_| Rules::none())));
         }
         let way = |level: &Path| below.strip_prefix(level).unwrap_or(below).to_owned();
         let near = levels.iter().rev().map(|(level, rules)| (way(level), rules));
         let far = self.above.iter().rev().map(|(upper, rules)| (upper.join(below), rules));
         let all: Vec<_> = near.chain(far).collect();
-        (0..NAMES.len()).find_map(|kind| {
-            let repository = all.iter().position(|(_, rules)| kind > 0 && rules.is_repository);
-            let heeded = repository.map_or(all.len(), |at| at + 1);
-            all.iter().take(heeded).find_map(|(path, rules)| rules.say(kind, path, is_folder))
-        })
+        (0..NAMES.len())
+            .find_map(|kind| all.iter().find_map(|(path, rules)| rules.say(kind, path, is_folder)))
     }
 }
 
 impl Rules {
+    fn none() -> Self {
+        Self(NAMES.map(|_| Gitignore::empty()))
+    }
+
     fn of(folder: &Place) -> Self {
-        let is_repository = folder.entry(Path::new(".git")).is_ok_and(|git| git.metadata().is_ok());
-        Self { lists: NAMES.map(|name| list(folder, name).unwrap_or_else(Gitignore::empty)), is_repository }
+        Self(NAMES.map(|name| list(folder, name).unwrap_or_else(Gitignore::empty)))
     }
 
     fn say(&self, kind: usize, path: &Path, is_folder: bool) -> Option<bool> {
-        match self.lists.get(kind)?.matched(path, is_folder) {
+        match self.0.get(kind)?.matched(path, is_folder) {
             Match::None => None,
             Match::Ignore(_) => Some(true),
             Match::Whitelist(_) => Some(false),
         }
-    }
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self { lists: NAMES.map(|_| Gitignore::empty()), is_repository: false }
     }
 }
 
