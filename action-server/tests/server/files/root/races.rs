@@ -11,7 +11,11 @@ use hyper::Method;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde_json::json;
 
+use protocol::sandbox_api::WatchEvent;
+use tokio::time::timeout;
+
 use super::{Confined, SECRET, archive, is_in};
+use crate::files::watch::Watch;
 
 /// How long one kind of request is raced.
 const TIME: Duration = Duration::from_millis(400);
@@ -216,7 +220,6 @@ async fn race(confined: &Confined, (one, link): (&str, &str), kinds: Kinds) {
             }
         }
         all_refused += refused;
-        println!("{} {}: {served} served, {refused} refused", kind[0].0, kind[0].1);
         assert!(served > 0, "{} {}", kind[0].0, kind[0].1);
     }
     let count = exchange.end();
@@ -255,4 +258,59 @@ async fn a_file_that_is_written_in_place_and_becomes_a_link_leads_nobody_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_folder_that_becomes_a_link_leads_nobody_out() {
     race(&start("../../../outside/sub"), ("w/new", "w/link"), to_a_new_folder()).await;
+}
+
+/// The kernel asks to be asked again then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_with_two_dots_is_found_while_others_rename() {
+    let confined = start("../../../outside/sub");
+    fs::write(confined.server.file("kept"), "kept").unwrap();
+    let exchange = Exchange::begin(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    for _ in 0..300 {
+        let found = confined.ask(Method::GET, "/v1/files?path=w/../w/../kept", "").await;
+        assert_eq!((found.status, &found.body[..]), (200, &b"kept"[..]));
+    }
+    assert!(exchange.end() > 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_folder_that_becomes_a_link_tells_nothing_of_the_outside() {
+    let confined = start("../../../outside/sub");
+    let mut watch = Watch::begin(&confined.server, "path=w&recursive=true").await;
+    let mut told = 0;
+    let mut look = |event: Option<WatchEvent>| {
+        let event = serde_json::to_string(&event.expect("it goes on")).unwrap();
+        assert!(!event.contains(SECRET), "{event}");
+        told += 1;
+        event.contains("the-end")
+    };
+    let exchange = Exchange::begin(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    let begun = Instant::now();
+    for number in 0.. {
+        // Each is made inside or outside, as it happens, and then looked into.
+        let folder = confined.server.file(&format!("w/sub/{number}/deep"));
+        _ = fs::create_dir_all(&folder);
+        _ = fs::create_dir_all(confined.outside().join(format!("sub/{number}/deep")));
+        fs::write(confined.outside().join(format!("sub/{number}/deep/SECRET")), "").unwrap();
+        fs::write(confined.outside().join(format!("sub/{number}/SECRET")), "").unwrap();
+        while let Ok(event) = timeout(Duration::from_millis(1), watch.next()).await {
+            look(event);
+        }
+        if begun.elapsed() > 3 * TIME {
+            break;
+        }
+    }
+    assert!(exchange.end() > 100);
+    // Whatever was lost in between, it is told again what is new.
+    for number in 0.. {
+        fs::write(confined.server.file(&format!("w/the-end-{number}")), "").unwrap();
+        let mut is_over = false;
+        while let Ok(event) = timeout(Duration::from_millis(50), watch.next()).await {
+            is_over |= look(event);
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(told > 100, "{told}");
 }
