@@ -64,6 +64,23 @@ async fn files_come_and_go_by_every_path_that_stays_beneath() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn absolute_paths_begin_with_the_root_as_it_was_given_or_as_it_is() {
+    let base = tempfile::tempdir().unwrap();
+    let at = |name: &str| base.path().canonicalize().unwrap().join(name);
+    fs::create_dir(at("root")).unwrap();
+    for link in ["given", "other"] {
+        std::os::unix::fs::symlink("root", at(link)).unwrap();
+    }
+    fs::write(at("root/f"), "content").unwrap();
+    let dir = tempfile::TempDir::new_in(at("given")).unwrap();
+    let server = crate::harness::Server::start_in(dir, None, &["--root", at("given/").to_str().unwrap()]);
+    for (root, status) in [("given", 200), ("root", 200), ("other", 403), ("given/../root", 403)] {
+        let path = format!("/v1/files?path={}/f", at(root).display());
+        assert_eq!(super::ask(&server, Method::GET, &path, &[], "").await.status, status, "{root}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_lies_there_is_told_moved_made_and_removed() {
     let confined = Confined::start();
     let server = &confined.server;
