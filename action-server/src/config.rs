@@ -37,6 +37,8 @@ pub(crate) struct ServeConfig {
     pub(crate) dialect: Dialect,
     pub(crate) address: Address,
     pub(crate) working_dir: PathBuf,
+    /// What the file interface is kept in.
+    pub(crate) root: Option<PathBuf>,
     /// The key comes as the first line of standard input.
     pub(crate) has_key: bool,
     pub(crate) idle_timeout: Option<Duration>,
@@ -132,6 +134,14 @@ struct ServeArguments {
     /// Where shells begin and relative paths are resolved; must exist
     #[arg(long, value_name = "DIR")]
     working_dir: PathBuf,
+
+    /// Keep the file interface in this folder: routes of files and file actions reach nothing else
+    ///
+    /// The kernel keeps to it (openat2, Linux 5.6; without it the server does not start). Absolute paths must begin with
+    /// DIR, and the working directory must be beneath it. `..` and relative links are followed as long as they stay
+    /// beneath; absolute links are refused, and so is what leads out, with 403. Shells and processes are not kept in it.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
 
     /// Read the key as the first line of standard input
     ///
@@ -271,6 +281,7 @@ impl From<Box<ServeArguments>> for Command {
             dialect: Dialect::Native,
             address,
             working_dir: arguments.working_dir,
+            root: arguments.root,
             has_key: arguments.key_stdin,
             idle_timeout: arguments.idle_timeout,
             no_change_timeout: arguments.no_change_timeout,
@@ -296,6 +307,7 @@ impl From<Box<V0Arguments>> for Command {
             dialect: Dialect::V0,
             address: Address::Tcp(address),
             working_dir: arguments.working_dir,
+            root: None,
             has_key: arguments.key_stdin,
             idle_timeout: None,
             no_change_timeout: arguments.no_change_timeout,

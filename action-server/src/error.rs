@@ -115,6 +115,7 @@ impl ApiError {
 fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
     use io::ErrorKind as Kind;
     match error {
+        FileError::OutsideRoot(_) => (StatusCode::FORBIDDEN, ErrorCode::OutsideRoot),
         FileError::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
         FileError::Parameter { .. } => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
         FileError::Archive(_) | FileError::Binary => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),

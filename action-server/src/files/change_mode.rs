@@ -12,6 +12,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::{Mode as Bits, SFlag, fstat};
 use protocol::sandbox_api::{ChangeModeRequest, Mode, ModeChanged};
 
+use super::Files;
 use super::error::FileError;
 use super::stop::Stop;
 
@@ -19,12 +20,14 @@ use super::stop::Stop;
 const MAX_DEPTH: usize = 128;
 
 pub(crate) fn change_mode(
+    files: &Files,
     path: &Path,
     request: &ChangeModeRequest,
     stop: &Stop,
 ) -> Result<ModeChanged, FileError> {
     let failed = |error| FileError::io("setting the mode of", path, error);
-    let place = openat(AT_FDCWD, path, OFlag::O_PATH | OFlag::O_CLOEXEC, Bits::empty());
+    let found = files.found(path)?;
+    let place = openat(AT_FDCWD, found.path(), OFlag::O_PATH | OFlag::O_CLOEXEC, Bits::empty());
     let place = place.map_err(|errno| failed(errno.into()))?;
     let mut changed = 0;
     let depth = if request.recursive { MAX_DEPTH } else { 0 };
@@ -94,11 +97,11 @@ mod tests {
         let modes = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let before = (modes(other.path()), modes(&other.path().join("file")));
         let request = ChangeModeRequest { path: String::new(), mode: Mode::of(0o750), recursive: true };
-        assert_eq!(change_mode(&at("a"), &request, &Stop::never()).unwrap().changed, 3);
+        assert_eq!(change_mode(&Files::new(), &at("a"), &request, &Stop::never()).unwrap().changed, 3);
         assert_eq!([modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))], [0o750; 3]);
         assert_eq!((modes(other.path()), modes(&other.path().join("file"))), before);
         let one = ChangeModeRequest { mode: Mode::of(0o700), recursive: false, ..request };
-        assert_eq!(change_mode(&at("a"), &one, &Stop::never()).unwrap().changed, 1);
+        assert_eq!(change_mode(&Files::new(), &at("a"), &one, &Stop::never()).unwrap().changed, 1);
         assert_eq!([modes(&at("a")), modes(&at("a/b"))], [0o700, 0o750]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::error::FileError;
-use super::open;
+use super::{Files, open};
 
 /// Large enough that a part's way through a thread costs little beside it.
 pub(crate) const PART_BYTES: usize = 256 << 10;
@@ -35,8 +35,8 @@ pub(crate) struct Rest {
 }
 
 impl Opened {
-    pub(crate) fn at(path: &Path) -> Result<Self, FileError> {
-        let (file, metadata) = open::regular(path)?;
+    pub(crate) fn at(files: &Files, path: &Path) -> Result<Self, FileError> {
+        let (file, metadata) = open::regular(&files.found(path)?)?;
         let (length, seconds) = (metadata.len(), metadata.mtime());
         let tag = format!("\"{:x}-{length:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.mtime_nsec());
         let since_1970 = u64::try_from(seconds).ok().map(Duration::from_secs);

@@ -19,6 +19,9 @@ pub(crate) enum FileError {
     Binary,
     #[error("{0} exists already")]
     Exists(PathBuf),
+    /// There is a root, and this is not beneath it, or a link on the way leads out of it.
+    #[error("{0} is not beneath the root that files are confined to, or a link leads out of it")]
+    OutsideRoot(PathBuf),
     /// What is there, or what it is, does not let this be done.
     #[error("{path} {problem}")]
     Unfit { path: PathBuf, problem: &'static str },

@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::sandbox_api::{FileList, FileStatus, ListQuery};
 
 use super::error::FileError;
-use super::status;
+use super::place::Place;
 use super::stop::Stop;
+use super::{Files, status};
 
 /// Told of one folder; about 2 MB of JSON.
 pub(super) const MAX_ENTRIES: usize = 10_000;
@@ -17,19 +19,26 @@ pub(super) const MAX_ENTRIES: usize = 10_000;
 const MAX_NAMES: usize = 100_000;
 
 /// A folder deeper down that cannot be read is told, and what lies in it is not.
-pub(crate) fn list(folder: &Path, query: &ListQuery, stop: &Stop) -> Result<FileList, FileError> {
-    let metadata = fs::metadata(folder).map_err(|error| FileError::io("looking at", folder, error))?;
+pub(crate) fn list(
+    files: &Files,
+    path: &Path,
+    query: &ListQuery,
+    stop: &Stop,
+) -> Result<FileList, FileError> {
+    let root = files.found(path)?;
+    let metadata = root.metadata().map_err(|error| FileError::io("looking at", path, error))?;
     if !metadata.is_dir() {
-        return Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" });
+        return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
     }
     let mut list = FileList { entries: Vec::new(), truncated: false };
     let mut folders = VecDeque::from([(PathBuf::new(), query.depth)]);
     while let Some((below, depth)) = folders.pop_front() {
         let Some(deeper) = depth.checked_sub(1) else { continue };
-        let names = match names(&folder.join(&below), query.hidden, stop) {
-            Ok(names) => names,
+        let opened = root.folder(&below).and_then(|folder| Ok((names(&folder, query.hidden, stop)?, folder)));
+        let (names, folder) = match opened {
+            Ok(opened) => opened,
             Err(_) if !below.as_os_str().is_empty() => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(FileError::io("listing", path, error)),
         };
         list.truncated |= names.is_cut;
         for name in names.sorted {
@@ -37,9 +46,10 @@ pub(crate) fn list(folder: &Path, query: &ListQuery, stop: &Stop) -> Result<File
                 list.truncated = true;
                 break;
             }
+            let place = folder.path().join(&name);
             let below = below.join(name);
             // What is gone by now is not there.
-            let Some(entry) = described(folder, &below) else { continue };
+            let Some(entry) = described(&place, &below) else { continue };
             if entry.kind == protocol::sandbox_api::FileKind::Directory {
                 folders.push_back((below, deeper));
             }
@@ -50,11 +60,10 @@ pub(crate) fn list(folder: &Path, query: &ListQuery, stop: &Stop) -> Result<File
     Ok(list)
 }
 
-/// An entry of a list of what lies in `folder`.
-pub(super) fn described(folder: &Path, below: &Path) -> Option<FileStatus> {
-    let path = folder.join(below);
-    let metadata = fs::symlink_metadata(&path).ok()?;
-    Some(status::described(below.to_string_lossy().into_owned(), &path, &metadata))
+/// An entry of a list: what is at `path`, which lies at `below` in the folder that is listed.
+pub(super) fn described(path: &Path, below: &Path) -> Option<FileStatus> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    Some(status::described(below.to_string_lossy().into_owned(), path, &metadata))
 }
 
 struct Names {
@@ -62,8 +71,8 @@ struct Names {
     is_cut: bool,
 }
 
-fn names(folder: &Path, is_hidden_shown: bool, stop: &Stop) -> Result<Names, FileError> {
-    let entries = fs::read_dir(folder).map_err(|error| FileError::io("listing", folder, error))?;
+fn names(folder: &Place, is_hidden_shown: bool, stop: &Stop) -> io::Result<Names> {
+    let entries = fs::read_dir(folder.path())?;
     let names =
         entries.map_while(|entry| if stop.is_asked() { None } else { Some(entry) }).filter_map(Result::ok);
     let shown = names
@@ -81,7 +90,8 @@ mod tests {
     use super::*;
 
     fn listed(folder: &Path, depth: usize, hidden: bool) -> FileList {
-        list(folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never()).unwrap()
+        list(&Files::new(), folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never())
+            .unwrap()
     }
 
     fn paths(list: &FileList) -> Vec<&str> {
@@ -111,7 +121,7 @@ mod tests {
 
     fn list_error(path: &Path) -> FileError {
         let query = ListQuery { path: String::new(), depth: 1, hidden: false };
-        list(path, &query, &Stop::never()).unwrap_err()
+        list(&Files::new(), path, &query, &Stop::never()).unwrap_err()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Makes a folder.
 
+use std::borrow::Cow;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,18 +9,20 @@ use std::path::Path;
 use protocol::sandbox_api::{FileStatus, MakeFolderRequest};
 
 use super::error::FileError;
-use super::replace::make_parents;
-use super::status;
+use super::{Files, status};
 
 /// Also whether it is new.
-pub(crate) fn make_folder(path: &Path, request: &MakeFolderRequest) -> Result<(FileStatus, bool), FileError> {
-    if request.parents {
-        make_parents(path)?;
-    }
-    let is_new = match fs::create_dir(path) {
+pub(crate) fn make_folder(
+    files: &Files,
+    path: &Path,
+    request: &MakeFolderRequest,
+) -> Result<(FileStatus, bool), FileError> {
+    let named = files.named(path)?;
+    let place = if request.parents { named.with_parents()? } else { Cow::Borrowed(&named) };
+    let is_new = match fs::create_dir(place.path()) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if !request.parents || !path.is_dir() {
+            if !request.parents || !files.is_folder(path) {
                 return Err(FileError::Exists(path.to_owned()));
             }
             false
@@ -28,8 +31,9 @@ pub(crate) fn make_folder(path: &Path, request: &MakeFolderRequest) -> Result<(F
     };
     if let (true, Some(mode)) = (is_new, request.mode) {
         // The process's mask has a say in what is made, not in what is set.
-        fs::set_permissions(path, Permissions::from_mode(mode.bits()))
+        let made = place.itself();
+        made.and_then(|made| fs::set_permissions(made.path(), Permissions::from_mode(mode.bits())))
             .map_err(|error| FileError::io("setting the mode of", path, error))?;
     }
-    Ok((status::status(path, true)?, is_new))
+    Ok((status::status(files, path, true)?, is_new))
 }

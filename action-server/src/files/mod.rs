@@ -3,9 +3,10 @@
 //! For actions they are read, viewed, written and edited as a whole: never more of a file than [`MAX_FILE_BYTES`] is
 //! held. For the routes of `/v1/files` they are sent in parts, of any length, listed, moved, looked through, packed
 //! and watched. Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a
-//! request into a pipe or a device. The agent has a shell, so paths are not confined: what the server's user may not
-//! touch, the system refuses.
+//! request into a pipe or a device. What the server's user may not touch, the system refuses; with a [`Root`], also what
+//! is not beneath it. That is for the host's sake, which may hand this interface to others: the agent has a shell.
 
+mod beneath;
 mod change_mode;
 mod diff;
 mod download;
@@ -18,11 +19,13 @@ mod make_folder;
 mod media;
 mod open;
 mod path;
+mod place;
 mod range;
 mod read;
 mod remove;
 mod rename;
 mod replace;
+mod root;
 mod search;
 mod status;
 mod stop;
@@ -35,7 +38,7 @@ mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Observation;
 use protocol::action::{EditAction, FileImplementation, ReadAction, WriteAction};
@@ -47,9 +50,12 @@ use history::History;
 pub(crate) use list::list;
 pub(crate) use make_folder::make_folder;
 pub(crate) use path::resolve;
+use place::Place;
 pub(crate) use range::{Asked, asked};
 pub(crate) use remove::remove;
 pub(crate) use rename::rename;
+use root::Root;
+pub(crate) use root::confine;
 pub(crate) use search::{MAX_TIME, glob, grep};
 pub(crate) use status::status;
 pub(crate) use stop::Stop;
@@ -67,6 +73,7 @@ const LOCK_SLOTS: usize = 64;
 /// What file actions share: the undo history, and locks that keep two changes of one file apart.
 #[derive(Debug)]
 pub(crate) struct Files {
+    root: Option<Arc<Root>>,
     history: Mutex<History>,
     /// Held while a file is read, changed and written again. Only blocking threads take them.
     changing: [Mutex<()>; LOCK_SLOTS],
@@ -74,8 +81,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// Beneath the root that this process was confined to, if it was.
     pub(crate) fn new() -> Self {
+        Self::beneath(root::of_the_server())
+    }
+
+    fn beneath(root: Option<Arc<Root>>) -> Self {
         Self {
+            root,
             history: Mutex::default(),
             changing: [const { Mutex::new(()) }; LOCK_SLOTS],
             slots: RandomState::new(),
@@ -86,9 +99,9 @@ impl Files {
     pub(crate) fn read(&self, action: &ReadAction, working_dir: &Path) -> Observation {
         let path = path::resolve(&action.path, working_dir);
         match action.impl_source {
-            FileImplementation::OhAci => view::observe(&path, action.view_range.as_deref()),
+            FileImplementation::OhAci => view::observe(self, &path, action.view_range.as_deref()),
             FileImplementation::Default | FileImplementation::LlmBasedEdit => {
-                read::observe(&path, action, working_dir)
+                read::observe(self, &path, action, working_dir)
             }
         }
     }
@@ -103,13 +116,42 @@ impl Files {
         edit::observe(self, &path::resolve(&action.path, working_dir), action)
     }
 
+    /// What is at `path`, behind links.
+    fn found(&self, path: &Path) -> Result<Place, FileError> {
+        match &self.root {
+            None => Ok(Place::anywhere(path.to_owned())),
+            Some(root) => root.found(path),
+        }
+    }
+
+    /// The name at `path`; a link there is the link itself.
+    fn named(&self, path: &Path) -> Result<Place, FileError> {
+        match &self.root {
+            None => Ok(Place::anywhere(path.to_owned())),
+            Some(root) => root.named(path),
+        }
+    }
+
+    /// The file that is meant to be written, behind links, there or not.
+    fn target(&self, path: &Path) -> Result<Place, FileError> {
+        match &self.root {
+            None => Ok(Place::anywhere(path::follow(path))),
+            Some(root) => root.target(path),
+        }
+    }
+
+    /// Whether there is a folder at `path`, behind links.
+    fn is_folder(&self, path: &Path) -> bool {
+        self.found(path).is_ok_and(|found| found.metadata().is_ok_and(|metadata| metadata.is_dir()))
+    }
+
     fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps others from changing `target` meanwhile.
-    fn change(&self, target: &Path) -> MutexGuard<'_, ()> {
-        let slot = self.slots.hash_one(target) % LOCK_SLOTS as u64;
+    fn change(&self, target: &Place) -> MutexGuard<'_, ()> {
+        let slot = self.slots.hash_one(target.key()) % LOCK_SLOTS as u64;
         let slot = usize::try_from(slot).unwrap_or_default();
         self.changing[slot].lock().unwrap_or_else(PoisonError::into_inner)
     }

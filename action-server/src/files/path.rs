@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// As the kernel: a chain of links longer than this is a loop.
-const MAX_LINKS: usize = 40;
+pub(super) const MAX_LINKS: usize = 40;
 
 /// Absolute; relative paths begin at the shell's working directory. `..` is left to the system, which knows the links.
 pub(crate) fn resolve(path: &str, working_dir: &Path) -> PathBuf {

@@ -10,10 +10,10 @@ use protocol::action::{FileImplementation, ReadAction};
 use protocol::observation::ReadObservation;
 
 use super::error::FileError;
-use super::{MAX_FILE_BYTES, media, open};
+use super::{Files, MAX_FILE_BYTES, media, open};
 
-pub(super) fn observe(path: &Path, action: &ReadAction, working_dir: &Path) -> Observation {
-    match content(path, action) {
+pub(super) fn observe(files: &Files, path: &Path, action: &ReadAction, working_dir: &Path) -> Observation {
+    match content(files, path, action) {
         Ok(content) => Observation::new(
             content,
             ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::Default },
@@ -22,11 +22,12 @@ pub(super) fn observe(path: &Path, action: &ReadAction, working_dir: &Path) -> O
     }
 }
 
-fn content(path: &Path, action: &ReadAction) -> Result<String, FileError> {
+fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, FileError> {
+    let place = files.found(path)?;
     if let Some(media_type) = media::media_type(path) {
-        return Ok(media::data_url(media_type, &open::whole(path)?));
+        return Ok(media::data_url(media_type, &open::whole(&place)?));
     }
-    let (file, _) = open::regular(path)?;
+    let (file, _) = open::regular(&place)?;
     let slice = Slice::of(file, action).map_err(|error| FileError::io("reading", path, error))?;
     if open::is_binary(&slice.bytes) {
         return Err(FileError::Binary);

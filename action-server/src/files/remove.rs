@@ -8,15 +8,17 @@ use super::Files;
 use super::error::FileError;
 
 pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(), FileError> {
-    if path.file_name().is_none() {
+    let place = files.named(path)?;
+    if !place.has_name() {
         return Err(FileError::Unfit { path: path.to_owned(), problem: "is not removed: it has no name" });
     }
-    let _changing = files.change(path);
-    let metadata = fs::symlink_metadata(path).map_err(|error| FileError::io("looking at", path, error))?;
+    let _changing = files.change(&place);
+    let metadata =
+        fs::symlink_metadata(place.path()).map_err(|error| FileError::io("looking at", path, error))?;
     let removed = match (metadata.is_dir(), is_recursive) {
-        (false, _) => fs::remove_file(path),
-        (true, false) => fs::remove_dir(path),
-        (true, true) => fs::remove_dir_all(path),
+        (false, _) => fs::remove_file(place.path()),
+        (true, false) => fs::remove_dir(place.path()),
+        (true, true) => fs::remove_dir_all(place.path()),
     };
     removed.map_err(|error| match error.kind() {
         io::ErrorKind::DirectoryNotEmpty => FileError::Unfit {

@@ -1,52 +1,54 @@
 //! Puts new content in a file's place, whole or not at all where the folder allows it. Mode, owner and hard links stay.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
-use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
 
 use super::error::FileError;
 use super::open;
+use super::place::Place;
 use super::temporary::Temporary;
 
 /// `target` is behind all links (see `path::follow`); folders on the way to a new file are made.
-pub(super) fn replace(target: &Path, content: &[u8]) -> Result<(), FileError> {
+pub(super) fn replace(target: &Place, content: &[u8]) -> Result<(), FileError> {
     match existing(target)? {
         None => {
-            make_parents(target)?;
-            by_rename(target, content, None).map_err(|error| FileError::io("writing", target, error))
+            let target = target.with_parents()?;
+            by_rename(&target, content, None).map_err(|error| FileError::io("writing", target.told(), error))
         }
         Some(metadata) => over_existing(target, content, &metadata),
     }
 }
 
 /// The file that is there, if there is one, and it is one that may be replaced.
-pub(super) fn existing(target: &Path) -> Result<Option<Metadata>, FileError> {
-    match fs::metadata(target) {
-        Ok(metadata) if metadata.is_dir() => Err(FileError::Directory(target.to_owned())),
-        Ok(metadata) if !metadata.is_file() => Err(FileError::Special(target.to_owned())),
+pub(super) fn existing(target: &Place) -> Result<Option<Metadata>, FileError> {
+    let told = target.told();
+    let found = target.itself().and_then(|found| Ok((found.metadata()?, found)));
+    match found {
+        Ok((metadata, _)) if metadata.is_dir() => Err(FileError::Directory(told.to_owned())),
+        Ok((metadata, _)) if !metadata.is_file() => Err(FileError::Special(told.to_owned())),
         // Renaming over it needs only the folder's permission, so the file's own is asked for.
-        Ok(metadata) => match access(target, AccessFlags::W_OK) {
+        Ok((metadata, found)) => match access(found.path(), AccessFlags::W_OK) {
             Ok(()) => Ok(Some(metadata)),
-            Err(errno) => Err(FileError::io("writing", target, errno.into())),
+            Err(errno) => Err(FileError::io("writing", told, errno.into())),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(FileError::io("looking at", target, error)),
+        Err(error) => Err(FileError::io("looking at", told, error)),
     }
 }
 
 /// Where a rename cannot keep what the file is (hard links, an owner that we may not give, a file that is a mount, a
 /// folder that we may not write to) its bytes are written in place.
-fn over_existing(target: &Path, content: &[u8], metadata: &Metadata) -> Result<(), FileError> {
+fn over_existing(target: &Place, content: &[u8], metadata: &Metadata) -> Result<(), FileError> {
     if metadata.nlink() > 1 {
         return in_place(target, content);
     }
     match by_rename(target, content, Some(metadata)) {
         Ok(()) => Ok(()),
         Err(error) if a_write_in_place_may_do(&error) => in_place(target, content),
-        Err(error) => Err(FileError::io("writing", target, error)),
+        Err(error) => Err(FileError::io("writing", target.told(), error)),
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) fn a_write_in_place_may_do(error: &io::Error) -> bool {
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy | CrossesDevices)
 }
 
-fn by_rename(target: &Path, content: &[u8], like: Option<&Metadata>) -> io::Result<()> {
+fn by_rename(target: &Place, content: &[u8], like: Option<&Metadata>) -> io::Result<()> {
     let (mut file, name) = Temporary::beside(target, 0o666)?;
     file.write_all(content)?;
     if let Some(like) = like {
@@ -74,27 +76,23 @@ pub(super) fn become_like(file: &File, like: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::clone(&like.permissions()))
 }
 
-fn in_place(target: &Path, content: &[u8]) -> Result<(), FileError> {
+fn in_place(target: &Place, content: &[u8]) -> Result<(), FileError> {
     let (mut file, _) = open::regular_for_writing(target)?;
     let written = file.write_all(content).and_then(|()| file.set_len(content.len() as u64));
-    written.map_err(|error| FileError::io("writing", target, error))
-}
-
-/// Makes the folders on the way to `target`.
-pub(super) fn make_parents(target: &Path) -> Result<(), FileError> {
-    match target.parent() {
-        Some(parent) => {
-            fs::create_dir_all(parent).map_err(|error| FileError::io("making the folder", parent, error))
-        }
-        None => Ok(()),
-    }
+    written.map_err(|error| FileError::io("writing", target.told(), error))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     use super::*;
+
+    fn replace(target: &Path, content: &[u8]) -> Result<(), FileError> {
+        super::replace(&Place::anywhere(target.to_owned()), content)
+    }
 
     #[test]
     fn mode_and_hard_links_stay_and_nothing_else_is_left() {

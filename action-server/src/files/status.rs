@@ -6,15 +6,31 @@ use std::path::Path;
 
 use protocol::sandbox_api::{FileKind, FileStatus, Mode};
 
+use super::Files;
 use super::error::FileError;
+use super::place::Place;
 
 /// Of what is at `path`; of a link itself unless it is followed.
-pub(crate) fn status(path: &Path, is_followed: bool) -> Result<FileStatus, FileError> {
-    let metadata = if is_followed { fs::metadata(path) } else { fs::symlink_metadata(path) };
-    match metadata {
-        Ok(metadata) => Ok(described(path.to_string_lossy().into_owned(), path, &metadata)),
-        Err(error) => Err(FileError::io("looking at", path, error)),
-    }
+pub(crate) fn status(files: &Files, path: &Path, is_followed: bool) -> Result<FileStatus, FileError> {
+    if is_followed { of_target(&files.found(path)?) } else { of_name(&files.named(path)?) }
+}
+
+/// Of what is there, behind a link where links may be followed.
+pub(super) fn of_target(place: &Place) -> Result<FileStatus, FileError> {
+    let found = place.itself().and_then(|found| Ok(told(&found, &found.metadata()?)));
+    found.map_err(|error| FileError::io("looking at", place.told(), error))
+}
+
+/// Of what is there, a link or not.
+pub(super) fn of_name(place: &Place) -> Result<FileStatus, FileError> {
+    // The path of what is held is a link of /proc's.
+    let metadata = if place.is_held() { place.metadata() } else { fs::symlink_metadata(place.path()) };
+    let found = metadata.map(|metadata| told(place, &metadata));
+    found.map_err(|error| FileError::io("looking at", place.told(), error))
+}
+
+fn told(place: &Place, metadata: &Metadata) -> FileStatus {
+    described(place.told().to_string_lossy().into_owned(), place.path(), metadata)
 }
 
 /// `shown` is the path that is told; where a link leads is read at `path`.

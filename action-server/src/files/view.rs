@@ -10,15 +10,15 @@ use protocol::observation::ReadObservation;
 use super::edit::EditError;
 use super::error::FileError;
 use super::lines::Lines;
-use super::open;
+use super::{Files, open};
 
 /// Shown of one folder, over both levels.
 const MAX_ENTRIES: usize = 1000;
 
 /// For a read action; V0 answers binary files there with an error of its own kind.
-pub(super) fn observe(path: &Path, range: Option<&[i64]>) -> Observation {
+pub(super) fn observe(files: &Files, path: &Path, range: Option<&[i64]>) -> Observation {
     let read = ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::OhAci };
-    match view(path, range) {
+    match view(files, path, range) {
         Ok(content) => Observation::new(content, read),
         Err(EditError::File(error @ FileError::Binary)) => Observation::error(error.to_string(), ""),
         Err(error) => Observation::new(error.told(), read),
@@ -26,14 +26,17 @@ pub(super) fn observe(path: &Path, range: Option<&[i64]>) -> Observation {
 }
 
 /// What the view shows.
-pub(super) fn view(path: &Path, range: Option<&[i64]>) -> Result<String, EditError> {
-    if path.is_dir() {
+pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<String, EditError> {
+    if files.is_folder(path) {
         return match range {
-            None => folder(path).map_err(EditError::File),
+            None => folder(files, path).map_err(EditError::File),
             Some(_) => Err(EditError::ViewRange("a directory has no lines".into())),
         };
     }
-    let bytes = open::text(path).map_err(|error| EditError::of_path(path, error))?;
+    let bytes = files
+        .found(path)
+        .and_then(|file| open::text(&file))
+        .map_err(|error| EditError::of_path(path, error))?;
     let lines = Lines::of(&bytes);
     let (first, last, note) = shown_lines(range, lines.count())?;
     let numbered = lines.numbered(first.saturating_sub(1)..last);
@@ -67,19 +70,19 @@ fn shown_lines(range: Option<&[i64]>, count: usize) -> Result<(usize, usize, Str
     }
 }
 
-fn folder(path: &Path) -> Result<String, FileError> {
+fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
     let mut entries = vec![format!("{}/", path.display())];
-    let (children, hidden) = visible_entries(path)?;
+    let (children, hidden) = visible_entries(files, path)?;
     for child in children {
         if entries.len() > MAX_ENTRIES {
             break;
         }
-        entries.push(shown(&child));
+        entries.push(shown(files, &child));
         // A folder inside that cannot be read is shown as if it were empty: it is not what was asked for.
-        if child.is_dir()
-            && let Ok((grandchildren, _)) = visible_entries(&child)
+        if files.is_folder(&child)
+            && let Ok((grandchildren, _)) = visible_entries(files, &child)
         {
-            entries.extend(grandchildren.iter().map(|entry| shown(entry)));
+            entries.extend(grandchildren.iter().map(|entry| shown(files, entry)));
         }
     }
     let mut content =
@@ -101,8 +104,9 @@ fn folder(path: &Path) -> Result<String, FileError> {
 }
 
 /// Sorted, and how many are hidden. Names are read up to a bound far above what is shown.
-fn visible_entries(path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
-    let entries = fs::read_dir(path).map_err(|error| FileError::io("listing", path, error))?;
+fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
+    let entries =
+        fs::read_dir(files.found(path)?.path()).map_err(|error| FileError::io("listing", path, error))?;
     let names = entries.filter_map(Result::ok).take(100 * MAX_ENTRIES).map(|entry| entry.file_name());
     let (hidden, visible): (Vec<_>, Vec<_>) =
         names.partition(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -111,6 +115,6 @@ fn visible_entries(path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
     Ok((visible, hidden.len()))
 }
 
-fn shown(path: &Path) -> String {
-    if path.is_dir() { format!("{}/", path.display()) } else { path.display().to_string() }
+fn shown(files: &Files, path: &Path) -> String {
+    if files.is_folder(path) { format!("{}/", path.display()) } else { path.display().to_string() }
 }

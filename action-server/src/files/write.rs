@@ -8,7 +8,8 @@ use protocol::observation::WriteObservation;
 
 use super::error::FileError;
 use super::lines::{Lines, with_line_ends_of};
-use super::{Files, open, path, replace};
+use super::place::Place;
+use super::{Files, open, replace};
 
 pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_dir: &Path) -> Observation {
     match write(files, path, action) {
@@ -18,7 +19,7 @@ pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_
 }
 
 fn write(files: &Files, path: &Path, action: &WriteAction) -> Result<(), FileError> {
-    let target = path::follow(path);
+    let target = files.target(path)?;
     let _changing = files.change(&target);
     let is_whole = action.start <= 0 && action.end < 0;
     let before = if is_whole { None } else { existing(&target)? };
@@ -28,7 +29,7 @@ fn write(files: &Files, path: &Path, action: &WriteAction) -> Result<(), FileErr
     }
 }
 
-fn existing(target: &Path) -> Result<Option<Vec<u8>>, FileError> {
+fn existing(target: &Place) -> Result<Option<Vec<u8>>, FileError> {
     match open::whole(target) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(FileError::NotFound(_)) => Ok(None),

@@ -72,6 +72,8 @@ pub enum ErrorCode {
     Forbidden,
     /// The system lets the server's user not do that. 403.
     Denied,
+    /// The server keeps its files in a root, and the path is not beneath it. 403.
+    OutsideRoot,
     /// The body or a parameter is malformed. 400 or 422.
     Invalid,
     /// The body is longer than it may be. 413.

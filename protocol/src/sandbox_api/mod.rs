@@ -38,7 +38,8 @@
 //! | `POST /v1/processes/{id}/signal` | [`SignalRequest`] → 204; 409 when it has ended |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
-//! Errors are an [`ErrorBody`] with a fitting status.
+//! Errors are an [`ErrorBody`] with a fitting status. A server with a root answers 403 `outside_root` to paths of files
+//! that are not beneath it; a file action says so in its observation.
 //!
 //! `action-server v0` serves the routes of OpenHands V0's server instead, to its clients and in its words; no host of
 //! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).

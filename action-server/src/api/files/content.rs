@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
@@ -51,7 +52,7 @@ pub(super) async fn download(
     let transfer = api.begin_transfer()?;
     let path = api.path(&query.path);
     let is_read = method != Method::HEAD;
-    let begun = api.on_files(move |_| Begun::at(&path, &headers, is_read)).await?;
+    let begun = api.on_files(move |files| Begun::at(files, &path, &headers, is_read)).await?;
     Ok(match begun {
         Begun::Unchanged(head) => (StatusCode::NOT_MODIFIED, head).into_response(),
         Begun::Outside(length) => return Err(ApiError::Range(length)),
@@ -76,8 +77,8 @@ enum Begun {
 }
 
 impl Begun {
-    fn at(path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
-        let opened = Opened::at(path)?;
+    fn at(files: &Files, path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
+        let opened = Opened::at(files, path)?;
         let mut head = head(&opened);
         if is_known(headers, &opened) {
             return Ok(Self::Unchanged(head));
@@ -172,7 +173,8 @@ pub(super) async fn upload(
     let _transfer = api.begin_transfer()?;
     let path = api.path(&query.path);
     let mut pieces = body.into_data_stream();
-    let mut writing = spawn_blocking(move || Upload::begin(&path, query.mode).map(Unfinished::from));
+    let files = Arc::clone(&api.executor().files);
+    let mut writing = spawn_blocking(move || Upload::begin(&files, &path, query.mode).map(Unfinished::from));
     loop {
         let (part, is_last) = part(&mut pieces).await?;
         let unfinished = writing.await.map_err(|_| ApiError::Failed)??;

@@ -33,7 +33,7 @@ pub(super) async fn status(
     FileQuery(query): FileQuery<StatusQuery>,
 ) -> Result<Json<FileStatus>, ApiError> {
     let path = api.path(&query.path);
-    api.on_files(move |_| files::status(&path, query.follow)).await.map(Json)
+    api.on_files(move |files| files::status(files, &path, query.follow)).await.map(Json)
 }
 
 /// `GET /v1/files/list`.
@@ -50,7 +50,7 @@ pub(super) async fn list(
     FileQuery(query): FileQuery<ListQuery>,
 ) -> Result<Json<FileList>, ApiError> {
     let path = api.path(&query.path);
-    api.long_on_files(MAX_TIME, move |_, stop| files::list(&path, &query, stop)).await.map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| files::list(files, &path, &query, stop)).await.map(Json)
 }
 
 /// `DELETE /v1/files`. What has begun goes on when its client goes away.
@@ -103,7 +103,7 @@ pub(super) async fn make_folder(
 ) -> Result<(StatusCode, Json<FileStatus>), ApiError> {
     let request: MakeFolderRequest = body(json)?;
     let path = api.path(&request.path);
-    let (status, is_new) = api.on_files(move |_| files::make_folder(&path, &request)).await?;
+    let (status, is_new) = api.on_files(move |files| files::make_folder(files, &path, &request)).await?;
     Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(status)))
 }
 
@@ -120,5 +120,7 @@ pub(super) async fn change_mode(
 ) -> Result<Json<ModeChanged>, ApiError> {
     let request: ChangeModeRequest = body(json)?;
     let path = api.path(&request.path);
-    api.long_on_files(MAX_TIME, move |_, stop| files::change_mode(&path, &request, stop)).await.map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| files::change_mode(files, &path, &request, stop))
+        .await
+        .map(Json)
 }

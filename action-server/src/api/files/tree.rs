@@ -43,7 +43,7 @@ pub(super) async fn download(
 ) -> Result<Response, ApiError> {
     let turn = begin(&api.0.gates)?;
     let folder = api.path(&query.path);
-    let folder = api.on_files(move |_| files::check(&folder).map(|()| folder)).await?;
+    let folder = api.on_files(move |files| files::check(files, &folder)).await?;
     let (parts, arriving) = channel(PARTS);
     spawn_blocking(move || {
         let _turn = turn;

@@ -43,7 +43,7 @@ pub(super) async fn watch(
     let place = Arc::clone(&api.0.gates.watches).try_acquire_owned();
     let place = place.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches at once" })?;
     let path = api.path(&query.path);
-    let watcher = api.on_files(move |_| Watcher::begin(&path, query.recursive)).await?;
+    let watcher = api.on_files(move |files| Watcher::begin(files, &path, query.recursive)).await?;
     let source = watcher.source();
     // No pipe, but of tokio's safe types this is the one that waits for any descriptor.
     let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::{Change, EditError, Outcome};
-use crate::files::{Files, path, replace};
+use crate::files::{Files, replace};
 
 pub(super) fn create(files: &Files, path: &Path, text: &str) -> Result<Outcome, EditError> {
-    let target = path::follow(path);
+    let target = files.target(path).map_err(EditError::File)?;
     let _changing = files.change(&target);
-    if target.exists() {
+    if target.metadata().is_ok() {
         return Err(EditError::Exists { path: path.to_owned() });
     }
     replace::replace(&target, text.as_bytes()).map_err(EditError::File)?;

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::{Change, EditError, Outcome, REVIEW, snippet};
 use crate::files::lines::{Lines, after_mark, with_line_ends_of};
-use crate::files::{Files, open, path, replace};
+use crate::files::{Files, open, replace};
 
 pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Result<Outcome, EditError> {
-    let target = path::follow(path);
+    let target = files.target(path).map_err(EditError::File)?;
     let _changing = files.change(&target);
     let old = open::text(&target).map_err(|error| EditError::of_path(path, error))?;
     let count = Lines::of(&old).count();
@@ -15,7 +15,7 @@ pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Resul
     let after_line = after_line.ok_or(EditError::InsertLine { line, count })?;
     let (new, start, end) = inserted(&old, after_line, text);
     replace::replace(&target, &new).map_err(|error| EditError::of_path(path, error))?;
-    files.history().push(&target, old.clone());
+    files.history().push(&target.key(), old.clone());
     let content = format!(
         "The file {} has been edited. Here's the result of running `cat -n` on a snippet of the edited file:\n{}{REVIEW}",
         path.display(),

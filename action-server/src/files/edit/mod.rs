@@ -50,7 +50,7 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
     };
     let mut edit = EditObservation {
         path: path.display().to_string(),
-        prev_exist: path.exists(),
+        prev_exist: files.found(path).is_ok_and(|found| found.metadata().is_ok()),
         impl_source: FileImplementation::OhAci,
         ..EditObservation::default()
     };
@@ -66,7 +66,7 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
 fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<Outcome, EditError> {
     let missing = |parameter| EditError::Missing { parameter, command: action.command.clone() };
     match action.command.as_str() {
-        "view" => Ok(Outcome { content: view::view(path, None)?, change: None }),
+        "view" => Ok(Outcome { content: view::view(files, path, None)?, change: None }),
         "create" => create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?),
         "str_replace" => {
             let old = action.old_str.as_ref().ok_or(missing("old_str"))?;

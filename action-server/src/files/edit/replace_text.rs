@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Change, EditError, Outcome, REVIEW, nearest, snippet};
 use crate::files::lines::{Lines, with_line_ends_of};
-use crate::files::{Files, open, path, replace};
+use crate::files::{Files, open, replace};
 
 /// Named when a text is not unique; a model that hears of a hundred knows enough.
 const MAX_NAMED_LINES: usize = 100;
@@ -14,7 +14,7 @@ const MAX_NAMED_LINES: usize = 100;
 const MAX_QUOTED_CHARS: usize = 4_000;
 
 pub(super) fn replace_text(files: &Files, path: &Path, old: &str, new: &str) -> Result<Outcome, EditError> {
-    let target = path::follow(path);
+    let target = files.target(path).map_err(EditError::File)?;
     let _changing = files.change(&target);
     let before = open::text(&target).map_err(|error| EditError::of_path(path, error))?;
     if old.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn replace_text(files: &Files, path: &Path, old: &str, new: &str) -> 
     after.extend_from_slice(found.new.as_bytes());
     after.extend_from_slice(&before[at + found.old.len()..]);
     replace::replace(&target, &after).map_err(|error| EditError::of_path(path, error))?;
-    files.history().push(&target, before.clone());
+    files.history().push(&target.key(), before.clone());
     let content = format!(
         "The file {} has been edited. Here's the result of running `cat -n` on a snippet of {}:\n{}{REVIEW}",
         path.display(),

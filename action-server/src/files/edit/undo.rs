@@ -4,15 +4,15 @@ use std::path::Path;
 
 use super::{Change, EditError, Outcome};
 use crate::files::lines::Lines;
-use crate::files::{Files, open, path, replace};
+use crate::files::{Files, open, replace};
 
 pub(super) fn undo(files: &Files, path: &Path) -> Result<Outcome, EditError> {
-    let target = path::follow(path);
+    let target = files.target(path).map_err(EditError::File)?;
     let _changing = files.change(&target);
     let now = open::whole(&target).map_err(|error| EditError::of_path(path, error))?;
-    let before = files.history().pop(&target).ok_or_else(|| EditError::NoHistory(path.to_owned()))?;
+    let before = files.history().pop(&target.key()).ok_or_else(|| EditError::NoHistory(path.to_owned()))?;
     if let Err(error) = replace::replace(&target, &before) {
-        files.history().push(&target, before);
+        files.history().push(&target.key(), before);
         return Err(EditError::of_path(path, error));
     }
     let lines = Lines::of(&before);

@@ -6,21 +6,28 @@ use protocol::sandbox_api::{FileList, GlobQuery};
 
 use super::pattern::PathPattern;
 use super::{Looked, below, kind_of, walk};
+use crate::files::Files;
 use crate::files::error::FileError;
 use crate::files::list::{MAX_ENTRIES, described};
 use crate::files::stop::Stop;
 
 /// Files, folders and all else below `folder`.
-pub(crate) fn glob(folder: &Path, query: &GlobQuery, stop: &Stop) -> Result<FileList, FileError> {
+pub(crate) fn glob(
+    files: &Files,
+    path: &Path,
+    query: &GlobQuery,
+    stop: &Stop,
+) -> Result<FileList, FileError> {
     let pattern = PathPattern::new("pattern", &query.pattern, query.case_insensitive)?;
-    if !kind_of(folder)?.is_dir() {
-        return Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" });
+    let folder = files.found(path)?;
+    if !kind_of(&folder)?.is_dir() {
+        return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
     }
     let looked = Looked { at_hidden: query.hidden, at_ignored: query.ignored };
-    let found = walk(folder, looked, stop).map(|entry| below(folder, entry.path()));
+    let found = walk(files, &folder, looked, stop).map(|entry| below(folder.path(), entry.path()));
     let mut entries: Vec<_> = found
         .filter(|below| pattern.fits(below))
-        .filter_map(|below| described(folder, &below))
+        .filter_map(|below| described(folder.entry(&below).ok()?.path(), &below))
         .take(MAX_ENTRIES + 1)
         .collect();
     let truncated = entries.len() > MAX_ENTRIES || stop.is_asked();
@@ -52,7 +59,7 @@ mod tests {
                 ignored,
                 case_insensitive: true,
             };
-            let list = glob(dir.path(), &query, &Stop::never()).unwrap();
+            let list = glob(&Files::new(), dir.path(), &query, &Stop::never()).unwrap();
             list.entries.into_iter().map(|entry| entry.path).collect()
         };
         assert_eq!(found("*.RS", false, false), ["a.rs", "src/b.rs"]);

@@ -12,8 +12,8 @@ use super::matcher::Matcher;
 use super::pattern::PathPattern;
 use super::{Looked, below, kind_of, walk};
 use crate::files::error::FileError;
-use crate::files::open;
 use crate::files::stop::Stop;
+use crate::files::{Files, open};
 
 /// Lines of context.
 const MAX_CONTEXT: usize = 50;
@@ -22,18 +22,25 @@ const MAX_CONTEXT: usize = 50;
 const MAX_MATCHES: usize = 10_000;
 
 /// In `path`, or in the files below it.
-pub(crate) fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMatches, FileError> {
+pub(crate) fn grep(
+    files: &Files,
+    path: &Path,
+    query: &GrepQuery,
+    stop: &Stop,
+) -> Result<GrepMatches, FileError> {
     let glob = query.glob.as_deref().map(|glob| PathPattern::new("glob", glob, query.case_insensitive));
     let glob = glob.transpose()?;
     let mut search = Search::new(query, stop)?;
-    if kind_of(path)?.is_dir() {
+    let place = files.found(path)?;
+    if kind_of(&place)?.is_dir() {
         let looked = Looked { at_hidden: query.hidden, at_ignored: query.ignored };
-        for entry in walk(path, looked, stop) {
-            let below = below(path, entry.path());
+        for entry in walk(files, &place, looked, stop) {
+            let below = below(place.path(), entry.path());
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
             if is_file && glob.as_ref().is_none_or(|glob| glob.fits(&below))
                 // A file that is gone or that we may not read is passed over.
-                && let Ok((file, _)) = open::regular(entry.path())
+                && let Ok(entry) = place.entry(&below)
+                && let Ok((file, _)) = open::regular(&entry)
             {
                 search.look_through(file, &below);
             }
@@ -42,7 +49,7 @@ pub(crate) fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMa
             }
         }
     } else {
-        let (file, _) = open::regular(path)?;
+        let (file, _) = open::regular(&place)?;
         search.look_through(file, Path::new(path.file_name().unwrap_or_default()));
     }
     Ok(GrepMatches { truncated: search.found.is_full || stop.is_asked(), matches: search.found.matches })
@@ -108,6 +115,10 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+
+    fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMatches, FileError> {
+        super::grep(&Files::new(), path, query, stop)
+    }
 
     fn query(pattern: &str) -> GrepQuery {
         serde_json::from_value(serde_json::json!({"path": "", "pattern": pattern})).unwrap()

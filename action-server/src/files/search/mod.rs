@@ -4,21 +4,25 @@
 mod found;
 mod glob;
 mod grep;
+mod ignored;
 mod lines;
 mod matcher;
 mod pattern;
 
-use std::fs;
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ignore::WalkBuilder;
 
+use super::Files;
 use super::error::FileError;
+use super::place::Place;
 use super::stop::Stop;
 
 pub(crate) use glob::glob;
 pub(crate) use grep::grep;
+use ignored::Ignored;
 
 /// After this long what was found is the answer.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(60);
@@ -32,9 +36,15 @@ struct Looked {
     at_ignored: bool,
 }
 
-/// All below `folder`, as paths that begin with it. Until it is asked to stop; what cannot be read is passed over.
-fn walk(folder: &Path, looked: Looked, stop: &Stop) -> impl Iterator<Item = ignore::DirEntry> {
-    let mut builder = WalkBuilder::new(folder);
+/// All below `folder`, as paths that begin with its own. Until it is asked to stop; what cannot be read is passed over.
+/// With a root, a path is worth no more than its name: what lies there has to be found again beneath the folder.
+fn walk(
+    files: &Files,
+    folder: &Place,
+    looked: Looked,
+    stop: &Stop,
+) -> impl Iterator<Item = ignore::DirEntry> + use<> {
+    let mut builder = WalkBuilder::new(folder.path());
     builder
         .standard_filters(!looked.at_ignored)
         .hidden(!looked.at_hidden)
@@ -43,6 +53,14 @@ fn walk(folder: &Path, looked: Looked, stop: &Stop) -> impl Iterator<Item = igno
         .git_global(false)
         .follow_links(false)
         .sort_by_file_name(std::ffi::OsStr::cmp);
+    if folder.is_held() {
+        let ignored = Ignored::in_folder(files, folder, looked);
+        let path = folder.path().to_owned();
+        builder.standard_filters(false).filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            entry.depth() == 0 || !ignored.leaves_out(&below(&path, entry.path()), is_folder)
+        });
+    }
     let stop = stop.clone();
     builder
         .build()
@@ -56,7 +74,7 @@ fn below(folder: &Path, found: &Path) -> PathBuf {
     found.strip_prefix(folder).unwrap_or(found).to_owned()
 }
 
-fn kind_of(path: &Path) -> Result<fs::FileType, FileError> {
-    let metadata = fs::metadata(path).map_err(|error| FileError::io("looking at", path, error))?;
+fn kind_of(place: &Place) -> Result<FileType, FileError> {
+    let metadata = place.metadata().map_err(|error| FileError::io("looking at", place.told(), error))?;
     Ok(metadata.file_type())
 }

@@ -14,6 +14,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
+use crate::files::place::Place;
+
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
@@ -30,9 +32,11 @@ pub(super) enum Found {
 const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 impl Folder {
-    /// Links on the way are followed, but not the last.
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self(openat(AT_FDCWD, path, FLAGS | OFlag::O_NOFOLLOW, Mode::empty())?))
+    /// Without a root, links on the way are followed; the last is never.
+    pub(super) fn at(place: &Place) -> io::Result<Self> {
+        // The path of what is held is a link of /proc's.
+        let links = if place.is_held() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
+        Ok(Self(openat(AT_FDCWD, place.path(), FLAGS | links, Mode::empty())?))
     }
 
     /// The same folder.

@@ -9,7 +9,7 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tokio::sync::mpsc::channel;
 
-use super::{Arrived, Limits, pack, unpack};
+use super::{Arrived, Limits, check, pack, unpack};
 use crate::files::Files;
 use crate::files::error::FileError;
 
@@ -34,7 +34,7 @@ fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileErr
 fn packed(folder: &Path) -> Vec<u8> {
     let (parts, mut arriving) = channel(2);
     std::thread::scope(|scope| {
-        scope.spawn(move || pack(folder, parts));
+        scope.spawn(move || pack(&check(&Files::new(), folder).unwrap(), parts));
         let mut archive = Vec::new();
         while let Some(part) = arriving.blocking_recv() {
             archive.extend_from_slice(&part.unwrap());

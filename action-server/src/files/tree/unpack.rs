@@ -2,6 +2,7 @@
 //! nothing is left of one that is refused. What is there already stays, unless the archive has a file of the same path.
 //! A folder is never put in a file's place, nor a file or link in a folder's.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -17,8 +18,9 @@ use super::entry_path::{below, link_stays_within, shown};
 use super::folder::{Folder, Found};
 use super::input::{Arrived, Input};
 use crate::files::error::FileError;
-use crate::files::temporary::{nearest_folder, unused_name};
-use crate::files::{Files, PART_BYTES, path};
+use crate::files::place::Place;
+use crate::files::temporary::unused_name;
+use crate::files::{Files, PART_BYTES};
 
 /// What one archive may hold.
 #[derive(Debug, Clone, Copy)]
@@ -41,45 +43,76 @@ pub(crate) fn unpack(
     arriving: Receiver<Arrived>,
     limits: Limits,
 ) -> Result<(), FileError> {
-    let target = path::follow(path);
-    let failed = |error| FileError::io("unpacking into", &target, error);
+    let target = files.target(path)?;
+    let failed = |error| FileError::io("unpacking into", target.told(), error);
     let beside = Beside::make(&target)?;
-    let unpacked = Folder::at(&beside.0).map_err(failed)?;
-    Unpacking { root: &unpacked, left: limits, target: &target }.run(Input::from(arriving))?;
+    let unpacked = beside.open().map_err(failed)?;
+    Unpacking { root: &unpacked, left: limits, target: target.told() }.run(Input::from(arriving))?;
     let _changing = files.change(&target);
-    fs::create_dir_all(&target).map_err(failed)?;
-    let into = Folder::at(&target).map_err(failed)?;
+    let made = made(&target)?;
+    let into = Folder::at(&made).map_err(failed)?;
     if let Some(in_the_way) = conflict(&unpacked, &into).map_err(failed)? {
         let problem = "is in the way: of it and the archive's entry one is a folder and one is not";
-        return Err(FileError::Unfit { path: target.join(in_the_way), problem });
+        return Err(FileError::Unfit { path: target.told().join(in_the_way), problem });
     }
     merge(&unpacked, &into).map_err(failed)
 }
 
+/// The target is a folder.
+fn made(target: &Place) -> Result<Cow<'_, Place>, FileError> {
+    if target.is_held() {
+        return Ok(Cow::Borrowed(target));
+    }
+    let made = target.with_parents()?;
+    match fs::create_dir(made.path()) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(FileError::io("unpacking into", target.told(), error))
+        }
+        // What is there and is no folder is not opened as one.
+        Ok(()) | Err(_) => Ok(made),
+    }
+}
+
 /// A folder of ours alone, removed when dropped.
-struct Beside(PathBuf);
+struct Beside {
+    folder: Place,
+    name: String,
+}
 
 impl Beside {
     /// On the target's file system, so that what is in it can be moved there.
-    fn make(target: &Path) -> Result<Self, FileError> {
-        let is_folder = match fs::symlink_metadata(target) {
+    fn make(target: &Place) -> Result<Self, FileError> {
+        let metadata = if target.is_held() { target.metadata() } else { fs::symlink_metadata(target.path()) };
+        let is_folder = match metadata {
             Ok(metadata) => metadata.is_dir(),
             Err(_) => true,
         };
-        if !is_folder || target.file_name().is_none() {
-            return Err(FileError::Unfit { path: target.to_owned(), problem: "is no folder to unpack into" });
+        if !is_folder || !(target.has_name() || target.is_held()) {
+            return Err(FileError::Unfit {
+                path: target.told().to_owned(),
+                problem: "is no folder to unpack into",
+            });
         }
-        let path = nearest_folder(target)?.join(unused_name());
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| FileError::io("unpacking into", target, error))?;
-        Ok(Self(path))
+        let (folder, name) = (target.nearest_folder()?, unused_name());
+        match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
+            Ok(()) => Ok(Self { folder, name }),
+            Err(error) => Err(FileError::io("unpacking into", target.told(), error)),
+        }
+    }
+
+    fn open(&self) -> io::Result<Folder> {
+        Folder::at(&self.folder.entry(Path::new(&self.name))?)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
         // Nothing better can be done about a folder that lets things be made and not removed.
-        _ = fs::remove_dir_all(&self.0);
+        _ = fs::remove_dir_all(self.path());
     }
 }
 

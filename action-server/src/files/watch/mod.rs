@@ -16,7 +16,9 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags as Flags, InitFlags, Inotify, InotifyEvent};
 use protocol::sandbox_api::WatchEvent;
 
+use super::Files;
 use super::error::FileError;
+use super::place::Place;
 use folders::Folders;
 
 /// Folders of one watch; the kernel lets a user have a few times as many.
@@ -32,7 +34,7 @@ const MAX_READS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Watcher {
     inotify: Arc<Inotify>,
-    root: PathBuf,
+    root: Place,
     is_recursive: bool,
     folders: Folders,
     /// What has just lost its name, until it has another or has gone.
@@ -66,7 +68,7 @@ pub(crate) struct Step {
 
 impl Watcher {
     /// Changes after this are told.
-    pub(crate) fn begin(path: &Path, is_recursive: bool) -> Result<Self, FileError> {
+    pub(crate) fn begin(files: &Files, path: &Path, is_recursive: bool) -> Result<Self, FileError> {
         let failed = |errno: Errno| match errno {
             Errno::EMFILE | Errno::ENOSPC => FileError::Unfit {
                 path: path.to_owned(),
@@ -74,12 +76,13 @@ impl Watcher {
             },
             errno => FileError::io("watching", path, errno.into()),
         };
+        let root = files.found(path)?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;
-        let watch = inotify.add_watch(path, changes()).map_err(failed)?;
+        let watch = inotify.add_watch(root.path(), changes()).map_err(failed)?;
         let inotify = Arc::new(inotify);
         let mut folders = Folders::default();
         folders.insert(watch, PathBuf::new());
-        let (root, events) = (path.to_owned(), Vec::new());
+        let events = Vec::new();
         let mut watcher = Self { inotify, root, is_recursive, folders, leaving: None, events };
         watcher.add_below(Path::new(""), false);
         Ok(watcher)
@@ -178,8 +181,12 @@ impl Watcher {
         if self.folders.len() >= MAX_FOLDERS {
             return self.tell(WatchEvent::Overflow);
         }
-        let flags = changes() | Flags::IN_ONLYDIR | Flags::IN_DONT_FOLLOW;
-        match self.inotify.add_watch(&self.root.join(below), flags) {
+        let mut flags = changes() | Flags::IN_ONLYDIR;
+        let folder =
+            self.root.folder(below).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)));
+        // What is held has no link on its way.
+        flags.set(Flags::IN_DONT_FOLLOW, !folder.as_ref().is_ok_and(Place::is_held));
+        match folder.and_then(|folder| self.inotify.add_watch(folder.path(), flags)) {
             Ok(watch) => {
                 self.folders.insert(watch, below.to_owned());
                 self.add_below(below, is_told);
@@ -195,7 +202,8 @@ impl Watcher {
         if !self.is_recursive {
             return;
         }
-        let Ok(entries) = fs::read_dir(self.root.join(folder)) else { return };
+        let Ok(place) = self.root.folder(folder) else { return };
+        let Ok(entries) = fs::read_dir(place.path()) else { return };
         for entry in entries.filter_map(Result::ok) {
             let below = folder.join(entry.file_name());
             if is_told {

@@ -2,6 +2,7 @@
 
 mod content;
 mod entries;
+mod root;
 mod tree;
 mod watch;
 

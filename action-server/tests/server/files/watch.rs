@@ -12,14 +12,14 @@ use tokio::net::UnixStream;
 
 use crate::harness::{PATIENCE, Server};
 
-struct Watch {
+pub(super) struct Watch {
     response: Response<Incoming>,
     read: Vec<u8>,
     _client: http1::SendRequest<Full<bytes::Bytes>>,
 }
 
 impl Watch {
-    async fn begin(server: &Server, query: &str) -> Self {
+    pub(super) async fn begin(server: &Server, query: &str) -> Self {
         let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
         let (mut client, connection) = http1::handshake(stream).await.unwrap();
         tokio::spawn(connection);
@@ -29,7 +29,7 @@ impl Watch {
     }
 
     /// Nothing at the stream's end.
-    async fn next(&mut self) -> Option<WatchEvent> {
+    pub(super) async fn next(&mut self) -> Option<WatchEvent> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();

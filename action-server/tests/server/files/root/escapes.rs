@@ -1,0 +1,217 @@
+//! Every route, asked for what is not beneath the root in every way that there is.
+
+use std::fs;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::{Confined, SECRET, archive, is_in};
+
+struct Request {
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+}
+
+fn get(path: String) -> Request {
+    Request { method: Method::GET, path, body: Vec::new() }
+}
+
+fn post(path: &str, body: Value) -> Request {
+    Request { method: Method::POST, path: path.into(), body: body.to_string().into() }
+}
+
+/// The routes that want what is behind a link.
+fn behind_links(path: &str) -> Vec<Request> {
+    vec![
+        get(format!("/v1/files?path={path}")),
+        Request { method: Method::PUT, path: format!("/v1/files?path={path}"), body: b"x".to_vec() },
+        get(format!("/v1/files/stat?path={path}&follow=true")),
+        get(format!("/v1/files/list?path={path}&depth=3&hidden=true")),
+        get(format!("/v1/files/glob?path={path}&pattern=*")),
+        get(format!("/v1/files/grep?path={path}&pattern=.")),
+        get(format!("/v1/files/tree?path={path}")),
+        Request { method: Method::PUT, path: format!("/v1/files/tree?path={path}"), body: archive("x", "x") },
+        get(format!("/v1/files/watch?path={path}&recursive=true")),
+        post("/v1/files/chmod", json!({"path": path, "mode": "0777", "recursive": true})),
+    ]
+}
+
+/// The routes that want a name, a link's too.
+fn by_name(path: &str) -> Vec<Request> {
+    vec![
+        get(format!("/v1/files/stat?path={path}")),
+        Request {
+            method: Method::DELETE,
+            path: format!("/v1/files?path={path}&recursive=true"),
+            body: Vec::new(),
+        },
+        post("/v1/files/mkdir", json!({"path": path, "parents": true, "mode": "0777"})),
+        post("/v1/files/mkdir", json!({"path": path})),
+        post("/v1/files/move", json!({"from": path, "to": "stolen", "overwrite": true})),
+        post("/v1/files/move", json!({"from": "mine", "to": path, "overwrite": true})),
+        post("/v1/files/move", json!({"from": "mine", "to": path})),
+    ]
+}
+
+fn actions(path: &str) -> Vec<Value> {
+    let edit = |command: &str| {
+        json!({"action": "edit", "args": {"path": path, "command": command, "file_text": "x",
+            "old_str": "content", "new_str": "x", "insert_line": 0, "impl_source": "oh_aci"}})
+    };
+    vec![
+        json!({"action": "read", "args": {"path": path}}),
+        json!({"action": "read", "args": {"path": path, "impl_source": "oh_aci"}}),
+        json!({"action": "write", "args": {"path": path, "content": "x"}}),
+        json!({"action": "write", "args": {"path": path, "content": "x", "start": 0, "end": 1}}),
+        edit("view"),
+        edit("create"),
+        edit("str_replace"),
+        edit("insert"),
+        edit("undo_edit"),
+    ]
+}
+
+/// Links that lead out, and a file and folder that do not.
+fn start() -> Confined {
+    let confined = Confined::start();
+    let outside = confined.outside();
+    fs::write(confined.server.file("mine"), "mine").unwrap();
+    fs::create_dir_all(confined.server.file("deep/er")).unwrap();
+    confined.link(outside.join("f"), "file");
+    confined.link("../../outside/f", "relative-file");
+    confined.link("relative-file", "chain");
+    confined.link(&outside, "folder");
+    confined.link("../../outside", "relative-folder");
+    confined.link("../relative-folder", "deep/up");
+    confined.link(outside.join("new"), "dangling");
+    confined.link("../../outside/new", "relative-dangling");
+    confined.link("/proc/self/root", "magic");
+    // Where it leads is beneath, but how is not.
+    confined.link(confined.server.file("mine"), "absolute");
+    confined
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outside_is_reached_by_any_route() {
+    let confined = start();
+    let (root, outside) = (confined.root(), confined.outside());
+    let (root, outside) = (root.display(), outside.display());
+    let before = confined.outside_as_it_is();
+    let through = [
+        "../../outside/f".to_owned(),
+        "../../outside/new".to_owned(),
+        format!("{outside}/f"),
+        format!("{outside}"),
+        format!("{root}/../outside/f"),
+        format!("{root}/../root/../outside/SECRET-folder"),
+        format!("{root}side/f"),
+        "deep/../../../outside/f".to_owned(),
+        "folder/f".to_owned(),
+        "folder/SECRET-folder/f".to_owned(),
+        "relative-folder/f".to_owned(),
+        "relative-folder/new/and/deeper".to_owned(),
+        "deep/up/f".to_owned(),
+        "deep/er/../up/SECRET-folder".to_owned(),
+        "dangling/below".to_owned(),
+        "relative-dangling/below".to_owned(),
+        "magic/etc/passwd".to_owned(),
+        "absolute/../mine".to_owned(),
+        "/".to_owned(),
+        "/proc/self/root".to_owned(),
+    ];
+    let at_links = [
+        "file",
+        "relative-file",
+        "chain",
+        "folder",
+        "relative-folder",
+        "deep/up",
+        "dangling",
+        "relative-dangling",
+        "magic",
+        "absolute",
+    ];
+    let behind = through.iter().map(String::as_str).chain(at_links);
+    let requests = behind.clone().flat_map(behind_links);
+    let mut count = 0;
+    for Request { method, path, body } in requests.chain(through.iter().flat_map(|path| by_name(path))) {
+        let named = format!("{method} {path} {}", String::from_utf8_lossy(&body));
+        let refused = confined.ask(method, &path, body).await;
+        assert_eq!(refused.status, 403, "{named}: {:?}", refused.body);
+        let error = refused.json();
+        assert_eq!(error["code"], "outside_root", "{named}: {error}");
+        assert!(!error["detail"].as_str().unwrap().contains("/proc/self/fd"), "{named}: {error}");
+        count += 1;
+    }
+    assert_eq!(count, 30 * 10 + 20 * 7);
+    for path in behind {
+        for action in actions(path) {
+            let observation = confined.act(action.clone()).await;
+            assert!(observation.contains("is not beneath the root"), "{action}: {observation}");
+            assert!(!observation.contains(SECRET) || path.contains(SECRET), "{action}: {observation}");
+            assert!(!observation.contains("/proc/self/fd"), "{action}: {observation}");
+        }
+    }
+    assert_eq!(confined.outside_as_it_is(), before);
+    assert_eq!(fs::read(confined.server.file("mine")).unwrap(), b"mine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_leads_out_is_itself_a_thing_beneath() {
+    let confined = start();
+    let before = confined.outside_as_it_is();
+    let status = confined.ask(Method::GET, "/v1/files/stat?path=relative-folder", "").await;
+    assert_eq!((status.status, &status.json()["kind"]), (200, &json!("symlink")));
+    assert_eq!(status.json()["target"], "../../outside");
+    assert_eq!(
+        confined.post("/v1/files/mkdir", json!({"path": "folder", "parents": true})).await.status,
+        409
+    );
+    let moved = confined.post("/v1/files/move", json!({"from": "folder", "to": "moved"})).await;
+    assert_eq!((moved.status, &moved.json()["kind"]), (200, &json!("symlink")));
+    let over = json!({"from": "mine", "to": "file", "overwrite": true});
+    assert_eq!(confined.post("/v1/files/move", over).await.status, 200);
+    assert_eq!(fs::read(confined.server.file("file")).unwrap(), b"mine");
+    for link in ["moved", "relative-folder", "dangling"] {
+        let removed =
+            confined.ask(Method::DELETE, &format!("/v1/files?path={link}&recursive=true"), "").await;
+        assert_eq!(removed.status, 204, "{link}");
+        assert!(fs::symlink_metadata(confined.server.file(link)).is_err(), "{link}");
+    }
+    assert_eq!(confined.outside_as_it_is(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_walks_passes_by_the_links_that_lead_out() {
+    let confined = start();
+    // Were their lines patterns, they would say which names fit them.
+    confined.link("../../outside/f", ".ignore");
+    fs::write(confined.outside().join("f"), "mine\nSECRET\n").unwrap();
+    let before = confined.outside_as_it_is();
+    for path in [
+        "/v1/files/list?path=&depth=9&hidden=true",
+        "/v1/files/glob?path=&pattern=**",
+        "/v1/files/glob?path=&pattern=**&hidden=true&ignored=true",
+        "/v1/files/grep?path=&pattern=.&hidden=true&ignored=true",
+        "/v1/files/tree?path=",
+    ] {
+        let told = confined.ask(Method::GET, path, "").await;
+        assert_eq!(told.status, 200, "{path}: {:?}", told.body);
+        assert!(is_in("mine", &told.body), "{path}: {:?}", told.body);
+        assert!(!is_in(SECRET, &told.body), "{path}: {:?}", told.body);
+    }
+    let view = json!({"action": "read", "args": {"path": ".", "impl_source": "oh_aci"}});
+    let viewed = confined.act(view).await;
+    assert!(viewed.contains("/mine") && viewed.contains("/relative-folder"), "{viewed}");
+    // Not even whether it is a folder.
+    assert!(!viewed.contains("/relative-folder/") && !viewed.contains(SECRET), "{viewed}");
+    let changed = json!({"path": ".", "mode": "0700", "recursive": true});
+    assert_eq!(confined.post("/v1/files/chmod", changed).await.status, 200);
+    let unpacked = confined.ask(Method::PUT, "/v1/files/tree?path=", archive("relative-file", "x")).await;
+    assert_eq!(unpacked.status, 204, "{:?}", unpacked.body);
+    assert_eq!(fs::read(confined.server.file("relative-file")).unwrap(), b"x");
+    let removed = confined.ask(Method::DELETE, "/v1/files?path=deep&recursive=true", "").await;
+    assert_eq!(removed.status, 204);
+    assert_eq!(confined.outside_as_it_is(), before);
+}

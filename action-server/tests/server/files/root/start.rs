@@ -1,0 +1,39 @@
+//! What a root has to be, said before anything is served.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::harness::program;
+
+/// What a server that does not start has said.
+fn refused(root: &str, working_dir: &Path, dir: &Path) -> String {
+    let mut command = program();
+    command.args(["serve", "--root", root, "--socket"]).arg(dir.join("run/s")).arg("--working-dir");
+    let ended = command.arg(working_dir).current_dir(dir).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(!dir.join("run/s").exists());
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn a_root_that_cannot_be_kept_to_is_an_error_of_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("root/inside")).unwrap();
+    fs::create_dir(at("root-beside")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    std::os::unix::fs::symlink("../root-beside", at("root/out")).unwrap();
+    for (root, working_dir, problem) in [
+        ("root", "root-beside", "is not beneath the root"),
+        ("root", ".", "is not beneath the root"),
+        ("root", "root/out", "is not beneath the root"),
+        ("root", "missing", "opening the working directory"),
+        ("missing", "root", "opening the root missing"),
+        ("file", "root", "opening the root file"),
+    ] {
+        let said = refused(root, &at(working_dir), dir.path());
+        assert!(said.contains(problem), "{root} {working_dir}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
