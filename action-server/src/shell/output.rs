@@ -9,6 +9,7 @@
 //! was between them is counted.
 
 mod kept;
+mod plain;
 mod screen;
 
 use vte::{Params, Parser, Perform};
@@ -42,13 +43,7 @@ pub(super) struct Fold {
 impl Fold {
     /// Keeps `limit` characters.
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            parser: Parser::new(),
-            line: Line { kept: Kept::new(limit), chars: Vec::new(), column: 0, switch: None, is_plain: true },
-            cut: Vec::new(),
-            screen: None,
-            screens: 0,
-        }
+        Self { parser: Parser::new(), line: Line::new(limit), cut: Vec::new(), screen: None, screens: 0 }
     }
 
     /// Reads on.
@@ -105,20 +100,23 @@ impl Fold {
 
     /// Outside of escape sequences, where nearly all output is: without the parser, which looks at each byte alone.
     fn advance_plain(&mut self, bytes: &[u8]) -> usize {
-        let is_ascii = |byte: &u8| byte.is_ascii() && *byte != ESCAPE;
-        match bytes.iter().position(|byte| !is_ascii(byte)) {
-            Some(0) if bytes[0] == ESCAPE => {
+        let length = plain::text_length(bytes);
+        if length > 0 {
+            self.line.put_text(&bytes[..length]);
+            return length;
+        }
+        match bytes[0] {
+            ESCAPE => {
                 self.line.is_plain = false;
                 0
             }
-            Some(0) => {
+            control if control.is_ascii() => {
+                self.line.execute(control);
+                1
+            }
+            _ => {
                 let length = bytes.iter().position(u8::is_ascii).unwrap_or(bytes.len());
                 self.parser.advance(&mut self.line, &bytes[..length]);
-                length
-            }
-            length => {
-                let length = length.unwrap_or(bytes.len());
-                self.line.put_ascii(&bytes[..length]);
                 length
             }
         }
@@ -147,6 +145,8 @@ fn cut_character(bytes: &[u8]) -> usize {
 /// The line under the cursor.
 struct Line {
     kept: Kept,
+    /// The line as long as it is nothing but text that came one after the other; then `chars` is empty.
+    text: Vec<u8>,
     chars: Vec<char>,
     column: usize,
     /// Whether the other screen was asked for, or given back.
@@ -156,53 +156,59 @@ struct Line {
 }
 
 impl Line {
+    fn new(limit: usize) -> Self {
+        let (text, chars) = (Vec::new(), Vec::new());
+        Self { kept: Kept::new(limit), text, chars, column: 0, switch: None, is_plain: true }
+    }
+
     fn put_screen(&mut self, screen: &Screen) {
         self.settle();
         screen.text().chars().for_each(|char| self.kept.push(char));
     }
 
-    /// Printable characters, and control characters alone.
-    fn put_ascii(&mut self, bytes: &[u8]) {
-        let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
-        for run in bytes.chunk_by(|&one, &next| is_text(one) && is_text(next)) {
-            match run {
-                &[byte] if !is_text(byte) => self.execute(byte),
-                run => run.chunks(MAX_LINE_CHARS).for_each(|run| self.put_run(run)),
-            }
+    /// Printable ASCII and tabs.
+    fn put_text(&mut self, text: &[u8]) {
+        if !self.chars.is_empty() || self.column != self.text.len() {
+            return text.iter().for_each(|&byte| self.put(byte.into()));
         }
-    }
-
-    fn put_run(&mut self, run: &[u8]) {
-        if self.column != self.chars.len() {
-            return run.iter().for_each(|&byte| self.put(byte.into()));
-        }
-        let (fits, rest) = run.split_at(run.len().min(MAX_LINE_CHARS - self.chars.len()));
-        self.chars.extend(fits.iter().map(|&byte| char::from(byte)));
-        self.column = self.chars.len();
+        let (fits, rest) = text.split_at(text.len().min(MAX_LINE_CHARS - self.text.len()));
+        self.text.extend_from_slice(fits);
+        self.column = self.text.len();
         if !rest.is_empty() {
             self.settle();
-            self.put_run(rest);
+            self.put_text(rest);
         }
     }
 
     fn settle(&mut self) {
-        self.kept.extend(&self.chars);
+        // It holds ASCII alone.
+        self.kept.extend_ascii(std::str::from_utf8(&self.text).unwrap_or_default());
+        self.chars.iter().for_each(|&char| self.kept.push(char));
+        self.text.clear();
         self.chars.clear();
         self.column = 0;
+    }
+
+    /// The line's characters, to be changed one by one.
+    fn chars(&mut self) -> &mut Vec<char> {
+        self.chars.extend(self.text.drain(..).map(char::from));
+        &mut self.chars
     }
 
     fn put(&mut self, char: char) {
         if self.column >= MAX_LINE_CHARS {
             self.settle();
         }
-        if self.column == self.chars.len() {
-            self.chars.push(char);
+        let column = self.column;
+        let chars = self.chars();
+        if column == chars.len() {
+            chars.push(char);
         } else {
             // The cursor may stand right of the text, where a terminal shows blanks.
-            if self.column > self.chars.len() {
-                self.chars.resize(self.column + 1, ' ');
+            if column > chars.len() {
+                chars.resize(column + 1, ' ');
             }
-            self.chars[self.column] = char;
+            chars[column] = char;
         }
         self.column += 1;
     }
@@ -213,20 +219,23 @@ impl Line {
 
     /// CSI K.
     fn erase(&mut self, part: u16) {
-        let end = self.column.min(self.chars.len());
+        let column = self.column;
+        let chars = self.chars();
         match part {
-            0 => self.chars.truncate(end),
-            1 => self.chars.iter_mut().take(self.column + 1).for_each(|char| *char = ' '),
-            2 => self.chars.clear(),
+            0 => chars.truncate(column),
+            1 => chars.iter_mut().take(column + 1).for_each(|char| *char = ' '),
+            2 => chars.clear(),
             _ => {}
         }
     }
 
     /// CSI P.
     fn delete(&mut self, count: usize) {
-        let start = self.column.min(self.chars.len());
-        let end = start.saturating_add(count).min(self.chars.len());
-        self.chars.drain(start..end);
+        let column = self.column;
+        let chars = self.chars();
+        let start = column.min(chars.len());
+        let end = start.saturating_add(count).min(chars.len());
+        chars.drain(start..end);
     }
 }
 
@@ -353,8 +362,8 @@ mod tests {
         for _ in 0..160 {
             fold.feed(&[b'x'; 64 * 1024]);
         }
-        assert!(fold.line.chars.capacity() <= 2 * MAX_LINE_CHARS);
-        assert!(fold.line.kept.capacity() <= 2 * 15_000 + 1);
+        assert!(fold.line.text.capacity() <= 2 * MAX_LINE_CHARS);
+        assert!(fold.line.kept.capacity() <= 2 * (2 * 15_000 + MAX_LINE_CHARS));
         let folded = fold.take();
         assert_eq!(folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped, 160 * 64 * 1024);
     }
