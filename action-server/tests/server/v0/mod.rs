@@ -22,12 +22,15 @@ use tokio::net::TcpStream;
 
 use crate::harness::{PATIENCE, program};
 
+/// For those whose key is of no interest.
 pub(super) const KEY: &str = "canary-7d21c4";
 
 /// A sandbox's server; ended when dropped.
 pub(super) struct Sandbox {
     pub(super) child: Child,
     pub(super) dir: TempDir,
+    /// Of this one alone: tests look for it in all processes, and those of other tests are among them.
+    pub(super) key: String,
     port: u16,
 }
 
@@ -36,7 +39,7 @@ impl Sandbox {
     pub(super) fn start() -> Self {
         Self::start_with(
             &["--plugins", "agent_skills", "jupyter", "vscode", "--no-enable-browser"],
-            Some(KEY),
+            Some(&format!("canary-{}", uuid::Uuid::now_v7().simple())),
         )
     }
 
@@ -61,7 +64,8 @@ impl Sandbox {
             Some(key) => command.env("SESSION_API_KEY", key),
             None => command.env_remove("SESSION_API_KEY"),
         };
-        let mut sandbox = Self { child: command.spawn().unwrap(), dir, port };
+        let key = key.unwrap_or(KEY).to_owned();
+        let mut sandbox = Self { child: command.spawn().unwrap(), dir, key, port };
         let deadline = Instant::now() + PATIENCE;
         while StdTcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if sandbox.child.try_wait().unwrap().is_some() {
@@ -91,7 +95,7 @@ impl Sandbox {
 
     pub(super) fn request(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
         let request = Request::builder().method(method).uri(path).header("host", "sandbox");
-        request.header("X-Session-API-Key", KEY).body(Full::new(body.into())).unwrap()
+        request.header("X-Session-API-Key", &self.key).body(Full::new(body.into())).unwrap()
     }
 
     pub(super) async fn get(&self, path: &str) -> Reply {
