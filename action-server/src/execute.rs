@@ -36,6 +36,7 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) fn new(
         sessions: Sessions,
+        files: Files,
         spools: SpoolStore,
         tasks: TaskTracker,
         activity: Activity,
@@ -43,7 +44,7 @@ impl Executor {
         Self {
             ledger: Ledger::new(spools),
             sessions,
-            files: Arc::new(Files::new()),
+            files: Arc::new(files),
             file_actions: Arc::new(Semaphore::new(MAX_FILE_ACTIONS)),
             tasks,
             activity,

@@ -51,7 +51,7 @@ pub fn edit(bytes: &[u8]) {
         "command": "str_replace", "path": path, "old_str": old, "new_str": new, "impl_source": "oh_aci"
     });
     let action: EditAction = serde_json::from_value(action).unwrap();
-    let observation = Files::new().edit(&action, Path::new("/"));
+    let observation = Files::anywhere().edit(&action, Path::new("/"));
     let after = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let was_edited = !observation.content.starts_with("ERROR:");

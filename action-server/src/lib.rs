@@ -32,8 +32,7 @@ mod v0;
 
 use std::process::ExitCode;
 
-use config::{Command, Role, ServeConfig};
-use nix::unistd::Pid;
+use config::{Command, Role};
 
 /// The program: its command line, and one of its lives.
 pub fn main() -> ExitCode {
@@ -41,19 +40,11 @@ pub fn main() -> ExitCode {
         Command::Serve(Role::Launcher, config) => detach::run(&config),
         Command::LaunchV0(config) => v0::launch::run(&config),
         Command::Serve(Role::Supervisor, config) => init::run(&config),
-        Command::Serve(Role::Server { supervisor }, config) => serve(config, supervisor),
+        Command::Serve(Role::Server { supervisor }, config) => server::run(config, supervisor),
         Command::Dial { socket } => dial::run(&socket),
     };
     ended.unwrap_or_else(|error| {
         eprintln!("action-server: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// What the file interface is kept in is settled before there is a server.
-fn serve(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCode> {
-    if let Some(root) = &config.root {
-        files::confine(root, &config.working_dir)?;
-    }
-    server::run(config, supervisor)
 }

@@ -97,11 +97,11 @@ mod tests {
         let modes = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let before = (modes(other.path()), modes(&other.path().join("file")));
         let request = ChangeModeRequest { path: String::new(), mode: Mode::of(0o750), recursive: true };
-        assert_eq!(change_mode(&Files::new(), &at("a"), &request, &Stop::never()).unwrap().changed, 3);
+        assert_eq!(change_mode(&Files::anywhere(), &at("a"), &request, &Stop::never()).unwrap().changed, 3);
         assert_eq!([modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))], [0o750; 3]);
         assert_eq!((modes(other.path()), modes(&other.path().join("file"))), before);
         let one = ChangeModeRequest { mode: Mode::of(0o700), recursive: false, ..request };
-        assert_eq!(change_mode(&Files::new(), &at("a"), &one, &Stop::never()).unwrap().changed, 1);
+        assert_eq!(change_mode(&Files::anywhere(), &at("a"), &one, &Stop::never()).unwrap().changed, 1);
         assert_eq!([modes(&at("a")), modes(&at("a/b"))], [0o700, 0o750]);
     }
 }

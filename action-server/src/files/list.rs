@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn listed(folder: &Path, depth: usize, hidden: bool) -> FileList {
-        list(&Files::new(), folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never())
+        list(&Files::anywhere(), folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never())
             .unwrap()
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn list_error(path: &Path) -> FileError {
         let query = ListQuery { path: String::new(), depth: 1, hidden: false };
-        list(&Files::new(), path, &query, &Stop::never()).unwrap_err()
+        list(&Files::anywhere(), path, &query, &Stop::never()).unwrap_err()
     }
 
     #[test]

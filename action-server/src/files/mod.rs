@@ -55,7 +55,6 @@ pub(crate) use range::{Asked, asked};
 pub(crate) use remove::remove;
 pub(crate) use rename::rename;
 use root::Root;
-pub(crate) use root::confine;
 pub(crate) use search::{MAX_TIME, glob, grep};
 pub(crate) use status::status;
 pub(crate) use stop::Stop;
@@ -81,9 +80,16 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Beneath the root that this process was confined to, if it was.
-    pub(crate) fn new() -> Self {
-        Self::beneath(root::of_the_server())
+    /// Beneath `root`, if one is given; `working_dir`, where relative paths begin at first, has to be beneath it.
+    pub(crate) fn confined(root: Option<&Path>, working_dir: &Path) -> anyhow::Result<Self> {
+        let root = root.map(|root| Root::around(working_dir, root)).transpose()?;
+        Ok(Self::beneath(root.map(Arc::new)))
+    }
+
+    /// Wherever the system lets us.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn anywhere() -> Self {
+        Self::beneath(None)
     }
 
     fn beneath(root: Option<Arc<Root>>) -> Self {

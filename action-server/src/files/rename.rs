@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn what_is_there_is_kept_unless_asked() {
         let dir = tempfile::tempdir().unwrap();
-        let (files, at) = (Files::new(), |name: &str| dir.path().join(name));
+        let (files, at) = (Files::anywhere(), |name: &str| dir.path().join(name));
         fs::write(at("a"), "a").unwrap();
         fs::write(at("b"), "b").unwrap();
         fs::create_dir(at("full")).unwrap();

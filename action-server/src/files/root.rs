@@ -10,7 +10,6 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, bail};
 use nix::errno::Errno;
@@ -22,9 +21,6 @@ use super::error::FileError;
 use super::path::MAX_LINKS;
 use super::place::Place;
 
-/// Set once, before the server is made of its parts.
-static OF_THE_SERVER: OnceLock<Arc<Root>> = OnceLock::new();
-
 /// An open folder.
 #[derive(Debug)]
 pub(crate) struct Root {
@@ -33,28 +29,18 @@ pub(crate) struct Root {
     names: [PathBuf; 2],
 }
 
-/// Keeps the files of this process in `root`. An error where the kernel cannot, or where relative paths would begin outside.
-pub(crate) fn confine(root: &Path, working_dir: &Path) -> anyhow::Result<()> {
-    let root = Root::open(root)?;
-    let working_dir = working_dir
-        .canonicalize()
-        .with_context(|| format!("opening the working directory {}", working_dir.display()))?;
-    if root.found(&working_dir).is_err() {
-        bail!(
-            "the working directory {} is not beneath the root {}",
-            working_dir.display(),
-            root.told().display()
-        );
-    }
-    OF_THE_SERVER.set(Arc::new(root)).map_err(|_| anyhow::anyhow!("files are confined already"))
-}
-
-/// What this process's files are kept in.
-pub(super) fn of_the_server() -> Option<Arc<Root>> {
-    OF_THE_SERVER.get().cloned()
-}
-
 impl Root {
+    /// # Errors
+    /// The kernel cannot keep to it, or relative paths would begin outside.
+    pub(super) fn around(working_dir: &Path, given: &Path) -> anyhow::Result<Self> {
+        let root = Self::open(given)?;
+        if root.found(working_dir).is_err() {
+            let root = root.told().display();
+            bail!("the working directory {} is not beneath the root {root}", working_dir.display());
+        }
+        Ok(root)
+    }
+
     pub(super) fn open(given: &Path) -> anyhow::Result<Self> {
         let shown = given.display();
         let canonical = given.canonicalize().with_context(|| format!("opening the root {shown}"))?;

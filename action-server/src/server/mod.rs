@@ -29,6 +29,7 @@ use crate::api::{Api, info};
 use crate::auth::Key;
 use crate::config::{Dialect, ServeConfig};
 use crate::execute::Executor;
+use crate::files::Files;
 use crate::ledger::{SpoolStore, forget_the_expired};
 use crate::ports::Tunnels;
 use crate::process::{Origin, Processes};
@@ -51,13 +52,14 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
+    let files = Files::confined(config.root.as_deref(), &working_dir)?;
     // One thread: what it does between two waits is short, and a second one to be woken costs more than it brings.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let ended = runtime.block_on(serve(config, working_dir, key));
+    let ended = runtime.block_on(serve(config, working_dir, files, key));
     // A thread that blocks on a dead disk is not waited for.
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
@@ -93,7 +95,12 @@ fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> anyhow::Result<()> {
+async fn serve(
+    config: ServeConfig,
+    working_dir: PathBuf,
+    files: Files,
+    key: Option<Key>,
+) -> anyhow::Result<()> {
     // Before the socket exists, which a signal that nobody expects would leave behind.
     let mut terminate = signal(SignalKind::terminate()).context("expecting SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("expecting SIGINT")?;
@@ -114,7 +121,7 @@ async fn serve(config: ServeConfig, working_dir: PathBuf, key: Option<Key>) -> a
     let spools = SpoolStore::new(&std::env::temp_dir());
     let origin = Origin { working_dir: working_dir.clone(), environment: environment::for_commands() };
     let processes = Processes::new(origin, spools.clone());
-    let executor = Executor::new(sessions.clone(), spools, actions.clone(), activity.clone());
+    let executor = Executor::new(sessions.clone(), files, spools, actions.clone(), activity.clone());
     background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
     background.spawn(forget_the_expired(processes.register(), stop_background.clone()));
     background.spawn(bury_orphans(stop_background.clone()));

@@ -17,7 +17,7 @@ struct Editor {
 
 impl Editor {
     fn new() -> Self {
-        Self { files: Files::new(), dir: tempfile::tempdir().unwrap() }
+        Self { files: Files::anywhere(), dir: tempfile::tempdir().unwrap() }
     }
 
     fn with(content: &[u8]) -> Self {

@@ -59,7 +59,7 @@ mod tests {
                 ignored,
                 case_insensitive: true,
             };
-            let list = glob(&Files::new(), dir.path(), &query, &Stop::never()).unwrap();
+            let list = glob(&Files::anywhere(), dir.path(), &query, &Stop::never()).unwrap();
             list.entries.into_iter().map(|entry| entry.path).collect()
         };
         assert_eq!(found("*.RS", false, false), ["a.rs", "src/b.rs"]);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMatches, FileError> {
-        super::grep(&Files::new(), path, query, stop)
+        super::grep(&Files::anywhere(), path, query, stop)
     }
 
     fn query(pattern: &str) -> GrepQuery {

@@ -27,14 +27,14 @@ fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileErr
                 _ = parts.blocking_send(Arrived::End);
             }
         });
-        unpack(&Files::new(), folder, arriving, LIMITS)
+        unpack(&Files::anywhere(), folder, arriving, LIMITS)
     })
 }
 
 fn packed(folder: &Path) -> Vec<u8> {
     let (parts, mut arriving) = channel(2);
     std::thread::scope(|scope| {
-        scope.spawn(move || pack(&check(&Files::new(), folder).unwrap(), parts));
+        scope.spawn(move || pack(&check(&Files::anywhere(), folder).unwrap(), parts));
         let mut archive = Vec::new();
         while let Some(part) = arriving.blocking_recv() {
             archive.extend_from_slice(&part.unwrap());

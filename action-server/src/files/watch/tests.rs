@@ -27,7 +27,7 @@ fn moved(from: &str, path: &str) -> WatchEvent {
 fn files_come_change_move_and_go() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| dir.path().join(name);
-    let mut watcher = Watcher::begin(&Files::new(), dir.path(), false).unwrap();
+    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), false).unwrap();
     assert!(after(&mut watcher, true).events.is_empty());
     fs::write(at("a"), "x").unwrap();
     assert_eq!(after(&mut watcher, true).events, [created("a"), modified("a")]);
@@ -50,7 +50,7 @@ fn folders_are_watched_as_they_come_and_move() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("old/deep")).unwrap();
-    let mut watcher = Watcher::begin(&Files::new(), dir.path(), true).unwrap();
+    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), true).unwrap();
     fs::create_dir(at("new")).unwrap();
     fs::write(at("new/early"), "").unwrap();
     assert_eq!(after(&mut watcher, true).events, [created("new"), created("new/early")]);
@@ -73,13 +73,13 @@ fn it_is_over_when_what_is_watched_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     fs::write(&file, "").unwrap();
-    let mut watcher = Watcher::begin(&Files::new(), &file, false).unwrap();
+    let mut watcher = Watcher::begin(&Files::anywhere(), &file, false).unwrap();
     fs::write(&file, "x").unwrap();
     assert_eq!(after(&mut watcher, true).events, [modified("")]);
     fs::remove_file(&file).unwrap();
     let step = after(&mut watcher, true);
     assert_eq!((step.events.last(), step.is_over), (Some(&removed("")), true));
-    assert!(matches!(Watcher::begin(&Files::new(), &file, false), Err(FileError::NotFound(_))));
+    assert!(matches!(Watcher::begin(&Files::anywhere(), &file, false), Err(FileError::NotFound(_))));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn too_much_at_once_is_an_overflow() {
     for number in 0..=MAX_EVENTS {
         fs::write(many.join(number.to_string()), "").unwrap();
     }
-    let mut watcher = Watcher::begin(&Files::new(), dir.path(), true).unwrap();
+    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), true).unwrap();
     fs::rename(many, dir.path().join("many")).unwrap();
     let step = after(&mut watcher, true);
     assert_eq!(step.events.len(), MAX_EVENTS + 1);
