@@ -86,7 +86,7 @@ impl Server {
         let deadline = Instant::now() + START;
         while !server.answers() {
             interrupt::check()?;
-            server.ends()?;
+            server.check_alive()?;
             if Instant::now() >= deadline {
                 bail!("the action server did not answer within {} s", START.as_secs());
             }
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// An error if it has ended.
-    pub(super) fn ends(&mut self) -> Result<()> {
+    pub(super) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait().context("looking at the action server")? {
             None => Ok(()),
             Some(status) => bail!("the action server has ended: {status}"),

@@ -15,17 +15,20 @@ const PATHS: [&str; 7] = ["", "a", "a/b", "c", "/bin/sh", "/dev/zero", "/proc/se
 
 const PATH_NAMES: [&str; 3] = ["path", "from", "to"];
 
+/// Those of actions, processes and sessions; and of those that are forgotten, lest none is left to be asked for.
+const IDS: &str = "^[a-h]$";
+const IDS_THAT_END: &str = "^[ab]$";
+
 /// Fails where the document has no longer what this changes: it would then be tested without the change.
 pub(super) fn bounded(mut document: Value) -> Result<Value> {
     let paths = field(&mut document, "/paths")?.as_object_mut().context("`paths` is no object")?;
     for path in ENDLESS {
         paths.remove(path).with_context(|| format!("there is no route {path}"))?;
     }
-    for operation in paths.values_mut().filter_map(Value::as_object_mut).flat_map(|path| path.values_mut()) {
-        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
-        for parameter in parameters.into_iter().flatten() {
-            let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            bound(&name, field(parameter, "/schema")?);
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
+            let is_end = method == "delete" || path.ends_with("/acknowledge");
+            bound_parameters(operation, is_end)?;
         }
     }
     // schemathesis knows no other way to send bytes.
@@ -34,7 +37,7 @@ pub(super) fn bounded(mut document: Value) -> Result<Value> {
 
     let schemas = field(&mut document, "/components/schemas")?;
     for id in ["ActionId", "ProcessId", "SessionName"] {
-        *field(schemas, &format!("/{id}/pattern"))? = "^[a-h]$".into();
+        *field(schemas, &format!("/{id}/pattern"))? = IDS.into();
     }
     let commands = json!(["true", "echo hi", "exit 3", "C-c", ""]);
     field(schemas, "/RunAction/properties/command")?["enum"] = commands;
@@ -50,6 +53,19 @@ pub(super) fn bounded(mut document: Value) -> Result<Value> {
 
 fn field<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     value.pointer_mut(pointer).with_context(|| format!("the document has no {pointer}"))
+}
+
+fn bound_parameters(operation: &mut Value, is_end: bool) -> Result<()> {
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let schema = field(parameter, "/schema")?;
+        if name == "id" && is_end {
+            *schema = json!({ "type": "string", "pattern": IDS_THAT_END });
+        }
+        bound(&name, schema);
+    }
+    Ok(())
 }
 
 /// Of an object, or of each object that it may be.

@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut server = Server::start(&confinement, &workspace.program("action-server"))?;
     let tested = schemathesis.run(&file, &server, scratch.path());
     // A server that is gone is why nothing could be asked of it.
-    server.ends()?;
+    server.check_alive()?;
     Ok(vec![tested?])
 }
 

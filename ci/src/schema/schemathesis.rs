@@ -117,17 +117,33 @@ fn findings(report: &str) -> String {
     told.join("\n") + &rest
 }
 
-/// A sentence about what was tested. That not everything was is an error, not a finding.
+/// A sentence about what was tested, with the operations that refused all that they were sent: their work was not. That
+/// some were left out is an error.
 fn told(summary: &Value) -> Result<String> {
     let number = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).context(pointer.to_owned());
     let (all, tested) = (number("/operations/total")?, number("/operations/tested")?);
     if tested != all || all == 0 {
         bail!("schemathesis tested {tested} of {all} operations");
     }
-    Ok(format!(
-        "{} requests of {tested} operations, no answer was the server's fault",
-        number("/test_cases/generated")?
-    ))
+    let cases = number("/test_cases/generated")?;
+    let rates = summary.get("valid_rates").and_then(Value::as_object).context("/valid_rates")?;
+    let refusing: Vec<&str> = rates
+        .iter()
+        .filter(|(_, phases)| !accepted(phases))
+        .map(|(operation, _)| operation.as_str())
+        .collect();
+    let but = if refusing.is_empty() {
+        String::new()
+    } else {
+        format!("; all were refused by {}", refusing.join(", "))
+    };
+    Ok(format!("{cases} requests of {tested} operations, no answer was the server's fault{but}"))
+}
+
+/// Whether any request of any phase was.
+fn accepted(phases: &Value) -> bool {
+    let count = |phase: &Value| phase.get("accepted").and_then(Value::as_u64);
+    phases.as_object().is_some_and(|phases| phases.values().filter_map(count).any(|count| count > 0))
 }
 
 #[cfg(test)]
@@ -148,9 +164,16 @@ mod tests {
 
     #[test]
     fn a_run_that_left_something_out_has_not_passed() {
-        let summary =
-            |tested| json!({"operations": {"total": 3, "tested": tested}, "test_cases": {"generated": 70}});
-        assert!(told(&summary(3)).unwrap().starts_with("70 requests of 3 operations"));
+        let summary = |tested| {
+            json!({
+                "operations": {"total": 3, "tested": tested},
+                "test_cases": {"generated": 70},
+                "valid_rates": {"GET /x": {"fuzzing": {"accepted": 1}}, "GET /y": {"fuzzing": {"accepted": 0}}},
+            })
+        };
+        let expected =
+            "70 requests of 3 operations, no answer was the server's fault; all were refused by GET /y";
+        assert_eq!(told(&summary(3)).unwrap(), expected);
         assert_eq!(told(&summary(2)).unwrap_err().to_string(), "schemathesis tested 2 of 3 operations");
     }
 }
