@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::command;
+use crate::scratch::Scratch;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
@@ -44,9 +45,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     command::stream(&mut cargo, "building the fuzz targets")?;
     let artifacts = folder.join("artifacts");
     std::fs::create_dir_all(&artifacts).context("making the folder for findings")?;
+    let memory = Path::new("/dev/shm");
+    let scratch = Scratch::new_in(if memory.is_dir() { memory } else { &target })?;
     for (name, runs) in TARGETS {
         let mut fuzzer = Command::new(target.join(TRIPLE).join("release").join(name));
         fuzzer.args(SEARCH).args([HANG, &format!("-runs={runs}")]);
+        // Where they make their files.
+        fuzzer.env("TMPDIR", scratch.path());
         fuzzer.arg(format!("-artifact_prefix={}/{name}-", artifacts.display()));
         command::capture(&mut fuzzer, &format!("fuzzing {name}"))?;
     }

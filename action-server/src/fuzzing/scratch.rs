@@ -1,4 +1,4 @@
-//! A folder for one input, in memory where there is such a place. It is left when the input found something.
+//! A folder for one input. It is left when the input found something.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,8 @@ pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(super) fn make() -> Self {
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         // As long in every run, or the runs would differ.
-        let folder = parent.join(format!("glovebox-fuzz-{:010}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("glovebox-fuzz-{:010}", std::process::id()));
         if folder.exists() {
             fs::remove_dir_all(&folder).unwrap();
         }
