@@ -42,6 +42,16 @@ pub(crate) fn capture(command: &mut Command, doing: &str) -> Result<String> {
     collect(command, doing, Until::Interrupted)
 }
 
+/// Runs `command` to its end, and returns how it ended and its stdout: for one that tells there what it found. Its stderr
+/// is ours.
+pub(crate) fn told(command: &mut Command, doing: &str) -> Result<(ExitStatus, String)> {
+    interrupt::check()?;
+    let mut child = spawn(command.stdout(Stdio::piped()), doing)?;
+    let out = reader(child.stdout.take());
+    let status = wait(&mut child, Until::Interrupted).with_context(|| doing.to_owned())?;
+    Ok((status, text_of(out)))
+}
+
 /// Like `capture`, for cleaning up: goes on after ^C, but not for longer than `limit`.
 pub(crate) fn finish(command: &mut Command, doing: &str, limit: Duration) -> Result<String> {
     collect(command, doing, Until::Instant(Instant::now() + limit))
@@ -156,6 +166,12 @@ mod tests {
     fn a_failure_says_what_was_done_and_what_the_program_said() {
         let error = capture(&mut shell("echo no such thing >&2; exit 3"), "looking").unwrap_err();
         assert_eq!(error.to_string(), "looking: exit status: 3\nno such thing");
+    }
+
+    #[test]
+    fn a_verdict_is_no_error() {
+        let (status, found) = told(&mut shell("echo a fault; exit 1"), "judging").unwrap();
+        assert_eq!((status.code(), found.as_str()), (Some(1), "a fault\n"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod layering;
 mod metadata;
 mod processes;
 mod report;
+mod schema;
 mod scratch;
 mod step;
 mod test;

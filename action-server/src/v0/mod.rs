@@ -8,6 +8,8 @@ mod commands;
 mod download;
 mod errors;
 mod execute_action;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 pub(crate) mod launch;
 mod list_files;
 mod plugins;

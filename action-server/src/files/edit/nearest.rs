@@ -1,7 +1,5 @@
 //! For a text that was not found: the lines of the file that come nearest to it, so that the next try fits.
 
-use std::collections::HashSet;
-
 use crate::files::lines::Lines;
 
 /// Longer files are not looked through; the shell is the better tool there.
@@ -42,17 +40,22 @@ fn nearest_line(file: &[u8], text: &str) -> Option<usize> {
     (similarity >= LEAST_SIMILARITY).then_some(index)
 }
 
-/// Pairs of neighbouring characters, blanks left out: what models get wrong most is blanks.
-fn pairs(line: &str) -> HashSet<(char, char)> {
+/// Pairs of neighbouring characters, each once and sorted, blanks left out: what models get wrong most is blanks. Not
+/// hashed: how long that takes is different every time, which a fuzzer takes for news.
+fn pairs(line: &str) -> Vec<(char, char)> {
     let chars = || line.chars().filter(|char| !char.is_whitespace()).take(MAX_COMPARED_CHARS);
     // A line's beginning is a pair too, so that a single character has one.
-    std::iter::once('\n').chain(chars()).zip(chars()).collect()
+    let mut pairs: Vec<_> = std::iter::once('\n').chain(chars()).zip(chars()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
 }
 
 /// Twice what both have, by what they have together: 1 for the same, 0 for nothing in common.
-fn similarity(one: &HashSet<(char, char)>, other: &HashSet<(char, char)>) -> f64 {
+fn similarity(one: &[(char, char)], other: &[(char, char)]) -> f64 {
     let all = one.len() + other.len();
-    if all == 0 { 0.0 } else { 2.0 * one.intersection(other).count() as f64 / all as f64 }
+    let common = one.iter().filter(|pair| other.binary_search(pair).is_ok()).count();
+    if all == 0 { 0.0 } else { 2.0 * common as f64 / all as f64 }
 }
 
 #[cfg(test)]

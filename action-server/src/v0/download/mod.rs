@@ -1,6 +1,6 @@
 //! `GET /download_files?path=`: a folder, or a file, as a zip that is written while it is read.
 
-mod pack;
+pub(super) mod pack;
 mod sending;
 
 use std::path::{Path, PathBuf};

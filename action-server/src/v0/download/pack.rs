@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 256;
 
 /// A file, and its name in the archive.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(in crate::v0) struct Found {
     path: PathBuf,
     name: String,
     mode: u32,
@@ -27,7 +27,7 @@ pub(super) struct Found {
 
 /// All files at and below `path`. Links to folders are not followed; links to files are the files; what is neither file
 /// nor folder is left out, as V0's server does.
-pub(super) fn find(path: &Path) -> Result<Vec<Found>, TransferError> {
+pub(in crate::v0) fn find(path: &Path) -> Result<Vec<Found>, TransferError> {
     let mut finding = Finding { files: Vec::new(), bytes: 0 };
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => finding.folder(path, "", 0)?,
@@ -88,7 +88,7 @@ impl Finding {
 }
 
 /// Writes them all. A file that has gone since it was found is left out.
-pub(super) fn write(files: &[Found], output: impl Write) -> io::Result<()> {
+pub(in crate::v0) fn write(files: &[Found], output: impl Write) -> io::Result<()> {
     let mut archive = Writer::new(output);
     for found in files {
         let opened = OpenOptions::new()

@@ -3,7 +3,7 @@
 mod arrival;
 mod folder;
 mod multipart;
-mod unpack;
+pub(super) mod unpack;
 
 #[cfg(test)]
 mod tests;

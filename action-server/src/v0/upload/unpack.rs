@@ -18,7 +18,7 @@ const FREE_BYTES: u64 = 256 << 20;
 const MAX_RATIO: u64 = 100;
 
 /// Puts all that `archive` holds into `destination`.
-pub(super) fn unpack(archive: &File, destination: &Path) -> Result<(), TransferError> {
+pub(in crate::v0) fn unpack(archive: &File, destination: &Path) -> Result<(), TransferError> {
     let directory = Directory::read(archive)?;
     check_length(archive, &directory)?;
     let root = Folder::make(destination)?;

@@ -5,12 +5,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fuzzer is told by panicking")]
 #![allow(missing_docs, reason = "named for their targets")]
 
-use std::path::Path;
+mod archive;
+mod choices;
+mod edit;
+mod scratch;
 
-use protocol::action::EditAction;
 use protocol::sandbox_api::{ActionRequest, FrameDecoder};
 
-use crate::files::Files;
+pub use archive::archive;
+pub use edit::edit;
+
 use crate::shell;
 
 /// A request is refused, or is the same after it was written and read again. Frames never panic.
@@ -38,32 +42,6 @@ pub fn fold(bytes: &[u8]) {
     let text = shell::fuzzing::fold(bytes.chunks(cut));
     assert_eq!(text, shell::fuzzing::fold([bytes]));
     assert!(!text.chars().any(|char| char.is_ascii_control() && char != '\n' && char != '\t'), "{text:?}");
-}
-
-/// An edit replaces exactly what it names, and nothing else of the file.
-pub fn edit(bytes: &[u8]) {
-    let mut parts = bytes.splitn(3, |&byte| byte == 0xff);
-    let (Some(old), Some(new), Some(file)) = (parts.next(), parts.next(), parts.next()) else { return };
-    let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else { return };
-    let path = std::env::temp_dir().join(format!("glovebox-fuzz-{}", std::process::id()));
-    std::fs::write(&path, file).unwrap();
-    let action = serde_json::json!({
-        "command": "str_replace", "path": path, "old_str": old, "new_str": new, "impl_source": "oh_aci"
-    });
-    let action: EditAction = serde_json::from_value(action).unwrap();
-    let observation = Files::anywhere().edit(&action, Path::new("/"));
-    let after = std::fs::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    let was_edited = !observation.content.starts_with("ERROR:");
-    let mut places = memchr::memmem::find_iter(file, old.as_bytes());
-    match (was_edited, places.next(), places.next()) {
-        (true, Some(place), None) => {
-            assert_eq!(after, [&file[..place], new.as_bytes(), &file[place + old.len()..]].concat());
-        }
-        // Found with surrounding blanks stripped.
-        (true, ..) => assert_ne!(old.trim(), old),
-        (false, ..) => assert_eq!(after, file),
-    }
 }
 
 /// The first byte says how the rest is cut.

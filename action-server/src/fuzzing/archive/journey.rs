@@ -1,0 +1,75 @@
+//! A folder that is packed and unpacked again is the same.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+use tokio::sync::mpsc::channel;
+
+use super::tree::{self, Found, Kind, Tree};
+use super::untar;
+use crate::files::{Files, Limits, check, pack};
+use crate::fuzzing::choices::Choices;
+use crate::fuzzing::scratch::Scratch;
+use crate::v0;
+
+const MAX_DEPTH: u8 = 3;
+
+/// Ordinary, hidden, with a blank, with a line end, and too long for the field that names have in a tar.
+const NAMES: [&str; 7] = ["a", ".b", "c d", "\u{e9}", "l\nf", "..c", LONG_NAME];
+const LONG_NAME: &str = "a-name-that-is-longer-than-the-one-hundred-bytes-that-were-thought-to-be-enough-for-any-name\
+                         -when-tar-was-made-and-then-some";
+
+const MODES: [u32; 5] = [0o644, 0o755, 0o600, 0o777, 0o700];
+
+/// More parts than such a folder can have.
+const PARTS: usize = 1024;
+
+pub(super) fn through_tar(choices: &mut Choices<'_>) {
+    let scratch = Scratch::make();
+    let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+    make(choices, &from, 0, true);
+    let (parts, mut arriving) = channel(PARTS);
+    pack(&check(&Files::anywhere(), &from).unwrap(), parts);
+    let mut archive = Vec::new();
+    while let Some(part) = arriving.blocking_recv() {
+        archive.extend_from_slice(&part.unwrap());
+    }
+    untar(&to, &archive, Limits { entries: 10_000, bytes: 16 << 20 }).unwrap();
+    assert_eq!(tree::of(&to), tree::of(&from));
+}
+
+/// As V0's clients do: files only, and the process's mask is taken off their permissions.
+pub(super) fn through_zip(choices: &mut Choices<'_>) {
+    let scratch = Scratch::make();
+    let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+    make(choices, &from, 0, false);
+    let archive = scratch.path().join("archive");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&archive).unwrap();
+    v0::fuzzing::pack(&from, &mut file).unwrap();
+    v0::fuzzing::unpack(&File::open(&archive).unwrap(), &to).unwrap();
+    let files = |tree: Tree| -> Tree {
+        let files = tree.into_iter().filter(|(_, found)| matches!(found.kind, Kind::File(_)));
+        files.map(|(path, found)| (path, Found { mode: found.mode & 0o700, ..found })).collect()
+    };
+    assert_eq!(files(tree::of(&to)), files(tree::of(&from)));
+}
+
+fn make(choices: &mut Choices<'_>, folder: &Path, depth: u8, has_links: bool) {
+    fs::create_dir(folder).unwrap();
+    for _ in 0..choices.byte() % 5 {
+        let path = folder.join(choices.one_of(&NAMES));
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        match choices.byte() % 4 {
+            0 if depth < MAX_DEPTH => make(choices, &path, depth + 1, has_links),
+            1 if has_links => symlink(choices.one_of(&NAMES), &path).unwrap(),
+            _ => {
+                fs::write(&path, choices.content()).unwrap();
+                fs::set_permissions(&path, Permissions::from_mode(choices.one_of(&MODES))).unwrap();
+            }
+        }
+    }
+    fs::set_permissions(folder, Permissions::from_mode(choices.one_of(&MODES) | 0o700)).unwrap();
+}

@@ -1,0 +1,41 @@
+//! Bytes read as choices. When they are over, every choice is the first.
+
+pub(super) struct Choices<'a>(&'a [u8]);
+
+impl<'a> Choices<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn are_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
+        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *byte
+    }
+
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::from(self.byte()) % all.len()]
+    }
+
+    /// A number below `end`; 0 if there is none.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        usize::from(self.byte()) % end.max(1)
+    }
+
+    /// Rarely.
+    pub(super) fn is_odd_one_out(&mut self) -> bool {
+        self.byte() % 16 == 15
+    }
+
+    /// Some bytes, perhaps many times over.
+    pub(super) fn content(&mut self) -> Vec<u8> {
+        let (length, times) = (self.below(32), self.one_of(&[1, 1, 1, 2, 50, 200]));
+        let (content, rest) = self.0.split_at(length.min(self.0.len()));
+        self.0 = rest;
+        content.repeat(times)
+    }
+}
