@@ -175,7 +175,7 @@ fn installer(nonce: &str, terminal: &Path) -> String {
     let terminal = terminal.display();
     format!(
         r#"{{ __glovebox_status=$?
-if [[ /dev/fd/0 -ef {terminal} ]]; then
+if [[ /proc/self/fd/0 -ef {terminal} ]]; then
 __glovebox_prompt='\e]{nonce};E;$?;$-;$PWD\a'
 __glovebox_ours= __glovebox_lengths=([${{#__glovebox_prompt}}]=)
 [[ ${{__glovebox_command-}} ]] || __glovebox_command='{INSTALL}'
