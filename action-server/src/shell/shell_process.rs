@@ -34,6 +34,9 @@ const LAST_READS: u32 = 64;
 /// was given to one of the command's.
 const BESIDE_LIFE: Duration = Duration::from_secs(1);
 
+/// ^Z.
+const STOP_KEY: u8 = 0x1a;
+
 /// What the kernel lets one `NAME=value` be (MAX_ARG_STRLEN). One longer would keep the shell from starting at all.
 const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
 
@@ -77,6 +80,8 @@ pub(super) struct ShellProcess {
     distrusted: bool,
     /// The same, because the shell says so with its last prompt.
     disturbed: bool,
+    /// The same, because a command may have been stopped: of a job like that the shell tells late, and not by `$!`.
+    may_have_stopped: bool,
     /// Nothing has been run in it that could have changed the prompt, or defined what could.
     untouched: bool,
     /// What runs beside the prompt, if that was looked at lately.
@@ -134,6 +139,7 @@ impl ShellProcess {
                 .iter()
                 .any(|(name, _)| name.as_encoded_bytes().starts_with(b"BASH_FUNC_")),
             disturbed: false,
+            may_have_stopped: false,
             beside: None,
             query: CursorQuery::default(),
             unsent: VecDeque::new(),
@@ -212,7 +218,8 @@ impl ShellProcess {
         // On a damaged terminal the shell may have found the end of its input, and be about to end itself.
         let is_damaged = self.pty.repair()?;
         let asked = self.prompt.care(command);
-        let doubtful = is_damaged || self.distrusted || self.disturbed || !baseline.is_alone();
+        let shell_is_doubtful = self.distrusted || self.disturbed || self.may_have_stopped;
+        let doubtful = is_damaged || shell_is_doubtful || !baseline.is_alone();
         let needed = match self.untouched {
             _ if doubtful => Care::Guard,
             true => Care::None,
@@ -255,6 +262,7 @@ impl ShellProcess {
     /// Types for the running command, which may be over: then the shell itself takes it for a command, whose start must
     /// not be taken for the next one's.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
+        self.may_have_stopped |= bytes.contains(&STOP_KEY);
         self.distrust();
         self.type_text(bytes);
     }
