@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::Observation;
 use protocol::sandbox_api::{Frame, FrameError};
-use tokio::sync::{SetOnce, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use super::spool::{Held, Piece, Spool, SpoolStore};
@@ -23,7 +24,7 @@ pub(crate) const MUCH_BYTES: u64 = 64 << 10;
 pub(crate) struct Entry {
     cancel: CancellationToken,
     /// Touched after every change of the output and of the ending: readers sleep on it.
-    progress: watch::Sender<()>,
+    progress: Notify,
     output: Arc<Spool>,
     /// Its output is more than an answer waits for.
     is_much: SetOnce<()>,
@@ -75,7 +76,7 @@ impl Entry {
     pub(super) fn new(spools: &SpoolStore) -> Self {
         Self {
             cancel: CancellationToken::new(),
-            progress: watch::Sender::new(()),
+            progress: Notify::new(),
             output: Spool::new(spools),
             is_much: SetOnce::new(),
             ending: SetOnce::new(),
@@ -109,8 +110,9 @@ impl Entry {
         self.cancel.clone()
     }
 
-    pub(super) fn progress(&self) -> watch::Receiver<()> {
-        self.progress.subscribe()
+    /// Ends with the next change after this call.
+    pub(super) fn progress(&self) -> Notified<'_> {
+        self.progress.notified()
     }
 
     pub(super) fn next(&self, cursor: u64) -> Next {
@@ -130,7 +132,7 @@ impl Entry {
             // Once is enough.
             _ = self.is_much.set(());
         }
-        self.progress.send_replace(());
+        self.progress.notify_waiters();
     }
 
     /// Returns what is held from now on.
@@ -139,7 +141,7 @@ impl Entry {
         let holds = Held { memory: output.memory + ending.0.len() as u64, ..output };
         // There is one: whoever ends it gives up the right to.
         _ = self.ending.set(ending);
-        self.progress.send_replace(());
+        self.progress.notify_waiters();
         holds
     }
 }

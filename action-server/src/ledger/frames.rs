@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use protocol::sandbox_api::{Frame, FrameError};
-use tokio::sync::watch;
 
 use super::entry::{Entry, Next};
 use super::spool::Piece;
@@ -23,7 +22,7 @@ pub(crate) fn frames(
     entry: Arc<Entry>,
     after: u64,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let reader = Reader { progress: entry.progress(), entry, cursor: after };
+    let reader = Reader { entry, cursor: after };
     stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (frame, is_last) = reader.next().await;
@@ -34,15 +33,17 @@ pub(crate) fn frames(
 struct Reader {
     entry: Arc<Entry>,
     cursor: u64,
-    progress: watch::Receiver<()>,
 }
 
 impl Reader {
     /// What there is, once there is something: frames that are ready together go out together, in one write.
     async fn next(&mut self) -> (Bytes, bool) {
         let mut ready = Vec::new();
+        let entry = Arc::clone(&self.entry);
         loop {
-            match self.entry.next(self.cursor) {
+            // Before the look: it misses no change after it.
+            let progress = entry.progress();
+            match entry.next(self.cursor) {
                 Next::Output(piece) => {
                     self.tell(piece, &mut ready).await;
                     if ready.len() >= WRITE_BYTES {
@@ -53,9 +54,7 @@ impl Reader {
                     ready.extend_from_slice(&ending.frame());
                     return (ready.into(), true);
                 }
-                // A change between the look above and this line is not missed: the receiver remembers the version
-                // it saw last, which is older. It does not fail: the entry holds the sender.
-                Next::NothingYet if ready.is_empty() => drop(self.progress.changed().await),
+                Next::NothingYet if ready.is_empty() => progress.await,
                 Next::NothingYet => return (ready.into(), false),
             }
         }

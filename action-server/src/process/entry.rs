@@ -9,7 +9,8 @@ use protocol::sandbox_api::{
     FrameError, OutputStream, ProcessExit, ProcessFrame, ProcessInfo, ProcessState, SignalScope,
 };
 use tokio::process::ChildStdin;
-use tokio::sync::{SetOnce, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ProcessError;
@@ -30,7 +31,7 @@ pub(crate) struct Process {
     /// Cancelled to kill it.
     pub(super) kill: CancellationToken,
     /// Touched after every change of the output and of the exit: readers sleep on it.
-    progress: watch::Sender<()>,
+    progress: Notify,
     /// Its output is more than an answer waits for.
     is_much: SetOnce<()>,
     /// Set after the output was closed.
@@ -83,7 +84,7 @@ impl Process {
             stderr: Spool::new(spools),
             stdin: Stdin::new(stdin),
             kill,
-            progress: watch::Sender::new(()),
+            progress: Notify::new(),
             is_much: SetOnce::new(),
             exit: SetOnce::new(),
         }
@@ -148,8 +149,9 @@ impl Process {
         !matches!(self.next(cursors, OutputStream::Stdout), Next::NothingYet)
     }
 
-    pub(super) fn progress(&self) -> watch::Receiver<()> {
-        self.progress.subscribe()
+    /// Ends with the next change after this call.
+    pub(super) fn progress(&self) -> Notified<'_> {
+        self.progress.notified()
     }
 
     /// There is more to read.
@@ -158,7 +160,7 @@ impl Process {
             // Once is enough.
             _ = self.is_much.set(());
         }
-        self.progress.send_replace(());
+        self.progress.notify_waiters();
     }
 
     /// What comes next, of the stream `first` if both have something.

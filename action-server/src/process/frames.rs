@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use protocol::sandbox_api::{FrameError, OutputStream, ProcessFrame};
-use tokio::sync::watch;
 
 use super::Process;
 use super::entry::{Cursors, Next, other};
@@ -30,9 +29,7 @@ pub(crate) fn frames(
     cursors: Cursors,
     follow: bool,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let progress = process.progress();
-    let reader =
-        Reader { process, cursors, follow, progress, first: OutputStream::Stdout, ready: Ready::default() };
+    let reader = Reader { process, cursors, follow, first: OutputStream::Stdout, ready: Ready::default() };
     stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((Ok(bytes), reader))
@@ -43,7 +40,6 @@ struct Reader {
     process: Arc<Process>,
     cursors: Cursors,
     follow: bool,
-    progress: watch::Receiver<()>,
     /// The streams take turns.
     first: OutputStream,
     ready: Ready,
@@ -70,17 +66,18 @@ impl Reader {
 
     /// What there is, once there is something: what is ready together goes out together.
     async fn prepare(&mut self) {
+        let process = Arc::clone(&self.process);
         while self.ready.len() < WRITE_BYTES {
-            match self.process.next(self.cursors, self.first) {
+            // Before the look: it misses no change after it.
+            let progress = process.progress();
+            match process.next(self.cursors, self.first) {
                 Next::Output(stream, piece) => self.tell(stream, piece).await,
                 Next::Exit(frame) => {
                     self.ready.push(frame);
                     return self.ready.is_last = true;
                 }
                 Next::NothingYet if !self.follow => return self.ready.is_last = true,
-                // A change between the look above and this line is not missed: the receiver remembers the version it saw
-                // last, which is older. It does not fail: the process holds the sender.
-                Next::NothingYet if self.ready.is_empty() => drop(self.progress.changed().await),
+                Next::NothingYet if self.ready.is_empty() => progress.await,
                 Next::NothingYet => return,
             }
         }

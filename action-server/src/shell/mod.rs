@@ -65,9 +65,11 @@ pub(crate) struct ShellConfig {
     pub(crate) no_change_timeout: Duration,
 }
 
-/// A handle to a shell.
+/// A handle to a shell. Cloning shares it.
 #[derive(Clone)]
-pub(crate) struct Shell {
+pub(crate) struct Shell(Arc<Handle>);
+
+struct Handle {
     config: Arc<ShellConfig>,
     program: ShellProgram,
     facts: Facts,
@@ -114,17 +116,9 @@ impl Shell {
             Session::new(config.as_ref().clone(), program.clone(), facts.clone(), told, stop.clone());
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
-        Self {
-            config,
-            program,
-            facts,
-            requests,
-            turn: Arc::new(Semaphore::new(1)),
-            working_dir,
-            running,
-            stop,
-            tasks,
-        }
+        let turn = Arc::new(Semaphore::new(1));
+        let handle = Handle { config, program, facts, requests, turn, working_dir, running, stop, tasks };
+        Self(Arc::new(handle))
     }
 
     /// Runs one action to its ending. `output` gets the raw bytes of the terminal as they come. `cancel` kills all
@@ -154,13 +148,13 @@ impl Shell {
         // The turn first: a cancel that comes with the action still has to end what runs.
         let turn = tokio::select! {
             biased;
-            turn = Arc::clone(&self.turn).acquire_owned() => turn.map_err(|_| StartError::Stopped)?,
+            turn = Arc::clone(&self.0.turn).acquire_owned() => turn.map_err(|_| StartError::Stopped)?,
             () = cancel.cancelled() => return Ok(self.never_begun(&action)),
-            () = self.stop.cancelled() => return Err(StartError::Stopped),
+            () = self.0.stop.cancelled() => return Err(StartError::Stopped),
         };
         let (reply, observation) = oneshot::channel();
         let request = Request { action, timeout, output, cancel, reply, turn };
-        self.requests.send(request).await.map_err(|_| StartError::Stopped)?;
+        self.0.requests.send(request).await.map_err(|_| StartError::Stopped)?;
         observation.await.map_err(|_| StartError::Stopped)
     }
 
@@ -177,12 +171,12 @@ impl Shell {
         if !folder.is_dir() {
             return Err(StartError::NoFolder(folder));
         }
-        let config = Arc::new(ShellConfig { working_dir: folder, ..self.config.as_ref().clone() });
-        let stop = self.stop.child_token();
-        let shell = Self::start_session(config, self.program.clone(), self.facts.clone(), stop);
+        let config = Arc::new(ShellConfig { working_dir: folder, ..self.0.config.as_ref().clone() });
+        let stop = self.0.stop.child_token();
+        let shell = Self::start_session(config, self.0.program.clone(), self.0.facts.clone(), stop);
         let action = RunAction { blocking: true, ..action };
         // A task, so that a lost caller does not stop it; it is the parent shell's, whose end ends it.
-        let run = self.tasks.spawn(async move {
+        let run = self.0.tasks.spawn(async move {
             let observation = shell.run_in_session(action, timeout, output, cancel).await;
             shell.shut_down().await;
             observation
@@ -191,33 +185,33 @@ impl Shell {
     }
 
     fn never_begun(&self, action: &RunAction) -> Observation {
-        answers::never_begun(action, &self.facts, &self.working_dir.borrow())
+        answers::never_begun(action, &self.0.facts, &self.0.working_dir.borrow())
     }
 
     /// Where the session is: what relative paths of file actions begin with.
     pub(crate) fn working_dir(&self) -> PathBuf {
-        self.working_dir.borrow().clone()
+        self.0.working_dir.borrow().clone()
     }
 
     /// Whether an action is performed, or a command of one still runs.
     pub(crate) fn is_busy(&self) -> bool {
-        self.turn.available_permits() == 0 || self.running.load(Ordering::Relaxed)
+        self.0.turn.available_permits() == 0 || self.0.running.load(Ordering::Relaxed)
     }
 
     /// Kills everything that runs in this shell, within a second, and ends its task. Actions get their observation before.
     pub(crate) async fn shut_down(&self) {
-        self.stop.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
     }
 }
 
 impl std::fmt::Debug for Shell {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let folder: &Path = &self.working_dir.borrow();
+        let folder: &Path = &self.0.working_dir.borrow();
         formatter
             .debug_struct("Shell")
-            .field("program", &self.program.path)
+            .field("program", &self.0.program.path)
             .field("working_dir", &folder)
             .finish()
     }

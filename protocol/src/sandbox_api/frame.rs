@@ -12,6 +12,8 @@
 
 use std::marker::PhantomData;
 
+use serde::Serialize;
+
 use crate::observation::Observation;
 
 /// The longest payload that is read, in bytes: an observation holds at most a file that was read or edited whole,
@@ -81,7 +83,7 @@ impl Frame {
         match self {
             Self::Output { offset, bytes } => Self::encode_output(*offset, bytes, into),
             Self::Gap { from, to } => encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into),
-            Self::Observation(observation) => encode_parts(3, &[&serde_json::to_vec(observation)?], into),
+            Self::Observation(observation) => encode_json(3, observation, into),
         }
     }
 
@@ -138,6 +140,31 @@ pub(super) fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Res
     into.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     parts.iter().for_each(|part| into.extend_from_slice(part));
     Ok(())
+}
+
+/// The same, of a payload that is JSON; a failure leaves `into` as it was.
+pub(super) fn encode_json(kind: u8, payload: &impl Serialize, into: &mut Vec<u8>) -> Result<(), FrameError> {
+    let start = into.len();
+    let body = start + HEADER_LENGTH;
+    into.push(kind);
+    into.extend_from_slice(&[0; 4]);
+    let written = serde_json::to_writer(&mut *into, payload).map_err(FrameError::Json);
+    let length = into.len() - body;
+    match written {
+        Ok(()) if length <= MAX_FRAME_LENGTH => {
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            into[start + 1..body].copy_from_slice(&length.to_be_bytes());
+            Ok(())
+        }
+        Ok(()) => {
+            into.truncate(start);
+            Err(FrameError::TooLong(length))
+        }
+        Err(error) => {
+            into.truncate(start);
+            Err(error)
+        }
+    }
 }
 
 /// Cuts the answer to an action into frames.

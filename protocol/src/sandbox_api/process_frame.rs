@@ -9,7 +9,8 @@
 //! | 6 exit | a [`ProcessExit`] as JSON; always the last frame |
 
 use super::frame::{
-    Decoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH, encode_parts,
+    Decoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH, encode_json,
+    encode_parts,
 };
 use super::process::ProcessExit;
 
@@ -70,7 +71,7 @@ impl ProcessFrame {
             Self::Gap { stream, from, to } => {
                 encode_parts(GAP, &[&[*stream as u8], &from.to_be_bytes(), &to.to_be_bytes()], into)
             }
-            Self::Exit(exit) => encode_parts(EXIT, &[&serde_json::to_vec(exit)?], into),
+            Self::Exit(exit) => encode_json(EXIT, exit, into),
         }
     }
 
