@@ -35,6 +35,9 @@ pub(super) const COLUMNS: u16 = 1000;
 pub(super) const ROWS: u16 = 50;
 const WINDOW: Winsize = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
 
+/// After a read of so much there is likely more; after a shorter one, to look would cost each short answer a call.
+const FLOOD_BYTES: usize = 2 * 1024;
+
 /// The master side.
 pub(super) struct Pty {
     master: AsyncFd<PtyMaster>,
@@ -87,15 +90,27 @@ impl Pty {
         Ok(())
     }
 
-    /// Waits for output. Cancel-safe. 0 means that no process has the terminal open any more.
+    /// Waits for output, and takes all there is of a flood that has room. Cancel-safe. 0 means that no process has the
+    /// terminal open any more.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
             match ready.try_io(|master| master.get_ref().read(buffer)) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
+                Ok(Ok(count)) if count >= FLOOD_BYTES => return Ok(self.read_on(buffer, count)),
                 Ok(result) => return result,
                 Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// The end of the terminal shows again the next time.
+    fn read_on(&self, buffer: &mut [u8], mut filled: usize) -> usize {
+        loop {
+            match self.read_now(&mut buffer[filled..]) {
+                0 => return filled,
+                count => filled += count,
             }
         }
     }

@@ -24,8 +24,8 @@ use super::prompt::{Care, PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
 use super::pty::Pty;
 use super::script::Script;
 
-/// One read; a terminal gives at most 4 KiB.
-const BUFFER_BYTES: usize = 4 * 1024;
+/// What is heard at once. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
+const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
 const LAST_READS: u32 = 64;
