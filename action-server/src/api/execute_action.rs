@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use protocol::sandbox_api::ActionRequest;
 use protocol::{Action, Observation};
 use serde_json::Value;
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use uuid::Uuid;
 use super::Api;
 use super::extract::{JsonBody, action_request};
 use crate::error::ApiError;
-use crate::execute::is_performed;
+use crate::execute::{Executor, is_performed};
 
 #[cfg_attr(test, utoipa::path(
     post,
@@ -21,32 +22,41 @@ use crate::execute::is_performed;
 ))]
 pub(crate) async fn execute_action(
     State(api): State<Api>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let event = match body.get_mut("action") {
-        Some(event @ Value::Object(_)) => event.take(),
-        Some(_) => return Err(ApiError::Malformed("field `action`: expected an object, the event".into())),
-        None => return Err(ApiError::Malformed("missing field `action`".into())),
-    };
-    if let Some(observation) = not_here(&event) {
-        return json_of(&observation);
+    let event = event_of(body)?;
+    if let Some(kind) = performed_elsewhere(&event) {
+        let text = format!("The action `{kind}` is not performed by this action server.");
+        return observed(&Observation::error(text, ""));
     }
-    let request = action_request(event)?;
+    perform(api.executor(), action_request(event)?).await
+}
+
+/// The event in the body.
+pub(crate) fn event_of(mut body: Value) -> Result<Value, ApiError> {
+    match body.get_mut("action") {
+        Some(event @ Value::Object(_)) => Ok(event.take()),
+        Some(_) => Err(ApiError::Malformed("field `action`: expected an object, the event".into())),
+        None => Err(ApiError::Malformed("missing field `action`".into())),
+    }
+}
+
+/// The event's kind, if another part than this performs such. V0's clients take any status but 200 for a broken sandbox,
+/// so that is told by an observation.
+pub(crate) fn performed_elsewhere(event: &Value) -> Option<&str> {
+    let kind = event.get("action")?.as_str()?;
+    (Action::KINDS.contains(&kind) && !is_performed(kind)).then_some(kind)
+}
+
+/// Performs the action to its end, which is the answer.
+pub(crate) async fn perform(executor: &Executor, request: ActionRequest) -> Result<Response, ApiError> {
     let id = format!("v0.{}", Uuid::now_v7()).try_into()?;
-    let ending = api.executor().execute(id, request)?.ended().await;
+    let ending = executor.execute(id, request)?.ended().await;
     Ok(([(header::CONTENT_TYPE, "application/json")], ending.json()).into_response())
 }
 
-/// V0's clients take any status but 200 for a broken sandbox, also for a part that it does not have.
-fn not_here(event: &Value) -> Option<Observation> {
-    let kind = event.get("action")?.as_str()?;
-    let is_elsewhere = Action::KINDS.contains(&kind) && !is_performed(kind);
-    is_elsewhere.then(|| {
-        Observation::error(format!("The action `{kind}` is not performed by this action server."), "")
-    })
-}
-
-fn json_of(observation: &Observation) -> Result<Response, ApiError> {
+/// An answer without an action.
+pub(crate) fn observed(observation: &Observation) -> Result<Response, ApiError> {
     let json = serde_json::to_vec(observation).map_err(|error| {
         tracing::error!(%error, "encoding an observation");
         ApiError::Failed

@@ -1,42 +1,33 @@
 //! `POST /execute_action`: V0's rules about commands, then the same executor as everybody's.
 
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
+use protocol::Observation;
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{Action, Observation};
-use serde_json::Value;
-use uuid::Uuid;
 
 use super::{V0, commands};
+use crate::api::execute_action::{event_of, observed, perform, performed_elsewhere};
 use crate::api::extract::{JsonBody, action_request};
 use crate::error::ApiError;
-use crate::execute::is_performed;
 
 /// Of the commands that an error repeats, in characters.
 const MAX_REPEATED_CHARS: usize = 10_000;
 
 pub(super) async fn execute_action(
     State(v0): State<V0>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let event = match body.get_mut("action") {
-        Some(event @ Value::Object(_)) => event.take(),
-        Some(_) => return Err(ApiError::Malformed("field `action`: expected an object, the event".into())),
-        None => return Err(ApiError::Malformed("missing field `action`".into())),
-    };
+    let event = event_of(body)?;
     let _acting = v0.acting();
-    if let Some(observation) = not_here(&event) {
-        return json_of(&observation);
+    if let Some(kind) = performed_elsewhere(&event) {
+        return observed(&Observation::error(elsewhere(kind), ""));
     }
     let mut request = action_request(event)?;
     if let Some(observation) = apply_rules(&mut request) {
-        return json_of(&observation);
+        return observed(&observation);
     }
-    let id = format!("v0.{}", Uuid::now_v7()).try_into()?;
-    let ending = v0.executor().execute(id, request)?.ended().await;
-    Ok(([(header::CONTENT_TYPE, "application/json")], ending.json()).into_response())
+    perform(v0.executor(), request).await
 }
 
 /// What V0 reads differently; the observation if it does not perform it.
@@ -81,29 +72,13 @@ fn told(commands: &[&str]) -> String {
     text
 }
 
-/// V0's clients take any status but 200 for a broken sandbox, also for a part that it does not have.
-fn not_here(event: &Value) -> Option<Observation> {
-    let kind = event.get("action")?.as_str()?;
-    if !Action::KINDS.contains(&kind) || is_performed(kind) {
-        return None;
-    }
-    let text = match kind {
-        "run_ipython" => missing(kind, "jupyter"),
-        "browse" | "browse_interactive" => missing(kind, "browser"),
-        "call_tool_mcp" => missing(kind, "mcp"),
-        _ => format!("The action `{kind}` is not one that a sandbox performs."),
+/// Which plugin would perform it.
+fn elsewhere(kind: &str) -> String {
+    let plugin = match kind {
+        "run_ipython" => "jupyter",
+        "browse" | "browse_interactive" => "browser",
+        "call_tool_mcp" => "mcp",
+        _ => return format!("The action `{kind}` is not one that a sandbox performs."),
     };
-    Some(Observation::error(text, ""))
-}
-
-fn missing(kind: &str, plugin: &str) -> String {
     format!("The action `{kind}` needs the plugin `{plugin}`, which this action server does not have.")
-}
-
-fn json_of(observation: &Observation) -> Result<Response, ApiError> {
-    let json = serde_json::to_vec(observation).map_err(|error| {
-        tracing::error!(%error, "encoding an observation");
-        ApiError::Failed
-    })?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
