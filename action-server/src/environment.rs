@@ -12,6 +12,19 @@ pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:
 /// V0's variables that its clients set for its server; the first is a key.
 const NOT_FOR_COMMANDS: [&str; 2] = ["SESSION_API_KEY", "NO_CHANGE_TIMEOUT_SECONDS"];
 
+/// The C library's allocator keeps memory apart for every thread that comes and goes, and those that block for files do.
+/// What one thread gives back serves another where there is one arena.
+const ARENAS: &str = "MALLOC_ARENA_MAX";
+
+/// Where the value for commands is meanwhile, if there is one.
+const KEPT_ARENAS: &str = "GLOVEBOX_KEPT_MALLOC_ARENA_MAX";
+
+/// What the supervisor sets for the server, over its own.
+pub(crate) fn for_the_server() -> Vec<(&'static str, OsString)> {
+    let kept = std::env::var_os(ARENAS).map(|value| (KEPT_ARENAS, value));
+    [(ARENAS, "1".into())].into_iter().chain(kept).collect()
+}
+
 /// The environment of shells and processes.
 pub(crate) fn for_commands() -> Vec<(OsString, OsString)> {
     complete(std::env::vars_os(), Accounts::read().of(geteuid()))
@@ -21,8 +34,12 @@ fn complete(
     own: impl Iterator<Item = (OsString, OsString)>,
     user: Option<Account>,
 ) -> Vec<(OsString, OsString)> {
-    let mut environment: Vec<_> =
-        own.filter(|(name, _)| !NOT_FOR_COMMANDS.iter().any(|not| name == OsStr::new(not))).collect();
+    let is_theirs =
+        |name: &OsStr| name != ARENAS && !NOT_FOR_COMMANDS.iter().any(|not| name == OsStr::new(not));
+    let mut environment: Vec<_> = own
+        .filter(|(name, _)| is_theirs(name))
+        .map(|(name, value)| (if name == KEPT_ARENAS { ARENAS.into() } else { name }, value))
+        .collect();
     let mut default = |name: &str, value: OsString| {
         if !environment.iter().any(|(present, value)| present == OsStr::new(name) && !value.is_empty()) {
             environment.retain(|(present, _)| present != OsStr::new(name));
@@ -54,6 +71,15 @@ mod tests {
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.into(), value.into())
+    }
+
+    #[test]
+    fn the_servers_allocator_is_not_the_commands() {
+        let home = pair("HOME", "/h");
+        let ours = completed(&[("PATH", "/p"), ("HOME", "/h"), (ARENAS, "1")], None);
+        assert_eq!(ours, [pair("PATH", "/p"), home.clone()]);
+        let theirs = completed(&[("PATH", "/p"), (ARENAS, "1"), (KEPT_ARENAS, "4"), ("HOME", "/h")], None);
+        assert_eq!(theirs, [pair("PATH", "/p"), pair(ARENAS, "4"), home]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use nix::unistd::{Pid, alarm, getpid, setsid};
 
 use crate::children;
 use crate::config::{self, Role, ServeConfig};
-use crate::stdio;
+use crate::{environment, stdio};
 
 /// The server is done in less; then it hangs and is killed.
 const GRACE_SECONDS: u32 = 2;
@@ -52,7 +52,9 @@ fn watched_signals() -> SigSet {
 fn start_server() -> anyhow::Result<Pid> {
     let program = std::env::current_exe().context("finding this program")?;
     let arguments = config::arguments_for(Role::Server { supervisor: getpid() });
-    let child = std::process::Command::new(program).args(arguments).spawn().context("starting the server")?;
+    let mut server = std::process::Command::new(program);
+    server.args(arguments).envs(environment::for_the_server());
+    let child = server.spawn().context("starting the server")?;
     Ok(Pid::from_raw(i32::try_from(child.id()).context("reading the server's pid")?))
 }
 

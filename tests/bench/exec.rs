@@ -12,7 +12,7 @@ use super::server::{Client, Server};
 
 const ROUNDS: usize = 400;
 const FLOOD_BYTES: usize = 10_000_000;
-const FLOOD_ROUNDS: usize = 9;
+const FLOOD_ROUNDS: usize = 25;
 const HELD_BYTES: usize = 1_000_000_000;
 
 pub(crate) async fn measure() -> Vec<Figure> {
