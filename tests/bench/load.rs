@@ -1,4 +1,8 @@
 //! Sessions at load: many at once, much output, and what they cost when they are idle.
+//!
+//! Eight sessions at once is a matter of processor time, on two cores all of it: a bare round takes 55 µs of it, client and
+//! kernel included. Through the server it was 230 when this was written: 54 of the server's in the kernel and 46 of its own, 66
+//! of bash's, 25 of the kernel's workers, 21 of the client's. Half the bare rate would leave 110 for all.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
 //!
-//! Where a round's time goes, seen with `perf` on one virtual core (about 175 µs with its tracing): 5 µs until the request
-//! is read, 35 until a line is typed, 80 in bash with two writes to the terminal and the kernel's work after each, of which
-//! 40 are after the command's own (its prompt), 35 until the answer is written; the rest is switching. The ratio is worst
-//! where the machine is fast: the bare terminal is nearly all kernel, our share is not.
+//! Where a round's time goes, seen with `perf` on two virtual cores (about 150 µs with its tracing): 19 until the request is
+//! read, 41 until a line is typed, 15 until bash has it, 8 in the command, 22 in bash's prompt, 19 until the server has that,
+//! 17 until the answer is written, 11 until the client has it. So half is waking, which the bare terminal and the bare HTTP
+//! have too. The server takes 171,000 instructions in user mode a round (`valgrind --tool=callgrind`), evenly spread; it is
+//! built for size, and built for speed (2.1 MB more) a round is 15 to 20 µs shorter. bash takes 65,000 (a bare prompt 36,000).
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
