@@ -4,7 +4,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use anyhow::{Context as _, bail};
 
 use crate::auth::Key;
 use crate::config::{self, Address, Role, ServeConfig};
+use crate::this_program;
 
 /// A server starts in milliseconds; this is for a machine that has no time at all.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,8 +36,7 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
 }
 
 fn start(key: Option<&Key>) -> anyhow::Result<Child> {
-    let program = std::env::current_exe().context("finding this program")?;
-    let mut supervisor = Command::new(program)
+    let mut supervisor = this_program::again()
         .args(config::arguments_for(Role::Supervisor))
         .stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::null())

@@ -17,7 +17,7 @@ use nix::unistd::{Pid, alarm, getpid, setsid};
 
 use crate::children;
 use crate::config::{self, Role, ServeConfig};
-use crate::{environment, stdio};
+use crate::{environment, stdio, this_program};
 
 /// The server is done in less; then it hangs and is killed.
 const GRACE_SECONDS: u32 = 2;
@@ -30,6 +30,7 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     if config.is_detached {
         setsid().context("leaving the launcher's session")?;
     }
+    this_program::take_name()?;
     prctl::set_dumpable(false).context("hiding the supervisor's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
     let signals = watched_signals();
@@ -50,9 +51,8 @@ fn watched_signals() -> SigSet {
 }
 
 fn start_server() -> anyhow::Result<Pid> {
-    let program = std::env::current_exe().context("finding this program")?;
     let arguments = config::arguments_for(Role::Server { supervisor: getpid() });
-    let mut server = std::process::Command::new(program);
+    let mut server = this_program::again();
     server.args(arguments).envs(environment::for_the_server());
     let child = server.spawn().context("starting the server")?;
     Ok(Pid::from_raw(i32::try_from(child.id()).context("reading the server's pid")?))

@@ -28,6 +28,7 @@ mod server;
 mod sessions;
 mod shell;
 mod stdio;
+mod this_program;
 mod v0;
 
 use std::process::ExitCode;

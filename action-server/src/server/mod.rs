@@ -35,7 +35,7 @@ use crate::ports::Tunnels;
 use crate::process::{Origin, Processes};
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
-use crate::{environment, logging, routes, stdio, v0};
+use crate::{environment, logging, routes, stdio, this_program, v0};
 
 /// More than file actions and shells ask for; the library's own bound is for other servers.
 const MAX_BLOCKING_THREADS: usize = 128;
@@ -68,6 +68,7 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
 /// The key is in our memory: nobody but root may look at it, or at a core dump of it. Orphans of commands come to us and
 /// not to the supervisor, so that the end of a command's process tree finds them.
 fn harden(supervisor: Pid) -> anyhow::Result<()> {
+    this_program::take_name()?;
     prctl::set_dumpable(false).context("hiding the server's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
     // Nothing that is run here may have the terminal that the server was started on, or hear its keys.

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use nix::unistd::pipe;
@@ -18,6 +18,7 @@ use nix::unistd::pipe;
 use super::user;
 use crate::auth::Key;
 use crate::config::{self, LaunchConfig, Role};
+use crate::this_program;
 
 /// As V0 names it.
 const KEY_VARIABLE: &str = "SESSION_API_KEY";
@@ -30,7 +31,7 @@ pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
     if key.is_none() && !config.address.ip().is_loopback() {
         bail!("listening on {} needs a key: set {KEY_VARIABLE}", config.address.ip());
     }
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    let mut command = this_program::again();
     command.args(config::arguments_for(Role::Supervisor)).env_remove(KEY_VARIABLE);
     if let Some(user) = user::wanted(config)? {
         user::prepare(&user, &config.working_dir)?;

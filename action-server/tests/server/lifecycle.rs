@@ -1,8 +1,9 @@
 //! How the program begins and ends, and what it leaves: nothing.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -98,6 +99,26 @@ async fn a_detached_server_keeps_none_of_the_launchers_streams() {
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     kill(Pid::from_raw(line["pid"].as_i64().unwrap() as i32), Signal::SIGTERM).unwrap();
+    until("the server has ended", || !socket.exists());
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_starts_is_no_matter() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, socket) = (dir.path().join("program"), dir.path().join("socket"));
+    fs::copy(program().get_program(), &path).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let started = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .args(["serve", "--detach", "--working-dir", "/", "--socket"])
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let line: Value = serde_json::from_slice(&started.stdout).unwrap_or_else(|_| panic!("{started:?}"));
+    let pid = line["pid"].as_i64().unwrap() as i32;
+    assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "action-server\n");
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     until("the server has ended", || !socket.exists());
 }
 

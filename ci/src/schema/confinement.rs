@@ -75,7 +75,7 @@ impl Server {
                 "--listen",
                 &listen,
                 "--working-dir",
-                "/work",
+                "/space",
                 "--key-stdin",
                 "--no-change-timeout",
                 "0.1",
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn it_changes_nothing_but_its_work() {
-        let script = "for file in /x /bin/x /dev/x /proc/sys/kernel/hostname /work/x; do \
+        let script = "for file in /x /bin/x /dev/x /proc/sys/kernel/hostname /space/x; do \
                       (echo x >$file) 2>/dev/null && echo $file; done; :";
-        assert!(said(script).is_none_or(|said| said == "/work/x\n"));
+        assert!(said(script).is_none_or(|said| said == "/space/x\n"));
     }
 
     #[test]
