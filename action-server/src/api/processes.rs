@@ -176,8 +176,9 @@ pub(crate) async fn signal(
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let request: SignalRequest = typed(body)?;
-    let signal = named(&request.signal)
-        .ok_or_else(|| ApiError::Malformed(format!("field `signal`: there is no {:?}", request.signal)))?;
+    let signal = named(&request.signal).ok_or_else(|| {
+        ApiError::Malformed(format!("field `signal`: there is no signal {}", request.signal))
+    })?;
     api.processes().find(id)?.signal(signal, request.scope).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -123,8 +123,11 @@ fn environment(
         }
     }
     for (name, value) in &request.env {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(ProcessError::invalid("env", format!("{name:?} is no variable")));
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(ProcessError::invalid("env", format!("{name:?} is no variable's name")));
+        }
+        if value.contains('\0') {
+            return Err(ProcessError::invalid("env", format!("the value of {name:?} holds a NUL")));
         }
         environment.insert(name.into(), value.into());
     }

@@ -71,6 +71,7 @@ fn harden(supervisor: Pid) -> anyhow::Result<()> {
     this_program::take_name()?;
     prctl::set_dumpable(false).context("hiding the server's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
+    shell::keep_inherited_files_to_ourselves();
     // Nothing that is run here may have the terminal that the server was started on, or hear its keys.
     setsid().context("leaving the terminal")?;
     // The supervisor blocks the signals that it waits for, and what it starts inherits that.

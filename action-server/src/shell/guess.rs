@@ -5,7 +5,7 @@
 
 /// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
 /// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
-const CHANGES: [&str; 21] = [
+const CHANGES: [&str; 22] = [
     "()",
     "function",
     "alias",
@@ -24,6 +24,7 @@ const CHANGES: [&str; 21] = [
     "enable",
     "builtin",
     "trap",
+    "export $",
     "coproc",
     "<(",
     ">(",
@@ -43,15 +44,41 @@ pub(super) fn may_change_the_prompt(command: &str) -> bool {
 /// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
 /// the prompt goes and the next command comes from.
 pub(super) fn may_hide_the_prompt(command: &str) -> bool {
-    ["set -", "xtrace", "exec"].iter().any(|sign| command.contains(sign))
+    ["set -", "xtrace", "exec", "shopt"].iter().any(|sign| command.contains(sign))
 }
 
-/// Whether `command` is words and nothing else, so that it means the same wherever it stands: no quote that could be left
-/// open, no operator, no comment, nothing of the history, no word that opens a block.
+/// Whether `command` is words alone, or a pipeline of such, so that it means the same wherever it stands: no quote that could
+/// be left open, no other operator, no comment, nothing of the history, no word that opens a block.
 pub(super) fn is_words(command: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" _-./=:,@%+~$*?".contains(&byte);
-    let first = command.split_ascii_whitespace().next();
-    command.bytes().all(is_plain) && first.is_some_and(|first| !RESERVED.contains(&first))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" _-./=:,@%+~$*?|".contains(&byte);
+    let is_command =
+        |words: &str| words.split_ascii_whitespace().next().is_some_and(|first| !RESERVED.contains(&first));
+    command.bytes().all(is_plain) && command.split('|').all(is_command)
+}
+
+/// Whether `command` surely ends where its text does. Of one that does not, bash's prompt tells the status of the command
+/// before it, where it was handed over by `eval`.
+pub(super) fn is_closed(command: &str) -> bool {
+    let count = |part: &str| command.matches(part).count();
+    let are_paired = |open, close| count(open) <= count(close);
+    are_paired("${", "}")
+        && are_paired("((", "))")
+        && count("`") % 2 == 0
+        && !command.contains("[[")
+        && ends_unquoted(command)
+}
+
+fn ends_unquoted(command: &str) -> bool {
+    let (mut quote, mut bytes) = (None, command.bytes());
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', None | Some(b'"')) => drop(bytes.next()),
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (_, Some(open)) if byte == open => quote = None,
+            _ => {}
+        }
+    }
+    quote.is_none()
 }
 
 /// A `&` that is neither half of `&&` nor part of a redirection.
@@ -79,13 +106,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_open_is_told() {
+        let quoted = r#"echo "a 'b" \' "\"" it\'s"#;
+        for closed in ["echo 'a \"b'", quoted, "echo ${a} $(b) `c`", "((a+1))"] {
+            assert!(is_closed(closed), "{closed}");
+        }
+        for open in
+            ["echo \"a", "echo 'a", "echo it's", "[[ a", "echo `a", "echo ${a", "((1+", r#"echo "a\""#]
+        {
+            assert!(!is_closed(open), "{open}");
+        }
+    }
+
+    #[test]
     fn only_words_are_words() {
-        for words in ["echo hi", "A=b ls -la ~/x", "ls *.rs", "echo $HOME"] {
+        for words in ["echo hi", "A=b ls -la ~/x", "ls *.rs", "echo $HOME", "ls | wc -l"] {
             assert!(is_words(words), "{words}");
         }
-        for other in
-            ["", " ", "if true", " while x", "a;b", "a|b", "a 'b", "a #b", "a\\", "[[ a", "{ a", "! a", "(a"]
-        {
+        let others =
+            ["", " ", "if true", " while x", "a;b", "a 'b", "a #b", "a\\", "[[ a", "{ a", "! a", "(a"];
+        for other in others.into_iter().chain(["a |", "| a", "a || b", "a | while b"]) {
             assert!(!is_words(other), "{other}");
         }
     }

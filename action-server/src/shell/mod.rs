@@ -45,7 +45,7 @@ mod tests;
 pub(crate) use children::reap_adopted;
 pub(crate) use program::ShellKind;
 pub(crate) use prompt::SESSION_VARIABLE;
-pub(crate) use pty::{Constraints, constrain};
+pub(crate) use pty::{Constraints, constrain, keep_inherited_files_to_ourselves};
 
 use facts::Facts;
 use program::ShellProgram;

@@ -137,7 +137,6 @@ impl Prompt {
             None => (scripted(""), source()),
         };
         let line = match care {
-            Care::None if guess::is_words(command) && script.is_none() => format!("{command}\n"),
             Care::None => format!("{run}\n"),
             Care::Look => format!("{run};__glovebox&&:\n"),
             Care::Inspect | Care::Guard => format!("__glovebox_inspect&&:;{run};__glovebox&&:\n"),
@@ -170,7 +169,8 @@ impl Prompt {
     }
 }
 
-/// What a bash runs once to become a session's shell. Where its standard error is the user's is said by descriptor 9.
+/// What a bash runs once to become a session's shell. A mend says the end first: what follows may be forbidden (`readonly
+/// PS1`). With `execfail` an `exec` that fails leaves the shell, as it does when it is typed; ours may come from a script. Where its standard error is the user's is said by descriptor 9.
 fn installer(nonce: &str, terminal: &Path) -> String {
     let terminal = terminal.display();
     format!(
@@ -192,14 +192,15 @@ return $__glovebox_status; }}
 __glovebox() {{ __glovebox_status=$?
 [[ ${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}
 return $__glovebox_status; }}
-__glovebox_mend() {{ PS2=
+__glovebox_mend() {{ builtin printf '\033]{nonce};E;%d;~;%s\007' "$__glovebox_status" "$PWD" >/dev/tty
+builtin shopt -s promptvars execfail
+PS2=
 if [[ -t $1 ]]; then
 PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command
 __glovebox_whole=$PS1$PROMPT_COMMAND
 else
 PS1= PROMPT_COMMAND=$__glovebox_careful
-fi
-builtin printf '\033]{nonce};E;%d;~;%s\007' "$__glovebox_status" "$PWD" >/dev/tty; }}
+fi; }}
 __glovebox_mend 9
 else
 unset PROMPT_COMMAND
@@ -209,9 +210,15 @@ fi; }} 9>&2 2>/dev/null"#
 
 /// `command` as one typed line, if it can be one. `exit` says so in an interactive shell, but not in a script.
 fn typed(command: &str) -> Option<String> {
-    let line = format!("eval -- {}", quote(command));
-    let typable = line.len() <= MAX_TYPED_BYTES && !command.chars().any(char::is_control);
-    (typable && !["exit", "logout"].iter().any(|word| command.contains(word))).then_some(line)
+    if ["exit", "logout"].iter().any(|word| command.contains(word)) || command.chars().any(char::is_control) {
+        return None;
+    }
+    let line = match guess::is_words(command) {
+        true => command.to_owned(),
+        false if guess::is_closed(command) => format!("eval -- {}", quote(command)),
+        false => return None,
+    };
+    (line.len() <= MAX_TYPED_BYTES).then_some(line)
 }
 
 /// `text` as one word.

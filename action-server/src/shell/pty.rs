@@ -181,6 +181,13 @@ fn enter_terminal(script: Option<RawFd>) -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps what this process has inherited from the programs that it starts, standard streams apart. Whoever started the
+/// server may have left anything open. Kernels before 5.11 cannot; nothing is closed there.
+pub(crate) fn keep_inherited_files_to_ourselves() {
+    // SAFETY: it only marks descriptors, none of which are ours yet, to be closed on exec.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
 /// What a process becomes before it is its program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Constraints {

@@ -109,6 +109,11 @@ impl ShellProcess {
         let script = Script::create(scratch_dir, &session)?;
         let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() < MAX_VARIABLE_BYTES;
         let mut command = Command::new(&program.path);
+        if program.dialect == Dialect::Bash {
+            // Something has to be run before the first `PROMPT_COMMAND`: else bash never sets `PIPESTATUS`.
+            script.write(":\n")?;
+            command.arg("--rcfile").arg(script.path());
+        }
         command
             .args(&program.arguments)
             .env_clear()

@@ -122,6 +122,23 @@ fn a_file_that_is_replaced_while_it_starts_is_no_matter() {
     until("the server has ended", || !socket.exists());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_inherited_is_not_passed_on() {
+    let (left_open, _other_end) = nix::unistd::pipe().unwrap();
+    // Unlike the pipe's own, a copy is inherited.
+    let copy = nix::unistd::dup(&left_open).unwrap();
+    let server = Server::start();
+    let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).unwrap();
+    let look = json!({"argv": ["sh", "-c", "ls -l /proc/self/fd"]}).to_string();
+    let of_process = server.send(Method::POST, "/v1/processes/look", look).await.body;
+    let look = json!({"action": "run", "args": {"command": "ls -l /proc/self/fd"}}).to_string();
+    let of_shell = server.send(Method::POST, "/v1/actions/look", look).await.body;
+    for seen in [of_process, of_shell] {
+        let seen = String::from_utf8_lossy(&seen).into_owned();
+        assert!(seen.contains("/proc/") && !seen.contains(link.to_str().unwrap()), "{seen}");
+    }
+}
+
 #[test]
 fn what_keeps_it_from_starting_is_one_line() {
     let dir = tempfile::tempdir().unwrap();

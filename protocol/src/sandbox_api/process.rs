@@ -1,6 +1,7 @@
 //! What is asked about processes that have no terminal, and what is answered.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -185,6 +186,15 @@ pub enum SignalName {
     Name(String),
     /// As the kernel numbers it.
     Number(i32),
+}
+
+impl fmt::Display for SignalName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(formatter, "`{name}`"),
+            Self::Number(number) => number.fmt(formatter),
+        }
+    }
 }
 
 /// Who gets a signal.

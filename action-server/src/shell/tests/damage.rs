@@ -195,3 +195,43 @@ async fn a_shell_of_another_user_is_a_session_too() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn bash_is_as_it_is_without_us() {
+    run_on("bash", async |fixture: Fixture| {
+        assert_eq!(fixture.say("false | true; echo ${PIPESTATUS[@]}").await, "1 0");
+        fixture.run("false | true | grep x").await;
+        assert_eq!(fixture.say("echo ${PIPESTATUS[@]}").await, "1 0 1");
+        for open in ["echo \"abc", "echo 'abc", "[[ a", "[[ -f x", "echo `", "echo ${", "((1+", "[[ a b ]]"] {
+            assert_eq!(fixture.run("true").await.metadata.exit_code, 0);
+            assert_eq!(fixture.run(open).await.metadata.exit_code, 2, "{open}");
+            assert_eq!(fixture.say("echo $?").await, "2", "{open}");
+        }
+        fixture.run("A=kept; exec no-such-program").await;
+        assert_eq!(fixture.say("echo $? $A").await, "127 kept");
+        fixture.run("trap 'echo failed' ERR").await;
+        assert_eq!(fixture.run("false").await.content, "failed");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_prompt_that_cannot_be_put_right_is_heard_all_the_same() {
+    for damage in
+        ["readonly PS1=x", "PS1='$ '; readonly PS1", "readonly PROMPT_COMMAND; PS1=x", "shopt -u promptvars"]
+    {
+        run_on("bash", async |fixture: Fixture| {
+            fixture.run("echo begun").await;
+            fixture.run_for(damage, Duration::from_secs(5)).await;
+            for number in 0..3 {
+                let answered = fixture.run_for(&format!("echo {number}"), Duration::from_secs(5)).await;
+                assert_eq!(
+                    (answered.content.lines().next(), answered.metadata.exit_code),
+                    (Some(&*number.to_string()), 0),
+                    "{damage}"
+                );
+            }
+        })
+        .await;
+    }
+}
