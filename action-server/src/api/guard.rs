@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
@@ -20,6 +21,9 @@ use crate::server::Caller;
 /// without a word, ours answers: it is below the streams that a connection may open, so that it is the one that is met.
 pub(crate) const MAX_REQUESTS: usize = 1024;
 
+/// How many endings beside them: what ends an action or a process has to come through when all the others are taken.
+pub(crate) const MAX_ENDINGS: usize = 64;
+
 /// An answer that is this short is handed over as a whole, and counts no longer.
 const SHORT_BYTES: u64 = 64 << 10;
 
@@ -31,8 +35,12 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     if let Some(caller) = request.extensions().get::<Arc<Caller>>() {
         caller.mark_known();
     }
-    let Ok(permit) = Arc::clone(&api.0.requests).try_acquire_owned() else {
-        return ApiError::TooManyRequests(MAX_REQUESTS).into_response();
+    let (places, most) = match *request.method() {
+        Method::DELETE => (&api.0.endings, MAX_ENDINGS),
+        _ => (&api.0.requests, MAX_REQUESTS),
+    };
+    let Ok(permit) = Arc::clone(places).try_acquire_owned() else {
+        return ApiError::TooManyRequests(most).into_response();
     };
     DefaultBodyLimit::max(BODY_BYTES).apply(&mut request);
     // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.

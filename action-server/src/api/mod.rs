@@ -40,6 +40,7 @@ struct Shared {
     info: Info,
     tunnels: Tunnels,
     requests: Arc<Semaphore>,
+    endings: Arc<Semaphore>,
     gates: files::Gates,
     ticks: Ticks,
 }
@@ -53,9 +54,10 @@ impl Api {
         tunnels: Tunnels,
     ) -> Self {
         let requests = Arc::new(Semaphore::new(guard::MAX_REQUESTS));
+        let endings = Arc::new(Semaphore::new(guard::MAX_ENDINGS));
         let gates = files::Gates::default();
         let ticks = Ticks::default();
-        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, gates, ticks }))
+        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, endings, gates, ticks }))
     }
 
     /// What requests must know, if anything.

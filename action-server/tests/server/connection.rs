@@ -95,6 +95,9 @@ async fn more_streams_than_are_served_are_refused_and_not_left_waiting() {
             status => assert_eq!(status, 200),
         }
     }
+    // What there is no place for is most urgent then.
+    let cancel = Request::delete("http://sandbox/v1/actions/a0").body(whole("")).unwrap();
+    assert_eq!(client.send_request(cancel).await.unwrap().status(), 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
