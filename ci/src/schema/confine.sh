@@ -7,9 +7,9 @@ root=$1 key=$2 program=$3
 shift 3
 
 mount -t tmpfs -o nosuid,mode=755,size=512m tmpfs "$root"
-mkdir "$root/bin" "$root/dev" "$root/dev/pts" "$root/proc" "$root/tmp" "$root/work"
+mkdir "$root/bin" "$root/dev" "$root/dev/pts" "$root/proc" "$root/tmp" "$root/space"
 # Not its own, so that it cannot shut itself out.
-chmod 1777 "$root/tmp" "$root/work"
+chmod 1777 "$root/tmp" "$root/space"
 for device in null zero full random urandom tty; do
     : >"$root/dev/$device"
     mount --bind "/dev/$device" "$root/dev/$device"
