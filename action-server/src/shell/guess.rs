@@ -1,11 +1,11 @@
 //! What a command may do to its shell, guessed from its text.
 //!
 //! A guess chooses between a cheap and a careful way of handing a command over. Where it is wrong, as with a script that is
-//! sourced by a name of the user's own making, a line of ours is in the output, or an end is heard late.
+//! sourced by a name of the user's own making, a line of ours is in the output, or an end is not heard.
 
 /// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
 /// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 21] = [
     "()",
     "function",
     "alias",
@@ -13,7 +13,6 @@ const CHANGES: [&str; 22] = [
     ". ",
     ".\t",
     "eval",
-    "exec",
     "PS1",
     "PROMPT",
     "unset",

@@ -125,23 +125,23 @@ impl Prompt {
                 line: format!("{};{{ __glovebox&&:;}} 2>/dev/null\n", source()),
             };
         }
-        if care == Care::Guard {
-            return Orders {
+        let unguarded = |before: &str, after: &str| {
+            let (script, run) = match typed(command) {
+                Some(typed) => (None, typed),
+                None => (scripted(""), source()),
+            };
+            Orders { number: None, script, line: format!("{before}{run}{after}\n") }
+        };
+        match care {
+            Care::None => unguarded("", ""),
+            Care::Look => unguarded("", ";__glovebox&&:"),
+            Care::Inspect => unguarded("__glovebox_inspect&&:;", ";__glovebox&&:"),
+            Care::Guard => Orders {
                 number: Some(number),
                 script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
                 line: format!("{};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n", source()),
-            };
+            },
         }
-        let (script, run) = match typed(command) {
-            Some(typed) => (None, typed),
-            None => (scripted(""), source()),
-        };
-        let line = match care {
-            Care::None => format!("{run}\n"),
-            Care::Look => format!("{run};__glovebox&&:\n"),
-            Care::Inspect | Care::Guard => format!("__glovebox_inspect&&:;{run};__glovebox&&:\n"),
-        };
-        Orders { number: None, script, line }
     }
 
     /// What `command` asks for, in a shell that is as it was begun: `Look` in any other.
