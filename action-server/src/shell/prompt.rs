@@ -193,7 +193,7 @@ __glovebox() {{ __glovebox_status=$?
 [[ ${{PS1-}}${{PROMPT_COMMAND-}}${{!-}} == "$__glovebox_whole" && -t ${{1-2}} ]] || __glovebox_mend ${{1-2}}
 return $__glovebox_status; }}
 __glovebox_mend() {{ builtin printf '\033]{nonce};E;%d;~;%s\007' "$__glovebox_status" "$PWD" >/dev/tty
-builtin shopt -s promptvars execfail
+builtin shopt -s execfail
 PS2=
 if [[ -t $1 ]]; then
 PS1=$__glovebox_prompt PROMPT_COMMAND=$__glovebox_command
