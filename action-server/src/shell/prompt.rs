@@ -169,8 +169,9 @@ impl Prompt {
     }
 }
 
-/// What a bash runs once to become a session's shell. A mend says the end first: what follows may be forbidden (`readonly
-/// PS1`). With `execfail` an `exec` that fails leaves the shell, as it does when it is typed; ours may come from a script. Where its standard error is the user's is said by descriptor 9.
+/// What a bash runs once to become a session's shell. What is announced is announced first: what follows may be forbidden
+/// (`readonly PS1`), which ends the function. With `execfail` an `exec` that fails leaves the shell, as it does when it is
+/// typed; ours may come from a script. Where its standard error is the user's is said by descriptor 9.
 fn installer(nonce: &str, terminal: &Path) -> String {
     let terminal = terminal.display();
     format!(
@@ -182,8 +183,8 @@ __glovebox_ours= __glovebox_lengths=([${{#__glovebox_prompt}}]=)
 __glovebox_careful='{{ "${{__glovebox_call-eval}}" "${{__glovebox_nine-$GLOVEBOX_PROMPT}}"&&:;}} 9>&2 2>/dev/null'
 __glovebox_call=__glovebox __glovebox_nine=9
 __glovebox_start() {{ __glovebox_status=$?
-PROMPT_COMMAND=$__glovebox_careful
 builtin printf '\033]{nonce};S;%d\007' "$1" >/dev/tty
+PROMPT_COMMAND=$__glovebox_careful
 return $__glovebox_status; }}
 __glovebox_inspect() {{ __glovebox_status=$?
 __glovebox_command='{INSPECT}'
