@@ -125,7 +125,7 @@ pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<
     let secret = state_dir.secret()?;
     match config.runtime.as_str() {
         "docker" => {
-            let owner = state_dir.0.display().to_string();
+            let owner = secret.owner();
             let docker = DockerConfig::new(server, secret, owner);
             Ok(Arc::new(DockerProvider::new(DockerConfig { host: config.docker_host.clone(), ..docker })))
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use engine::agent::CodeActAgent;
 use engine::conversation::{Conversation, Parts};
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, ScriptedProvider};
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
@@ -33,12 +33,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         provider: Arc::new(ScriptedProvider::new(|_| {
             Ending::Observation(Observation::new("output\n".repeat(20), RunObservation::default()))
         })),
-        spec: SandboxSpec {
-            conversation: id.clone(),
-            image: None,
-            workspace: None,
-            resources: Resources::default(),
-        },
+        spec: SandboxSpec::of(id.clone()),
     };
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::agent::CodeActAgent;
 use engine::conversation::{Conversation, INTERRUPTED, Parts, State};
 use engine::llm::Llm;
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
@@ -41,12 +41,7 @@ impl World {
             llm: scripted(responses, 0),
             agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
             provider: Arc::new(provider.clone()),
-            spec: SandboxSpec {
-                conversation: id(),
-                image: None,
-                workspace: None,
-                resources: Resources::default(),
-            },
+            spec: SandboxSpec::of(id()),
         };
         Self { store, provider, parts }
     }

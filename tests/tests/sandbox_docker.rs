@@ -1,11 +1,10 @@
 //! The contract of sandboxes on the Docker backend, and what only that one does.
 
-use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use engine::sandbox::{SandboxError, SandboxProvider, StartProgress};
+use engine::sandbox::{SandboxError, SandboxProvider, StartProgress, sweep};
 use sandbox::DockerProvider;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
@@ -121,7 +120,7 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = provider.create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = provider.create(&left, &|_| {}).await.unwrap();
-    let swept = provider.sweep(&HashSet::from([kept.conversation])).await.unwrap();
+    let swept = sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;

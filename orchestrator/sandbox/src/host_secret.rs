@@ -10,7 +10,8 @@ use ring::hmac;
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 
 /// Separates these keys from anything else that may once be derived from the same secret.
-const PURPOSE: &[u8] = b"glovebox action server key 1\0";
+const KEY_PURPOSE: &[u8] = b"glovebox action server key 1\0";
+const OWNER_PURPOSE: &[u8] = b"glovebox owner 1\0";
 
 /// The host's secret, from which the key of every sandbox is derived.
 pub struct HostSecret(SecretBox<[u8; 32]>);
@@ -23,10 +24,19 @@ impl HostSecret {
 
     /// The key of one sandbox: 64 hexadecimal digits.
     pub(crate) fn key_of(&self, sandbox: &SandboxId) -> SecretString {
+        hex(self.sign(KEY_PURPOSE, sandbox.as_str()).as_ref()).into()
+    }
+
+    /// What names this installation where sandboxes of several lie together: 16 hexadecimal digits that are no secret.
+    pub fn owner(&self) -> String {
+        hex(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
+    }
+
+    fn sign(&self, purpose: &[u8], text: &str) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.0.expose_secret()));
-        context.update(PURPOSE);
-        context.update(sandbox.as_str().as_bytes());
-        hex(context.sign().as_ref()).into()
+        context.update(purpose);
+        context.update(text.as_bytes());
+        context.sign()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
 use super::follow::Output;
@@ -73,10 +73,9 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         other => return Ok(other),
     }
     let spec = SandboxSpec {
-        conversation: new_conversation_id()?,
         image: config.image.clone(),
         workspace: Some(workspace.clone()),
-        resources: Resources::default(),
+        ..SandboxSpec::of(new_conversation_id()?)
     };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Silent).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxSpec};
+use engine::sandbox::{OutputChunk, Sandbox, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation, ObservationKind};
@@ -36,10 +36,9 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let config = load_config(&Overrides { runtime, image, ..overrides })?;
     let command = shell_text(&arguments.command)?;
     let spec = SandboxSpec {
-        conversation: new_conversation_id()?,
         image: config.image.clone(),
         workspace: directory.as_deref().map(existing_folder).transpose()?,
-        resources: Resources::default(),
+        ..SandboxSpec::of(new_conversation_id()?)
     };
     warn_of_runtime(&config.runtime, config.image.is_some());
     let output = if arguments.json { Output::Silent } else { Output::Transcript };

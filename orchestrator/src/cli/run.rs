@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use engine::conversation::{Conversation, Parts};
 use engine::llm::Llm;
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::SandboxSpec;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::{ConversationId, EventId};
@@ -169,10 +169,9 @@ pub(super) async fn finish(
 /// What the conversation's sandbox is to be.
 pub(super) fn spec(id: &ConversationId, started: &ConversationStarted) -> SandboxSpec {
     SandboxSpec {
-        conversation: id.clone(),
         image: started.image.clone(),
         workspace: started.workspace.as_ref().map(PathBuf::from),
-        resources: Resources::default(),
+        ..SandboxSpec::of(id.clone())
     }
 }
 

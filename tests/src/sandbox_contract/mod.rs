@@ -70,10 +70,9 @@ pub fn spec(backend: &dyn Backend) -> SandboxSpec {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     SandboxSpec {
-        conversation: format!("test-{}-{number}", std::process::id()).parse().unwrap(),
         image: backend.image(),
-        workspace: None,
-        resources: Resources { memory_bytes: 512 << 20, cpus: 2.0, pids: 512 },
+        resources: Resources { memory_bytes: 512 << 20, pids: 512, ..Resources::default() },
+        ..SandboxSpec::of(format!("test-{}-{number}", std::process::id()).parse().unwrap())
     }
 }
 

@@ -10,8 +10,12 @@ use protocol::{ActionId, ConversationId, IdError, Observation, SandboxId};
 use tokio::sync::Notify;
 
 use crate::sandbox::{
-    OnOutput, OutputChunk, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress,
+    Condition, Lifetime, OnOutput, OutputChunk, Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec,
+    StartProgress,
 };
+
+/// What its sandboxes' ids begin with.
+const PREFIX: &str = "scripted-";
 
 /// What an action's run comes to.
 type Script = dyn Fn(&ActionRequest) -> Ending + Send + Sync;
@@ -60,7 +64,7 @@ impl ScriptedProvider {
     /// # Errors
     /// When the conversation's id leaves no room for it.
     pub fn sandbox_id(conversation: &ConversationId) -> Result<SandboxId, IdError> {
-        SandboxId::try_from(format!("scripted-{conversation}"))
+        SandboxId::try_from(format!("{PREFIX}{conversation}"))
     }
 
     /// The machines' sandboxes end, as by a power cut.
@@ -124,6 +128,25 @@ impl SandboxProvider for ScriptedProvider {
             }
             _ => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
         }
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        match lock(&self.machines).get(sandbox).cloned() {
+            Some(machine) => Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine })),
+            None => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+        let placed = |(sandbox, _): (&SandboxId, _)| Placed {
+            sandbox: sandbox.clone(),
+            conversation: sandbox.as_str().strip_prefix(PREFIX).and_then(|name| name.parse().ok()),
+            lifetime: Lifetime::Conversation,
+            image: None,
+            condition: Condition::Running,
+            created_at: None,
+        };
+        Ok(lock(&self.machines).iter().map(placed).collect())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

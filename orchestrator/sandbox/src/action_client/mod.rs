@@ -61,9 +61,9 @@ impl ActionClient {
         })
     }
 
-    /// Speaks again with the life of the server that the lease names.
-    pub(crate) async fn again(address: Address, boot_id: &BootId) -> Result<Self, SandboxError> {
-        Self::speak(address, Some(boot_id), link::PATIENCE).await.map_err(|error| match error {
+    /// Speaks again with the life of the server that the lease names, or without one with whichever it lives.
+    pub(crate) async fn again(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
+        Self::speak(address, boot_id, link::PATIENCE).await.map_err(|error| match error {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Lost { detail: other.to_string() },
         })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType};
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::{Lifetime, Resources, SandboxSpec};
 
 use super::image::Image;
 use super::user::User;
@@ -20,8 +20,11 @@ const RUN_FOLDER: &str = "/.glovebox/run";
 const HOME_FOLDER: &str = "/.glovebox/home";
 
 const MARK_LABEL: &str = "glovebox";
-pub(super) const CONVERSATION_LABEL: &str = "glovebox.conversation";
+const CONVERSATION_LABEL: &str = "glovebox.conversation";
 pub(super) const OWNER_LABEL: &str = "glovebox.owner";
+pub(super) const LIFETIME_LABEL: &str = "glovebox.lifetime";
+/// The lifetime of what no sweep removes.
+pub(super) const UNTIL_REMOVED: &str = "until-removed";
 
 /// What package managers and test suites do as root, and nothing else: own, read and write any file of the container
 /// (dpkg, tar, npm), act as another user (apt's `_apt`, database servers under test), end its processes. Not among
@@ -66,15 +69,20 @@ impl ContainerPlan<'_> {
     }
 
     fn labels(&self) -> HashMap<String, String> {
+        let lifetime = match self.spec.lifetime {
+            Lifetime::Conversation => "conversation",
+            Lifetime::UntilRemoved => UNTIL_REMOVED,
+        };
         HashMap::from([
             (MARK_LABEL.into(), "1".into()),
             (CONVERSATION_LABEL.into(), self.spec.conversation.to_string()),
             (OWNER_LABEL.into(), self.config.owner.clone()),
+            (LIFETIME_LABEL.into(), lifetime.into()),
         ])
     }
 
     fn host_config(&self) -> HostConfig {
-        let Resources { memory_bytes, cpus, pids } = self.spec.resources;
+        let Resources { memory_bytes, cpus, pids, disk_bytes: _ } = self.spec.resources;
         let memory = i64::try_from(memory_bytes).unwrap_or(i64::MAX);
         HostConfig {
             network_mode: Some(self.config.network.clone().unwrap_or_else(|| "none".into())),
@@ -145,10 +153,9 @@ mod tests {
     fn a_container_is_closed_bounded_and_never_sees_its_key() {
         let config = DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me");
         let spec = SandboxSpec {
-            conversation: "c".parse().unwrap(),
-            image: None,
             workspace: Some("/home/me/work".into()),
-            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100 },
+            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 << 30 },
+            ..SandboxSpec::of("c".parse().unwrap())
         };
         let sandbox = "glovebox-c".parse().unwrap();
         let image = Image { name: "i".into(), user: String::new() };

@@ -8,15 +8,17 @@ use bollard::errors::Error;
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
 };
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
 use bollard::{API_DEFAULT_VERSION, Docker};
-use engine::sandbox::SandboxError;
+use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
 use futures_util::{StreamExt, TryStreamExt};
-use protocol::{ConversationId, SandboxId};
+use jiff::Timestamp;
+use protocol::SandboxId;
 use tokio::time::timeout;
 
 use super::RUNTIME;
-use super::container::{CONVERSATION_LABEL, OWNER_LABEL};
-use crate::placement::{KEPT_LOG_LENGTH, chain, start_error};
+use super::container::{LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
+use crate::placement::{KEPT_LOG_LENGTH, chain, conversation_of, start_error};
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
@@ -73,24 +75,14 @@ impl Engine {
         }
     }
 
-    /// The containers that carry this owner's label, with the conversations they were made for.
-    pub(super) async fn containers_of(
-        &self,
-        owner: &str,
-    ) -> Result<Vec<(ConversationId, SandboxId)>, SandboxError> {
+    /// The containers that carry this owner's label.
+    pub(super) async fn containers_of(&self, owner: &str) -> Result<Vec<Placed>, SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
         let containers =
             containers.map_err(|error| failed(&format!("listing the containers of {owner}"), &error))?;
-        Ok(containers
-            .into_iter()
-            .filter_map(|container| {
-                let conversation = container.labels?.get(CONVERSATION_LABEL)?.parse().ok()?;
-                let name = container.names?.into_iter().next()?;
-                Some((conversation, name.trim_start_matches('/').parse().ok()?))
-            })
-            .collect())
+        Ok(containers.into_iter().filter_map(placed).collect())
     }
 
     /// The end of what a container wrote. Best effort: it goes into an error that has its own reason.
@@ -125,6 +117,27 @@ impl Engine {
         let code = found.exit_code.unwrap_or_default();
         Some(format!("the container {container} has ended with code {code}{memory}"))
     }
+}
+
+fn placed(container: ContainerSummary) -> Option<Placed> {
+    let labels = container.labels?;
+    let sandbox: SandboxId =
+        container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
+    Some(Placed {
+        conversation: conversation_of(sandbox.as_str()),
+        sandbox,
+        lifetime: match labels.get(LIFETIME_LABEL).map(String::as_str) {
+            Some(UNTIL_REMOVED) => Lifetime::UntilRemoved,
+            _ => Lifetime::Conversation,
+        },
+        image: container.image,
+        condition: match container.state {
+            Some(ContainerSummaryStateEnum::PAUSED) => Condition::Paused,
+            Some(ContainerSummaryStateEnum::RUNNING) => Condition::Running,
+            _ => Condition::Ended,
+        },
+        created_at: container.created.and_then(|seconds| Timestamp::from_second(seconds).ok()),
+    })
 }
 
 /// The status of the engine's refusal; nothing when there was no answer.

@@ -13,15 +13,14 @@ mod pull_progress;
 mod start;
 mod user;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use ::engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
-use protocol::{ConversationId, SandboxId};
+use protocol::SandboxId;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
@@ -88,24 +87,6 @@ impl DockerProvider {
         Self { config: Arc::new(config), engine: OnceCell::new(), removals: TaskTracker::new() }
     }
 
-    /// Removes this owner's containers of all conversations but `keep`: what a crash has left behind. Names what it
-    /// removed.
-    ///
-    /// # Errors
-    /// See [`SandboxError`]; worth a retry.
-    pub async fn sweep(&self, keep: &HashSet<ConversationId>) -> Result<Vec<SandboxId>, SandboxError> {
-        let engine = self.engine().await?;
-        let mut removed = Vec::new();
-        for (conversation, sandbox) in engine.containers_of(&self.config.owner).await? {
-            if !keep.contains(&conversation) {
-                tracing::info!(%conversation, %sandbox, "removing a container that no conversation uses");
-                engine.remove(sandbox.as_str()).await?;
-                removed.push(sandbox);
-            }
-        }
-        Ok(removed)
-    }
-
     /// The engine; asked for anew until it has answered once.
     async fn engine(&self) -> Result<&Engine, SandboxError> {
         self.engine.get_or_try_init(|| Engine::connect(self.config.host.as_deref())).await
@@ -157,7 +138,16 @@ impl SandboxProvider for DockerProvider {
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.address(self.engine().await?, &lease.sandbox_id);
-        Ok(Box::new(ActionClient::again(address, &lease.boot_id).await?))
+        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let address = self.address(self.engine().await?, sandbox);
+        Ok(Box::new(ActionClient::again(address, None).await?))
+    }
+
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+        self.engine().await?.containers_of(&self.config.owner).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -6,8 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::SandboxError;
-use protocol::{ConversationId, SandboxId};
+use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
+use jiff::Timestamp;
+use protocol::SandboxId;
 use tokio::task::spawn_blocking;
 
 use super::process::KnownProcess;
@@ -50,17 +51,26 @@ impl SandboxFolder {
         self.path.join("log")
     }
 
+    /// An empty file in the folder of a sandbox that no sweep removes.
+    fn kept_mark(&self) -> PathBuf {
+        self.path.join("keep")
+    }
+
     fn record(&self) -> PathBuf {
         self.path.join("server.json")
     }
 
     /// Creates the folder, which must not be there.
-    pub(super) fn create(&self) -> Result<(), SandboxError> {
+    pub(super) fn create(&self, lifetime: Lifetime) -> Result<(), SandboxError> {
         let private =
             |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
         private(true, self.path.parent().unwrap_or(&self.path))
             .and_then(|()| private(false, &self.path))
             .and_then(|()| private(false, &self.workspace()))
+            .and_then(|()| match lifetime {
+                Lifetime::Conversation => Ok(()),
+                Lifetime::UntilRemoved => std::fs::write(self.kept_mark(), ""),
+            })
             .map_err(|source| self.failed("creating", source))
     }
 
@@ -117,7 +127,7 @@ impl SandboxFolder {
 }
 
 /// The sandboxes whose folders are there.
-pub(super) fn all_below(state_dir: &Path) -> Result<Vec<(ConversationId, SandboxId)>, SandboxError> {
+pub(super) fn all_below(state_dir: &Path) -> Result<Vec<Placed>, SandboxError> {
     let path = sandboxes(state_dir);
     let entries = match std::fs::read_dir(&path) {
         Ok(entries) => entries,
@@ -130,7 +140,23 @@ pub(super) fn all_below(state_dir: &Path) -> Result<Vec<(ConversationId, Sandbox
         }
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.filter_map(|name| Some((conversation_of(&name)?, name.parse().ok()?))).collect())
+    Ok(names.filter_map(|name| placed(SandboxFolder { path: path.join(&name) }, &name)).collect())
+}
+
+fn placed(folder: SandboxFolder, name: &str) -> Option<Placed> {
+    let is_kept = folder.kept_mark().exists();
+    let runs = folder.server().ok().flatten().is_some_and(|server| server.is_alive());
+    Some(Placed {
+        sandbox: name.parse().ok()?,
+        conversation: Some(conversation_of(name)?),
+        lifetime: if is_kept { Lifetime::UntilRemoved } else { Lifetime::Conversation },
+        image: None,
+        condition: if runs { Condition::Running } else { Condition::Ended },
+        created_at: std::fs::metadata(&folder.path)
+            .and_then(|found| found.created())
+            .ok()
+            .and_then(|time| Timestamp::try_from(time).ok()),
+    })
 }
 
 fn sandboxes(state_dir: &Path) -> PathBuf {

@@ -11,16 +11,15 @@ mod folder;
 mod process;
 mod start;
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use protocol::record::SandboxLeased;
-use protocol::{ConversationId, SandboxId};
+use protocol::SandboxId;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -63,23 +62,6 @@ impl LocalProvider {
         Self { config: Arc::new(config), removals: TaskTracker::new() }
     }
 
-    /// Removes the sandboxes of all conversations but `keep`: what a crash has left behind. Names what it removed.
-    ///
-    /// # Errors
-    /// See [`SandboxError`]; worth a retry.
-    pub async fn sweep(&self, keep: &HashSet<ConversationId>) -> Result<Vec<SandboxId>, SandboxError> {
-        let left = folder::all_below(&self.config.state_dir)?;
-        let mut removed = Vec::new();
-        for (conversation, sandbox) in
-            left.into_iter().filter(|(conversation, _)| !keep.contains(conversation))
-        {
-            tracing::info!(%conversation, %sandbox, "removing a sandbox that no conversation uses");
-            remove(&self.config, &sandbox).await?;
-            removed.push(sandbox);
-        }
-        Ok(removed)
-    }
-
     async fn place(
         &self,
         sandbox: &SandboxId,
@@ -90,7 +72,7 @@ impl LocalProvider {
         let folder = self.folder(sandbox)?;
         let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
         on_progress(StartProgress::Starting);
-        folder.create()?;
+        folder.create(spec.lifetime)?;
         let start = ServerStart {
             binary: self.config.server.path().await?,
             folder: folder.clone(),
@@ -145,7 +127,19 @@ impl SandboxProvider for LocalProvider {
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.address(&lease.sandbox_id)?;
-        Ok(Box::new(ActionClient::again(address, &lease.boot_id).await?))
+        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        Ok(Box::new(ActionClient::again(self.address(sandbox)?, None).await?))
+    }
+
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+        folder::all_below(&self.config.state_dir)
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        Ok(self.folder(sandbox)?.log_tail())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -28,6 +28,11 @@ impl KnownProcess {
         Ok(Self { pid, start_time_ticks, kernel_boot_id: kernel_boot_id()? })
     }
 
+    /// Whether it has not ended.
+    pub(super) fn is_alive(&self) -> bool {
+        self.open().is_ok_and(|handle| handle.is_some())
+    }
+
     /// Ends the process, gently and then by force, and by force what is left of its descendants.
     pub(super) async fn end_with_descendants(&self) -> io::Result<()> {
         let Some(handle) = self.open()? else {

@@ -109,7 +109,7 @@ async fn a_server_that_was_started_again_is_another_sandbox() {
     let error = ended.unwrap_err();
     assert!(matches!(&error, SandboxError::Lost { detail } if detail.contains("boot-2")), "{error}");
 
-    let attached = ActionClient::again(address(&server), &"boot-1".parse().unwrap()).await;
+    let attached = ActionClient::again(address(&server), Some(&"boot-1".parse().unwrap())).await;
     assert!(matches!(attached.err().unwrap(), SandboxError::Lost { .. }));
 }
 

@@ -1,11 +1,17 @@
 //! The seam to sandboxes: a provider places an action server and hands back a way to speak with it.
 
-use std::path::PathBuf;
+mod error;
+mod placed;
+mod spec;
 
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, ConversationId, Observation, SandboxId};
+use protocol::{ActionId, Observation, SandboxId};
+
+pub use error::SandboxError;
+pub use placed::{Condition, Placed, Usage, sweep};
+pub use spec::{Lifetime, Resources, SandboxSpec, Volume, VolumeError};
 
 /// Places sandboxes of one runtime. Only places: what is done in them is the same for all.
 #[async_trait]
@@ -29,6 +35,64 @@ pub trait SandboxProvider: Send + Sync {
     /// # Errors
     /// [`SandboxError::Lost`] when it is gone, or its server lives another life.
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError>;
+
+    /// Speaks with a sandbox of this name, whichever life its server lives: for whoever holds no lease.
+    ///
+    /// # Errors
+    /// [`SandboxError::Lost`] when there is none, or its server does not answer.
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError>;
+
+    /// Every sandbox of this installation that the runtime knows of.
+    ///
+    /// # Errors
+    /// See [`SandboxError`]; worth a retry.
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError>;
+
+    /// Freezes what runs in a sandbox; memory and files stay. One that is frozen is no error.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn pause(&self, _sandbox: &SandboxId) -> Result<(), SandboxError> {
+        Err(self.unsupported("pause a sandbox"))
+    }
+
+    /// Lets a frozen sandbox go on. One that runs is no error.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn resume(&self, _sandbox: &SandboxId) -> Result<(), SandboxError> {
+        Err(self.unsupported("resume a sandbox"))
+    }
+
+    /// Makes an image of a sandbox's files, under the name that is given or one of its own: sandboxes are placed from it as
+    /// from any other. Answers with its name. What is mounted into the sandbox is not in it.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn snapshot(&self, _sandbox: &SandboxId, _name: Option<&str>) -> Result<String, SandboxError> {
+        Err(self.unsupported("make a snapshot"))
+    }
+
+    /// What a sandbox uses now.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn usage(&self, _sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+        Err(self.unsupported("measure what a sandbox uses"))
+    }
+
+    /// The end of what a sandbox's server wrote, at most 64 KiB.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn logs(&self, _sandbox: &SandboxId) -> Result<String, SandboxError> {
+        Err(self.unsupported("show what a sandbox's server wrote"))
+    }
+
+    /// The error for what this runtime has no way to do.
+    fn unsupported(&self, what: &'static str) -> SandboxError {
+        SandboxError::Unsupported { runtime: self.runtime(), what }
+    }
 
     /// Removes a sandbox and everything in it. One that is not there is no error.
     ///
@@ -71,37 +135,6 @@ pub trait Sandbox: Send + Sync {
 /// Hears an action's output. An alias because `async_trait` would give the chunk's lifetime a name.
 pub type OnOutput<'a> = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync + 'a;
 
-/// What is to be placed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SandboxSpec {
-    /// Whose sandbox it is.
-    pub conversation: ConversationId,
-    /// The image, for runtimes that have one; nothing: the runtime's default.
-    pub image: Option<String>,
-    /// A folder of the host that the agent works in; nothing: a fresh one inside.
-    pub workspace: Option<PathBuf>,
-    /// What it may use of the host.
-    pub resources: Resources,
-}
-
-/// What a sandbox may use of its host, for runtimes that can bound it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Resources {
-    /// Memory, in bytes.
-    pub memory_bytes: u64,
-    /// Processors.
-    pub cpus: f64,
-    /// Processes and threads.
-    pub pids: u32,
-}
-
-impl Default for Resources {
-    /// Enough for a build, and no fork bomb or leak reaches the host.
-    fn default() -> Self {
-        Self { memory_bytes: 4 << 30, cpus: 2.0, pids: 4096 }
-    }
-}
-
 /// What happens while a sandbox is placed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StartProgress {
@@ -136,61 +169,5 @@ pub enum OutputChunk<'a> {
         from: u64,
         /// The first byte that is held again.
         to: u64,
-    },
-}
-
-/// How placing a sandbox or speaking with it failed.
-#[derive(Debug, thiserror::Error)]
-pub enum SandboxError {
-    /// The runtime itself does not answer: no engine, no host. May be tried again when it does.
-    #[error("the runtime {runtime} is not available: {detail}")]
-    RuntimeUnavailable {
-        /// The runtime's name.
-        runtime: &'static str,
-        /// What was tried and what came of it.
-        detail: String,
-    },
-    /// There is no such image, here or where it would be pulled from.
-    #[error("the image {image} does not exist: {detail}")]
-    NoSuchImage {
-        /// The image as it was asked for.
-        image: String,
-        /// What the engine said.
-        detail: String,
-    },
-    /// The sandbox could not be started. Not worth a retry with the same spec.
-    #[error("starting the sandbox: {detail}")]
-    Start {
-        /// What failed.
-        detail: String,
-        /// The end of what the sandbox wrote; empty when it wrote nothing.
-        logs: String,
-    },
-    /// The sandbox or its server is gone; what ran in it is gone too.
-    #[error("the sandbox is lost: {detail}")]
-    Lost {
-        /// What was found.
-        detail: String,
-    },
-    /// The server refused the request.
-    #[error("the action server refuses: {detail}")]
-    Refused {
-        /// Its sentence.
-        detail: String,
-    },
-    /// The server's answer is not one.
-    #[error("the action server answered with something that is not an answer: {detail}")]
-    Malformed {
-        /// What was wrong.
-        detail: String,
-    },
-    /// Something on the host failed.
-    #[error("{doing}")]
-    Host {
-        /// What was being done, to what.
-        doing: String,
-        /// Why it failed.
-        #[source]
-        source: std::io::Error,
     },
 }
