@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine::agent::CodeActAgent;
-use engine::conversation::{Conversation, Parts};
+use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, ScriptedProvider};
 use llm::ScriptedLlm;
@@ -49,7 +49,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let state = conversation.wait_for(|state| state.agent_state == AgentState::Finished).await;
     let took = begin.elapsed();
     assert_eq!(state.iterations, STEPS + 1);
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
     let each = took.as_secs_f64() * 1e3 / f64::from(STEPS + 1);
     vec![Figure::below("host time of an agent's step, scripted model, 200 steps", each, "ms", 5.0)]
 }

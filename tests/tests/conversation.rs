@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::CodeActAgent;
-use engine::conversation::{Conversation, INTERRUPTED, Parts, State};
+use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
@@ -124,7 +124,7 @@ async fn a_stop_ends_the_command_and_its_observation_still_comes() {
     assert_eq!(world.endings(), [one("hang", "hang")]);
     say(&conversation, "go on");
     reach(&conversation, AgentState::Finished).await;
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
     assert_eq!(world.provider.placed_now(), 0);
 }
 
@@ -142,7 +142,7 @@ async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
         conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
     tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is heard");
     assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_lost_sandbox_interrupts_the_action_and_the_next_one_gets_another() {
         .collect();
     assert_eq!(interrupted.len(), 1);
     assert_eq!(world.endings()[1], one("after", "after"));
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
     assert_eq!(world.endings(), [one("one", "one"), one("hang", "hang"), one("two", "two")]);
     assert!(world.provider.runs().values().all(|runs| *runs == 1));
     assert_eq!(State::fold(&world.log()), *conversation.state());
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn calls_of_one_response_are_made_one_after_another_also_over_a_crash() {
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("hang", "hang"), one("second", "second")]);
     assert_eq!(conversation.state().iterations, 2, "the model was asked twice");
-    conversation.close(true).await.unwrap();
+    conversation.close(Afterwards::Remove).await.unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
 use super::follow::Output;
@@ -72,11 +71,8 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         Exit::Finished => {}
         other => return Ok(other),
     }
-    let spec = SandboxSpec {
-        image: config.image.clone(),
-        workspace: Some(workspace.clone()),
-        ..SandboxSpec::of(new_conversation_id()?)
-    };
+    let image = config.sandbox.image.clone();
+    let spec = compose::spec(&config, new_conversation_id()?, image, Some(workspace.clone()));
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Silent).await?;
     let Some(tested) = tested else { return Ok(Exit::Interrupted) };

@@ -10,7 +10,7 @@ use protocol::{ActionId, EventId, Observation, ObservationKind};
 use super::follow::{Interrupts, Output, Screen};
 use super::run::{existing_folder, new_conversation_id, warn_of_runtime};
 use super::{PlaceArguments, load_config, print};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -35,12 +35,9 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let PlaceArguments { runtime, image, directory } = arguments.place;
     let config = load_config(&Overrides { runtime, image, ..overrides })?;
     let command = shell_text(&arguments.command)?;
-    let spec = SandboxSpec {
-        image: config.image.clone(),
-        workspace: directory.as_deref().map(existing_folder).transpose()?,
-        ..SandboxSpec::of(new_conversation_id()?)
-    };
-    warn_of_runtime(&config.runtime, config.image.is_some());
+    let workspace = directory.as_deref().map(existing_folder).transpose()?;
+    let spec = compose::spec(&config, new_conversation_id()?, config.sandbox.image.clone(), workspace);
+    warn_of_runtime(&config.runtime, config.sandbox.image.is_some());
     let output = if arguments.json { Output::Silent } else { Output::Transcript };
     let observation = in_fresh_sandbox(&config, spec, command, output).await?;
     let Some(observation) = observation else { return Ok(Exit::Interrupted) };
@@ -62,7 +59,10 @@ pub(super) async fn in_fresh_sandbox(
     output: Output,
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
-    let provider = compose::provider(config, &StateDir::open(&config.state_dir)?)?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let _lock = state_dir.lock_for_once(&spec.conversation)?;
+    let provider = compose::provider(config, &state_dir)?;
+    let sweep = Sweep::begin(&provider, config, &state_dir);
     let screen = std::sync::Mutex::new(Screen::new(output));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
@@ -86,6 +86,7 @@ pub(super) async fn in_fresh_sandbox(
     if let Err(error) = provider.destroy(&sandbox_id).await {
         print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
     }
+    sweep.end().await;
     result.transpose()
 }
 

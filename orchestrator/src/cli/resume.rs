@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::follow::Output;
 use super::run::{WorkArguments, finish, introduce, spec};
 use super::{load_config, print};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -52,11 +52,12 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         llm: compose::llm(&config.llm, state.iterations as usize)?,
         agent: compose::agent(&config)?,
         provider: compose::provider(&config, &state_dir)?,
-        spec: spec(&id, &started),
+        spec: spec(&config, &id, &started),
     };
     if work.output() == Output::Transcript {
         introduce(&id, &started);
     }
+    let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
     let from = state.next_id;
     let conversation = Conversation::recover(parts.clone(), id).await?;
     let is_told = needs_a_word(&state) || work.max_iterations.is_some() || task.is_some();
@@ -70,7 +71,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         // Until it is heard the conversation looks as much at rest as it was.
         conversation.wait_for(|now| now.next_id > from).await;
     }
-    finish(conversation, &parts, &config, &work, from).await
+    let exit = finish(conversation, &parts, &config, &work, from).await;
+    sweep.end().await;
+    exit
 }
 
 /// The state that the log folds to.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use engine::conversation::{Conversation, Parts};
+use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use protocol::action::MessageAction;
@@ -14,7 +14,7 @@ use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
 use super::{PlaceArguments, conversations, load_config, print};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -117,7 +117,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         model: task.model,
         max_iterations: config.max_iterations,
         runtime: config.runtime.clone(),
-        image: config.image.clone(),
+        image: config.sandbox.image.clone(),
         workspace: Some(path_text(&task.workspace)?),
     };
     let parts = Parts {
@@ -125,17 +125,20 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         llm: task.llm,
         agent: compose::agent(config)?,
         provider: compose::provider(config, state_dir)?,
-        spec: spec(&task.id, &started),
+        spec: spec(config, &task.id, &started),
     };
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
     }
+    let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
     conversation.say(MessageAction { content: task.text, ..Default::default() })?;
-    finish(conversation, &parts, config, &task.work, EventId::FIRST).await
+    let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST).await;
+    sweep.end().await;
+    exit
 }
 
-/// Follows an open conversation to its end and closes it: the sandbox goes, the log and the workspace stay.
+/// Follows an open conversation to its end and closes it: of the sandbox becomes what is configured, the log and the workspace stay.
 pub(super) async fn finish(
     conversation: Conversation,
     parts: &Parts,
@@ -153,9 +156,8 @@ pub(super) async fn finish(
     let id = conversation.id().clone();
     let state = conversation.state();
     // A lease that cannot be reached now may hold work: only what ended in order is removed.
-    let remove_sandbox =
-        state.pending.is_none() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
-    conversation.close(remove_sandbox).await?;
+    let is_in_order = state.pending.is_none() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
+    conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;
     let exit = exit?;
     if let Some(path) = &config.save_trajectory {
         conversations::save_trajectory(parts.store.as_ref(), &id, path).await?;
@@ -167,12 +169,9 @@ pub(super) async fn finish(
 }
 
 /// What the conversation's sandbox is to be.
-pub(super) fn spec(id: &ConversationId, started: &ConversationStarted) -> SandboxSpec {
-    SandboxSpec {
-        image: started.image.clone(),
-        workspace: started.workspace.as_ref().map(PathBuf::from),
-        ..SandboxSpec::of(id.clone())
-    }
+pub(super) fn spec(config: &Config, id: &ConversationId, started: &ConversationStarted) -> SandboxSpec {
+    let workspace = started.workspace.as_ref().map(PathBuf::from);
+    compose::spec(config, id.clone(), started.image.clone(), workspace)
 }
 
 pub(super) fn new_conversation_id() -> anyhow::Result<ConversationId> {

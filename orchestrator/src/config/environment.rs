@@ -30,10 +30,15 @@ fn variable_name(key: Key) -> String {
 
 fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
     match kind {
-        Kind::Text => Some(toml::Value::String(text.to_owned())),
+        Kind::Text | Kind::Size | Kind::Volumes => Some(toml::Value::String(text.to_owned())),
         Kind::Integer => text.parse().ok().map(toml::Value::Integer),
         Kind::Number => text.parse().ok().map(toml::Value::Float),
-        Kind::Table | Kind::Any => {
+        Kind::Flag => match text.to_lowercase().as_str() {
+            "true" | "1" => Some(toml::Value::Boolean(true)),
+            "false" | "0" => Some(toml::Value::Boolean(false)),
+            _ => None,
+        },
+        Kind::List | Kind::Table | Kind::Any => {
             let json: serde_json::Value = serde_json::from_str(text).ok()?;
             toml::Value::try_from(json).ok()
         }

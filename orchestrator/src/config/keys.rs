@@ -7,7 +7,15 @@ pub(super) enum Kind {
     Text,
     /// Not negative.
     Integer,
+    /// Not negative.
     Number,
+    Flag,
+    /// A text such as `512m`.
+    Size,
+    /// A text such as `/a:/b,/c:/d:ro`.
+    Volumes,
+    /// Of texts.
+    List,
     Table,
     /// Whatever it is, it has no effect yet.
     Any,
@@ -18,7 +26,11 @@ impl Kind {
         match self {
             Self::Text => "a string",
             Self::Integer => "a whole number, 0 or more",
-            Self::Number => "a number",
+            Self::Number => "a number, 0 or more",
+            Self::Flag => "true or false",
+            Self::Size => "a size such as 512m or 4g",
+            Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
+            Self::List => "a list of strings",
             Self::Table => "a table",
             Self::Any => "a value",
         }
@@ -104,6 +116,20 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "base_container_image", Kind::Text),
     ("sandbox", "runtime_container_image", Kind::Text),
     ("sandbox", "timeout", Kind::Number),
+    ("sandbox", "volumes", Kind::Volumes),
+    ("sandbox", "use_host_network", Kind::Flag),
+    ("sandbox", "network", Kind::Text),
+    ("sandbox", "additional_networks", Kind::List),
+    ("sandbox", "platform", Kind::Text),
+    ("sandbox", "enable_gpu", Kind::Flag),
+    ("sandbox", "cuda_visible_devices", Kind::Text),
+    ("sandbox", "memory_limit", Kind::Size),
+    ("sandbox", "disk_limit", Kind::Size),
+    ("sandbox", "cpus", Kind::Number),
+    ("sandbox", "pids_limit", Kind::Integer),
+    ("sandbox", "keep_runtime_alive", Kind::Flag),
+    ("sandbox", "pause_closed_runtimes", Kind::Flag),
+    ("sandbox", "close_delay", Kind::Number),
 ];
 
 const KNOWN: &[(&str, &str)] = &[
@@ -132,12 +158,11 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "sandbox",
-        "remote_runtime_api_url keep_runtime_alive pause_closed_runtimes rm_all_containers api_key user_id \
+        "remote_runtime_api_url rm_all_containers api_key user_id \
          remote_runtime_init_timeout remote_runtime_api_timeout remote_runtime_enable_retries remote_runtime_class \
-         enable_auto_lint use_host_network additional_networks runtime_binding_address initialize_plugins \
-         runtime_extra_deps runtime_startup_env_vars platform close_delay remote_runtime_resource_factor enable_gpu \
-         cuda_visible_devices docker_runtime_kwargs selected_repo trusted_dirs vscode_port volumes force_rebuild_runtime \
-         local_runtime_url browsergym_eval_env runtime_extra_build_args",
+         enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps runtime_startup_env_vars \
+         remote_runtime_resource_factor docker_runtime_kwargs selected_repo trusted_dirs vscode_port \
+         force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "confirmation_mode security_analyzer enable_security_analyzer"),
     (

@@ -7,6 +7,7 @@
 mod environment;
 mod file;
 mod keys;
+mod sandbox;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+pub(crate) use sandbox::SandboxSettings;
 pub(crate) use settings::{ConfigError, Settings};
 
 const LOCAL_ENVIRONMENT: [&str; 9] =
@@ -46,8 +48,8 @@ pub(crate) struct Config {
     pub max_iterations: u32,
     /// The runtime's name.
     pub runtime: String,
-    /// The image of sandboxes; nothing: the runtime's default.
-    pub image: Option<String>,
+    /// What sandboxes are.
+    pub sandbox: SandboxSettings,
     /// How long a command may take when the agent does not say, in seconds.
     pub command_timeout: f64,
     /// Where conversations, workspaces and keys are kept.
@@ -112,6 +114,8 @@ impl Config {
             Some(path) => expand_home(path, &environment)?,
             None => home(&environment)?.join(".glovebox"),
         };
+        let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings);
+        sandbox.image = overrides.image.clone().or(sandbox.image);
         let configured_iterations = settings.integer("core", "max_iterations");
         Ok(Self {
             agent,
@@ -124,14 +128,11 @@ impl Config {
                 .clone()
                 .or_else(|| settings.text("core", "runtime"))
                 .unwrap_or_else(|| "docker".into()),
-            image: overrides
-                .image
-                .clone()
-                .or_else(|| settings.text("sandbox", "runtime_container_image"))
-                .or_else(|| settings.text("sandbox", "base_container_image")),
+            sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
             workspace_base: settings
                 .path("core", "workspace_base")
+                .or(mounted_workspace)
                 .map(|path| expand_home(path, &environment))
                 .transpose()?,
             save_trajectory: overrides

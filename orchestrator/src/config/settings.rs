@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use engine::sandbox::{Volume, VolumeError};
+
 use super::keys::{self, Kind};
 
 /// Why configuration cannot be used. The user mends it.
@@ -95,6 +97,8 @@ impl Settings {
             let found = match (key.kind, &value) {
                 // A text may be secret, also when it looks like a number.
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
+                (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
+                (Kind::Size | Kind::Volumes, toml::Value::String(text)) => format!("{text:?}"),
                 (_, other) => format!("a value of type {}", other.type_str()),
             };
             return Err(ConfigError::BadValue {
@@ -149,6 +153,27 @@ impl Settings {
         }
     }
 
+    /// A size, in bytes.
+    pub(crate) fn size(&self, section: &str, name: &str) -> Option<u64> {
+        self.get(section, name)?.as_str().and_then(bytes)
+    }
+
+    /// What is mounted.
+    pub(crate) fn volumes(&self, section: &str, name: &str) -> Vec<Volume> {
+        self.text(section, name).and_then(|text| volumes(&text).ok()).unwrap_or_default()
+    }
+
+    /// Whether a flag is set.
+    pub(crate) fn flag(&self, section: &str, name: &str) -> Option<bool> {
+        self.get(section, name)?.as_bool()
+    }
+
+    /// The texts of a list.
+    pub(crate) fn list(&self, section: &str, name: &str) -> Vec<String> {
+        let values = self.get(section, name).and_then(toml::Value::as_array).into_iter().flatten();
+        values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
+    }
+
     /// A table, as JSON.
     pub(crate) fn table(
         &self,
@@ -170,8 +195,33 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
     match kind {
         Kind::Text => value.is_str(),
         Kind::Integer => value.as_integer().is_some_and(|number| number >= 0),
-        Kind::Number => value.is_float() || value.is_integer(),
+        Kind::Number => {
+            value.as_float().is_some_and(|number| number.is_finite() && number >= 0.0)
+                || value.as_integer().is_some_and(|number| number >= 0)
+        }
+        Kind::Flag => value.is_bool(),
+        Kind::Size => value.as_str().is_some_and(|text| bytes(text).is_some()),
+        Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
+        Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Any => true,
     }
+}
+
+/// `512m` and the like, as Docker's users write sizes: bytes without a letter, else in powers of 1,024.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok().filter(|number| *number > 0)?.checked_mul(1 << shift)
+}
+
+fn volumes(text: &str) -> Result<Vec<Volume>, VolumeError> {
+    text.split(',').filter(|volume| !volume.trim().is_empty()).map(str::parse).collect()
 }

@@ -62,7 +62,7 @@ fn a_bad_value_names_file_line_and_key() {
     assert!(error_of("[core]\nruntime = \n", &[]).starts_with(":2: "));
     assert_eq!(
         error_of("", &[("LLM_TEMPERATURE", "hot")]),
-        "environment variable LLM_TEMPERATURE: llm.temperature must be a number, not what it holds"
+        "environment variable LLM_TEMPERATURE: llm.temperature must be a number, 0 or more, not what it holds"
     );
 }
 
@@ -91,4 +91,39 @@ fn a_file_that_is_not_there_is_an_error_when_it_was_named() {
 fn secrets_do_not_print() {
     let config = load("[llm]\napi_key = \"hunter2\"\n", &[], Overrides::default()).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn sandboxes_are_read_as_v0_configures_them() {
+    let file = "[sandbox]\nvolumes = \"/home/me/work:/workspace:rw,/data:/data:ro,cache:/root/.cache\"\n\
+                use_host_network = true\nkeep_runtime_alive = true\nmemory_limit = \"512m\"\nclose_delay = 60\n\
+                enable_gpu = true\ncuda_visible_devices = \"0,2\"\n";
+    let config = load(file, &[("SANDBOX_PIDS_LIMIT", "99")], Overrides::default()).unwrap();
+    assert_eq!(config.warnings, Vec::<String>::new());
+    assert_eq!(config.workspace_base.as_deref(), Some(std::path::Path::new("/home/me/work")));
+    let sandbox = config.sandbox;
+    let targets: Vec<_> = sandbox.volumes.iter().map(|volume| (&*volume.target, volume.read_only)).collect();
+    assert_eq!(targets, [("/data", true), ("/root/.cache", false)]);
+    assert_eq!((sandbox.resources.memory_bytes, sandbox.resources.pids), (512 << 20, 99));
+    assert_eq!(sandbox.network.as_deref(), Some("host"));
+    assert_eq!(sandbox.gpus, Some(vec!["0".to_owned(), "2".to_owned()]));
+    assert_eq!(sandbox.afterwards, engine::conversation::Afterwards::Pause);
+    assert_eq!(sandbox.close_delay.as_secs(), 60);
+}
+
+#[test]
+fn a_value_that_a_sandbox_cannot_have_is_refused() {
+    assert_eq!(
+        error_of("[sandbox]\nvolumes = \"/a:b\"\n", &[]),
+        ":2: sandbox.volumes must be HOST:CONTAINER[:ro], with commas between them, not \"/a:b\""
+    );
+    assert_eq!(
+        error_of("", &[("SANDBOX_MEMORY_LIMIT", "lots")]),
+        "environment variable SANDBOX_MEMORY_LIMIT: sandbox.memory_limit must be a size such as 512m or 4g, \
+         not \"lots\""
+    );
+    assert_eq!(
+        error_of("[sandbox]\ntimeout = -5\n", &[]),
+        ":2: sandbox.timeout must be a number, 0 or more, not -5"
+    );
 }

@@ -96,7 +96,18 @@ pub struct Conversation {
 /// What the handle tells the task.
 pub(super) enum Command {
     Tell(InputKind),
-    Close { remove_sandbox: bool },
+    Close { sandbox: Afterwards },
+}
+
+/// What becomes of a conversation's sandbox when the conversation is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It is removed.
+    Remove,
+    /// It is kept, frozen where the runtime can do that, and resumed with the conversation.
+    Pause,
+    /// It is kept as it is.
+    Keep,
 }
 
 impl Conversation {
@@ -190,13 +201,13 @@ impl Conversation {
         self.tell(InputKind::UserResume { max_iterations })
     }
 
-    /// Ends the task, and its sandbox if asked. What is in the log stays.
+    /// Ends the task, and does with its sandbox what is asked. What is in the log stays.
     ///
     /// # Errors
     /// Why the task ended before, if it did.
-    pub async fn close(self, remove_sandbox: bool) -> Result<(), ConversationError> {
+    pub async fn close(self, sandbox: Afterwards) -> Result<(), ConversationError> {
         // If it cannot be sent the task has ended already; its result says why.
-        let _ = self.mailbox.send(Command::Close { remove_sandbox }).await;
+        let _ = self.mailbox.send(Command::Close { sandbox }).await;
         match self.task.await {
             Ok(result) => result,
             Err(_) => Err(ConversationError::Panicked(self.id)),

@@ -11,7 +11,7 @@ mod state;
 mod task;
 mod transition;
 
-pub use handle::{Conversation, ConversationError, Live, Parts};
+pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind};
 pub use state::{Pending, State};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::handle::{Command, ConversationError, Live, Parts};
+use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
 use super::transition::{interrupted, transition};
@@ -118,17 +118,17 @@ impl Task {
             };
             match command {
                 Some(Command::Tell(input)) => self.take(input).await?,
-                Some(Command::Close { remove_sandbox }) => return self.close(remove_sandbox).await,
+                Some(Command::Close { sandbox }) => return self.close(sandbox).await,
                 None => return Ok(()),
             }
         }
     }
 
-    async fn close(mut self, remove_sandbox: bool) -> Result<(), ConversationError> {
+    async fn close(mut self, afterwards: Afterwards) -> Result<(), ConversationError> {
         // First, so that nothing is performed in what is being removed.
         self.work.shutdown().await;
         self.parts.provider.settle().await;
-        if !remove_sandbox {
+        if afterwards == Afterwards::Keep {
             return Ok(());
         }
         // The latest, also when it was lost: what is left of it is still there.
@@ -137,6 +137,13 @@ impl Task {
             _ => None,
         });
         let Some(sandbox) = latest else { return Ok(()) };
+        if afterwards == Afterwards::Pause {
+            // It runs on where it cannot be frozen.
+            if let Err(error) = self.parts.provider.pause(&sandbox).await {
+                tracing::debug!(%sandbox, %error, "pausing the sandbox");
+            }
+            return Ok(());
+        }
         if let Err(error) = self.parts.provider.destroy(&sandbox).await {
             tracing::warn!(%sandbox, %error, "removing the sandbox");
         } else if self.state.lease.is_some() {
@@ -280,7 +287,13 @@ impl Task {
             Slot::Absent => {
                 self.slot = Slot::Awaited;
                 let provider = Arc::clone(&self.parts.provider);
-                self.work.spawn(async move { Done::Sandbox(provider.attach(&lease).await.map(Arc::from)) });
+                self.work.spawn(async move {
+                    // It may have been left frozen. Where it cannot go on, attaching says so.
+                    if let Err(error) = provider.resume(&lease.sandbox_id).await {
+                        tracing::debug!(sandbox = %lease.sandbox_id, %error, "resuming the sandbox");
+                    }
+                    Done::Sandbox(provider.attach(&lease).await.map(Arc::from))
+                });
             }
             Slot::Held(sandbox) => {
                 let sandbox = Arc::clone(sandbox);

@@ -1,0 +1,74 @@
+//! The model that is configured.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::llm::Llm;
+use llm::{LlmConfig, OpenAiLlm, RetryPolicy, ScriptedLlm};
+
+use crate::config::LlmSettings;
+use crate::exit::UsageError;
+
+/// A model name that begins with this names a file of answers.
+const SCRIPTED: &str = "scripted:";
+
+/// The configured model. A scripted one begins after `answered` answers, for a conversation that goes on.
+pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    let Some(model) = &settings.model else {
+        let text = "no model is named: set LLM_MODEL (and LLM_API_KEY, LLM_BASE_URL), or use --model; \
+                    `glovebox demo` needs none";
+        return Err(UsageError(text.to_owned()).into());
+    };
+    if let Some(file) = model.strip_prefix(SCRIPTED) {
+        let script = std::fs::read_to_string(file)
+            .map_err(|error| UsageError(format!("reading the script {file}: {error}")))?;
+        return scripted_llm(&script, answered)
+            .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
+    }
+    let config = llm_config(model, settings);
+    let llm = OpenAiLlm::new(&config).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        UsageError(format!("the configuration of the model: {error}{cause}"))
+    })?;
+    Ok(Arc::new(llm))
+}
+
+/// The model's name as a conversation keeps it: a script is found again from any folder.
+pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
+    let model = settings.model.clone().unwrap_or_default();
+    let script = model.strip_prefix(SCRIPTED).and_then(|file| Path::new(file).canonicalize().ok());
+    script.map_or(model, |path| format!("{SCRIPTED}{}", path.display()))
+}
+
+/// A model that plays a script.
+pub(crate) fn scripted_llm(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
+}
+
+/// Only what is configured differs from the wire's own defaults, which are V0's.
+fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
+    let LlmSettings { api_key, settings, .. } = settings;
+    let number = |name| settings.number("llm", name);
+    let seconds = |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let mut config = LlmConfig::new(model);
+    config.api_key.clone_from(api_key);
+    config.base_url = settings.text("llm", "base_url");
+    config.api_version = settings.text("llm", "api_version");
+    config.temperature = number("temperature").or(config.temperature);
+    config.top_p = number("top_p").or(config.top_p);
+    config.max_output_tokens = settings.integer("llm", "max_output_tokens");
+    config.seed = settings.integer("llm", "seed").and_then(|seed| i64::try_from(seed).ok());
+    config.reasoning_effort = settings.text("llm", "reasoning_effort");
+    config.input_cost_per_token = number("input_cost_per_token");
+    config.output_cost_per_token = number("output_cost_per_token");
+    config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
+    config.timeouts.total = seconds("timeout").unwrap_or(config.timeouts.total);
+    let RetryPolicy { num_retries, multiplier, min_wait, max_wait } = &mut config.retry;
+    let configured = settings.integer("llm", "num_retries").and_then(|number| u32::try_from(number).ok());
+    *num_retries = configured.unwrap_or(*num_retries);
+    *multiplier = number("retry_multiplier").unwrap_or(*multiplier);
+    *min_wait = seconds("retry_min_wait").unwrap_or(*min_wait);
+    *max_wait = seconds("retry_max_wait").unwrap_or(*max_wait);
+    config
+}

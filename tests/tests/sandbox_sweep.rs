@@ -1,0 +1,137 @@
+//! What a program that was killed has left goes with the next one; what somebody still uses stays.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, Started, bash, finish, wait_until};
+use tests::sandbox_contract::Backend;
+use tests::sandbox_contract::docker::DockerBackend;
+
+/// Runs an agent until its command is under way.
+fn begin(home: &Home, place: &[&str]) -> (Started, String) {
+    let model = home.script(&json!([bash("echo begun > begun; sleep 1044"), finish()]));
+    let workspace = home.workspace();
+    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+    arguments.extend(place);
+    let mut run = home.start(&mut home.glovebox(&arguments));
+    let id = run.conversation();
+    wait_until("the command runs", || workspace.join("begun").exists());
+    std::fs::remove_file(workspace.join("begun")).unwrap();
+    (run, id)
+}
+
+/// Whether the sandbox of a conversation can be reached by `resume`, which does nothing else with an agent that was stopped.
+fn sandboxes(home: &Home, place: &[&str]) -> usize {
+    let mut arguments = vec!["sandbox", "ls", "--json"];
+    arguments.extend(&place[..2]);
+    let listed = home.run(&arguments).expect(0);
+    serde_json::from_str::<Vec<Value>>(&listed.stdout).unwrap().len()
+}
+
+fn exec(home: &Home, place: &[&str], close_delay: &str) {
+    let mut arguments = vec!["exec"];
+    arguments.extend(place);
+    arguments.extend(["--", "true"]);
+    let mut command = home.glovebox(&arguments);
+    assert!(command.env("SANDBOX_CLOSE_DELAY", close_delay).status().unwrap().success());
+}
+
+fn what_a_killed_program_left_goes(place: &[&str]) {
+    let home = Home::new();
+    let (run, _) = begin(&home, place);
+    run.kill();
+    let (second, _) = begin(&home, place);
+    exec(&home, place, "3600");
+    assert_eq!(sandboxes(&home, place), 2, "both may be resumed");
+    exec(&home, place, "0");
+    assert_eq!(sandboxes(&home, place), 1, "one is used");
+    second.kill();
+    exec(&home, place, "0");
+    assert_eq!(sandboxes(&home, place), 0);
+    home.assert_nothing_runs();
+}
+
+fn what_a_killed_exec_left_goes_at_once(place: &[&str]) {
+    let home = Home::new();
+    let begun = home.workspace().join("begun");
+    let workspace = home.workspace();
+    let mut arguments = vec!["exec", "-d", workspace.to_str().unwrap()];
+    arguments.extend(place);
+    arguments.extend(["--", "echo > begun; sleep 1044"]);
+    let mut killed = home.glovebox(&arguments).spawn().unwrap();
+    wait_until("the command runs", || begun.exists());
+    exec(&home, place, "3600");
+    assert_eq!(sandboxes(&home, place), 1, "it is used");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    exec(&home, place, "3600");
+    assert_eq!(sandboxes(&home, place), 0);
+    home.assert_nothing_runs();
+}
+
+/// A sandbox that outlives its conversation's run is found again with what ran in it.
+fn what_is_to_be_kept_is_kept(home: &Home, place: &[&str], pause: &str) {
+    let model = home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));
+    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
+    arguments.extend(place);
+    let keep = |command: &mut Command| {
+        command.env("SANDBOX_KEEP_RUNTIME_ALIVE", "true").env("SANDBOX_PAUSE_CLOSED_RUNTIMES", pause);
+    };
+    let mut run = home.glovebox(&arguments);
+    keep(&mut run);
+    let mut run = home.start(&mut run);
+    let id = run.conversation();
+    run.end().expect(0);
+    let mut exec = home.glovebox(&[&["exec"], place, &["--", "true"]].concat());
+    keep(&mut exec);
+    assert!(exec.env("SANDBOX_CLOSE_DELAY", "0").status().unwrap().success());
+    assert_eq!(sandboxes(home, place), 1);
+
+    let resumed = home.run(&["resume", &id, "--json", "-t", "go on"]).expect(0).events();
+    let ran = resumed.iter().find(|event| event["observation"] == "run").unwrap();
+    assert_eq!(ran["content"].as_str().unwrap().trim_end(), "green", "the same shell");
+    assert_eq!(sandboxes(home, place), 0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn what_a_killed_program_left_goes_on_local() {
+    what_a_killed_program_left_goes(&["--runtime", "local"]);
+}
+
+#[test]
+fn what_a_killed_exec_left_goes_at_once_on_local() {
+    what_a_killed_exec_left_goes_at_once(&["--runtime", "local"]);
+}
+
+#[test]
+fn what_is_to_be_kept_is_kept_on_local() {
+    what_is_to_be_kept_is_kept(&Home::new(), &["--runtime", "local"], "true");
+}
+
+#[test]
+fn what_a_killed_program_left_goes_on_docker() {
+    if let Some(image) = image() {
+        what_a_killed_program_left_goes(&["--runtime", "docker", "--image", &image]);
+    }
+}
+
+#[test]
+fn what_a_killed_exec_left_goes_at_once_on_docker() {
+    if let Some(image) = image() {
+        what_a_killed_exec_left_goes_at_once(&["--runtime", "docker", "--image", &image]);
+    }
+}
+
+#[test]
+fn what_is_to_be_kept_is_kept_on_docker() {
+    for pause in ["true", "false"] {
+        if let Some(image) = image() {
+            what_is_to_be_kept_is_kept(&Home::new(), &["--runtime", "docker", "--image", &image], pause);
+        }
+    }
+}
+
+fn image() -> Option<String> {
+    DockerBackend::debian().and_then(|backend| backend.image())
+}
