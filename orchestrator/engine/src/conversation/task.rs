@@ -12,6 +12,7 @@ use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Command, ConversationError, Live, Parts};
@@ -48,6 +49,8 @@ struct Performance {
     action: EventId,
     request: ActionRequest,
     cancel: CancellationToken,
+    /// When nobody has to say the word any more.
+    cancelled_at: Option<Instant>,
 }
 
 /// A conversation's owner.
@@ -235,7 +238,7 @@ impl Task {
             }
             Effect::Place => self.place(),
             Effect::Attach(lease) => self.attach(*lease),
-            Effect::Execute { action, request } => self.execute(action, *request),
+            Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
             Effect::Forget { action } => {
                 self.waiting.take_if(|waiting| waiting.action == action);
                 self.performing.take_if(|(current, _)| *current == action);
@@ -290,10 +293,11 @@ impl Task {
         }
     }
 
-    fn execute(&mut self, action: EventId, request: ActionRequest) {
+    fn execute(&mut self, action: EventId, request: ActionRequest, time_left: Option<Duration>) {
         let cancel = CancellationToken::new();
         self.performing = Some((action, cancel.clone()));
-        let performance = Performance { action, request, cancel };
+        let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
+        let performance = Performance { action, request, cancel, cancelled_at };
         match &self.slot {
             Slot::Held(sandbox) => self.perform(Arc::clone(sandbox), performance),
             Slot::Absent | Slot::Awaited => self.waiting = Some(performance),
@@ -301,7 +305,7 @@ impl Task {
     }
 
     fn perform(&mut self, sandbox: Arc<dyn Sandbox>, performance: Performance) {
-        let Performance { action, request, cancel } = performance;
+        let Performance { action, request, cancel, cancelled_at } = performance;
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
         self.work.spawn(async move {
@@ -315,7 +319,7 @@ impl Task {
             };
             let result = tokio::select! {
                 result = sandbox.execute(&id, &request, &on_output) => result,
-                never = cancel_when_told(sandbox.as_ref(), &id, &cancel) => match never {},
+                never = cancel_when_told(sandbox.as_ref(), &id, &cancel, cancelled_at) => match never {},
             };
             if let Err(error) = &result
                 && !matches!(error, SandboxError::Lost { .. })
@@ -328,13 +332,18 @@ impl Task {
     }
 }
 
-/// Waits for the word, then says it until it is heard: this future is dropped when the action has ended.
+/// Waits for the word or its time, then says it until it is heard: this future is dropped when the action has ended.
 async fn cancel_when_told(
     sandbox: &dyn Sandbox,
     id: &ActionId,
     cancel: &CancellationToken,
+    cancelled_at: Option<Instant>,
 ) -> std::convert::Infallible {
-    cancel.cancelled().await;
+    match cancelled_at {
+        None => cancel.cancelled().await,
+        // Either way it is told; that it was told in time is no error.
+        Some(at) => drop(tokio::time::timeout_at(at, cancel.cancelled()).await),
+    }
     loop {
         if let Err(error) = sandbox.cancel(id).await {
             tracing::warn!(action = %id, %error, "cancelling an action");
