@@ -64,6 +64,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         id: id.clone(),
         text: TASK.to_owned(),
         workspace: workspace.clone(),
+        setup: None,
         llm: compose::scripted_llm(&script_for(inside)?, 0)?,
         model: "scripted:demo".to_owned(),
         work,

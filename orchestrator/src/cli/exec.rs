@@ -13,6 +13,7 @@ use super::{PlaceArguments, load_config, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -37,6 +38,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let command = shell_text(&arguments.command)?;
     let spec = SandboxSpec {
         image: config.image.clone(),
+        environment: workspace::environment(&config, None),
         workspace: directory.as_deref().map(existing_folder).transpose()?,
         ..SandboxSpec::of(new_conversation_id()?)
     };

@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         llm: compose::llm(&config.llm, state.iterations as usize)?,
         agent: compose::agent(&config)?,
         provider: compose::provider(&config, &state_dir)?,
-        spec: spec(&id, &started),
+        spec: spec(&id, &started, &config),
     };
     if work.output() == Output::Transcript {
         introduce(&id, &started);

@@ -33,6 +33,12 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         Kind::Text => Some(toml::Value::String(text.to_owned())),
         Kind::Integer => text.parse().ok().map(toml::Value::Integer),
         Kind::Number => text.parse().ok().map(toml::Value::Float),
+        // As V0 reads it.
+        Kind::Flag => match text.to_ascii_lowercase().as_str() {
+            "true" | "1" => Some(toml::Value::Boolean(true)),
+            "false" | "0" => Some(toml::Value::Boolean(false)),
+            _ => None,
+        },
         Kind::Table | Kind::Any => {
             let json: serde_json::Value = serde_json::from_str(text).ok()?;
             toml::Value::try_from(json).ok()

@@ -47,6 +47,14 @@ pub(crate) enum ConfigError {
         /// What it is.
         found: String,
     },
+    /// A variable cannot be given to what runs in a sandbox.
+    #[error("sandbox.runtime_startup_env_vars: the variable {name:?} {problem}")]
+    BadVariable {
+        /// Its name.
+        name: String,
+        /// What is wrong with it. Not its value: that may be secret.
+        problem: &'static str,
+    },
     /// There is nowhere to keep anything.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
@@ -149,6 +157,11 @@ impl Settings {
         }
     }
 
+    /// Whether something is wanted.
+    pub(crate) fn flag(&self, section: &str, name: &str) -> Option<bool> {
+        self.get(section, name)?.as_bool()
+    }
+
     /// A table, as JSON.
     pub(crate) fn table(
         &self,
@@ -172,6 +185,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Integer => value.as_integer().is_some_and(|number| number >= 0),
         Kind::Number => value.is_float() || value.is_integer(),
         Kind::Table => value.is_table(),
+        Kind::Flag => value.is_bool(),
         Kind::Any => true,
     }
 }

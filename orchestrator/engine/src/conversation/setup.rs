@@ -299,6 +299,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sandbox_without_a_network_is_named_where_one_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("programs");
+        std::fs::create_dir(&programs).unwrap();
+        for (name, text) in [("git", "exit 128"), ("ls", "echo lo"), ("rm", "exit 0")] {
+            std::fs::write(programs.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+            Command::new("chmod").arg("755").arg(programs.join(name)).status().unwrap();
+        }
+        for (url, is_named) in
+            [("https://h/o/p", true), ("git@h:o/p", true), ("/srv/p", false), ("file:///srv/p", false)]
+        {
+            let (code, said) =
+                perform(SetupStep::Clone, &repository(url, None), folder.path(), Some(&programs));
+            assert_eq!((code, said.contains("has no network")), (1, is_named), "{said}");
+        }
+    }
+
+    #[test]
     fn a_sandbox_without_git_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let programs = folder.path().join("empty");

@@ -367,3 +367,100 @@ fn describe(error: &SandboxError) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use protocol::action::SystemAction;
+    use protocol::observation::{CommandMetadata, RunObservation};
+    use protocol::record::{ConversationStarted, WorkspaceSetup};
+    use protocol::sandbox_api::SandboxAction;
+    use protocol::{AgentState, Observation};
+    use tokio::time::Instant;
+
+    use crate::agent::{Agent, Step};
+    use crate::conversation::{Conversation, Parts};
+    use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+    use crate::sandbox::SandboxSpec;
+    use crate::testing::{Ending, MemoryStore, ScriptedProvider};
+    use crate::view::View;
+
+    /// Nobody says anything in these conversations, so neither is asked.
+    struct Unasked;
+
+    #[async_trait]
+    impl Llm for Unasked {
+        fn model(&self) -> &str {
+            "unasked"
+        }
+
+        async fn complete(
+            &self,
+            _: &LlmRequest,
+            _: &(dyn Fn(LlmProgress) + Send + Sync),
+        ) -> Result<Completion, LlmError> {
+            panic!("the model is asked");
+        }
+    }
+
+    #[async_trait]
+    impl Agent for Unasked {
+        fn name(&self) -> &'static str {
+            "unasked"
+        }
+
+        fn system(&self) -> SystemAction {
+            SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+        }
+
+        async fn step(
+            &self,
+            _: &View,
+            _: &dyn Llm,
+            _: &(dyn Fn(LlmProgress) + Send + Sync),
+        ) -> Result<Step, LlmError> {
+            panic!("the agent is asked");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows() {
+        let provider = ScriptedProvider::new(|request| {
+            let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
+            let ran = |exit_code| {
+                let metadata = CommandMetadata { exit_code, ..Default::default() };
+                Observation::new("", RunObservation { metadata, ..Default::default() })
+            };
+            match run.thought.as_str() {
+                "Running the set-up script" => Ending::WhenCancelled(ran(137)),
+                _ => Ending::Observation(ran(0)),
+            }
+        });
+        let id: protocol::ConversationId = "conversation".parse().unwrap();
+        let parts = Parts {
+            store: Arc::new(MemoryStore::default()),
+            llm: Arc::new(Unasked),
+            agent: Arc::new(Unasked),
+            provider: Arc::new(provider.clone()),
+            spec: SandboxSpec::of(id.clone()),
+        };
+        let started = ConversationStarted {
+            agent: "unasked".into(),
+            model: "unasked".into(),
+            max_iterations: 1,
+            runtime: "scripted".into(),
+            image: None,
+            workspace: None,
+            setup: Some(WorkspaceSetup::Folder),
+        };
+        let begun = Instant::now();
+        let conversation = Conversation::begin(parts, id, started).await.unwrap();
+        let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
+        assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
+        let took = begun.elapsed().as_secs_f64();
+        assert!((590.0..=601.0).contains(&took), "{took}");
+        conversation.close(true).await.unwrap();
+    }
+}
