@@ -4,6 +4,7 @@ mod cli;
 mod compose;
 mod config;
 mod exit;
+mod workspace;
 
 use std::process::ExitCode;
 

@@ -38,6 +38,27 @@ pub struct ConversationStarted {
     pub image: Option<String>,
     /// The folder of the host that is the workspace; nothing: a fresh one.
     pub workspace: Option<String>,
+    /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<WorkspaceSetup>,
+}
+
+/// How a workspace is made ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum WorkspaceSetup {
+    /// A repository is cloned into a folder of the workspace; then its own set-up script and commit hook.
+    Repository {
+        /// What git is given, without credentials.
+        url: String,
+        /// The branch; nothing: the repository's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<String>,
+    },
+    /// The workspace becomes an empty repository.
+    EmptyRepository,
+    /// The workspace is there; its set-up script and commit hook.
+    Folder,
 }
 
 /// Where the sandbox is. Enough to attach to it again, or to remove it.

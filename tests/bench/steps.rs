@@ -42,6 +42,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         runtime: "scripted".into(),
         image: None,
         workspace: None,
+        setup: None,
     };
     let conversation = Conversation::begin(parts, id, started).await.unwrap();
     let begin = Instant::now();

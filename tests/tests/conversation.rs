@@ -54,6 +54,7 @@ impl World {
             runtime: "scripted".into(),
             image: None,
             workspace: None,
+            setup: None,
         };
         let conversation = Conversation::begin(self.parts.clone(), id(), started).await.unwrap();
         say(&conversation, "work");

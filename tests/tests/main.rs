@@ -8,3 +8,4 @@ mod crash_recovery;
 mod sandbox_docker;
 mod sandbox_local;
 mod sandbox_sweep;
+mod workspace_setup;

@@ -6,10 +6,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use protocol::action::RunAction;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
 use crate::llm::{Message, ModelResponse, Part, ToolCall};
+
+/// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
+const SETUP_CHARACTERS: usize = 2000;
 
 /// The events that a model may see, in order.
 #[derive(Debug, Clone, Default)]
@@ -58,11 +62,24 @@ impl View {
                     }
                 }
                 (None, Body::Action(action)) => messages.extend(tell_action(event.source, action)),
-                (None, Body::Observation(observation)) => messages.extend(tell_unasked(observation)),
+                (None, Body::Observation(observation)) => messages.extend(match self.setup_step(event) {
+                    Some(step) => Some(tell_setup(step, observation)),
+                    None => tell_unasked(observation),
+                }),
                 (None, Body::Record(_)) => {}
             }
         }
         messages
+    }
+
+    /// The step of the workspace's set-up that an observation is the end of.
+    fn setup_step(&self, ended: &Event) -> Option<&RunAction> {
+        let cause = ended.cause?;
+        let event = self.events.iter().rev().find(|event| event.id == cause)?;
+        match (event.source, &event.body) {
+            (EventSource::Environment, Body::Action(Action::Run(run))) => Some(run),
+            _ => None,
+        }
     }
 
     /// A response and what came of each of its calls, which stands somewhere from `index` on.
@@ -127,6 +144,34 @@ fn tell_unasked(observation: &Observation) -> Option<Message> {
     }
 }
 
+/// What the agent should know of a step that it did not ask for: of one that went well, that it did.
+fn tell_setup(step: &RunAction, observation: &Observation) -> Message {
+    let text = match &observation.kind {
+        ObservationKind::Run(run) => {
+            let metadata = &run.metadata;
+            let said = match metadata.exit_code {
+                0 => "done.".to_owned(),
+                code => {
+                    let output = end_of(&observation.content);
+                    format!("failed with exit code {code}.{output}{}", metadata.suffix)
+                }
+            };
+            let folder = metadata.working_dir.as_ref();
+            let folder = folder.map(|folder| format!("\n[Working directory: {folder}]")).unwrap_or_default();
+            said + &folder
+        }
+        _ => observation.content.clone(),
+    };
+    Message::User(vec![Part::Text(format!("Before you began: {}: {text}", step.thought))])
+}
+
+/// The end of an output, on lines of its own.
+fn end_of(output: &str) -> String {
+    let skipped = output.chars().count().saturating_sub(SETUP_CHARACTERS);
+    let shown: String = output.chars().skip(skipped).collect();
+    format!("{}\n{shown}", if skipped > 0 { " The end of its output:" } else { "" })
+}
+
 fn assistant(text: &str) -> Message {
     let mut message = serde_json::Map::new();
     message.insert("role".into(), "assistant".into());
@@ -160,8 +205,8 @@ fn observation_text(observation: &Observation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::action::{MessageAction, RunAction};
-    use protocol::observation::RunObservation;
+    use protocol::action::MessageAction;
+    use protocol::observation::{CommandMetadata, RunObservation};
     use serde_json::json;
 
     use super::*;
@@ -232,5 +277,52 @@ mod tests {
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), says("no, something else")])), None);
+    }
+
+    #[test]
+    fn of_a_setup_the_agent_is_told_what_went_wrong() {
+        let step = |thought: &str| {
+            let run =
+                RunAction { command: "long text".into(), thought: thought.into(), ..Default::default() };
+            (EventSource::Environment, Action::from(run).into(), None)
+        };
+        let ran = |exit_code, output: String| {
+            let metadata =
+                CommandMetadata { exit_code, working_dir: Some("/w".into()), ..Default::default() };
+            let observation = Observation::new(output, RunObservation { metadata, ..Default::default() });
+            (EventSource::Agent, observation.into(), None)
+        };
+        let noise = "x".repeat(100_000);
+        let mut events =
+            log(vec![step("Cloning a"), ran(0, noise.clone()), step("Running b"), ran(3, noise + "why")])
+                .events;
+        for (ended, cause) in [(1, 0), (3, 2)] {
+            let mut event = Event::clone(&events[ended]);
+            event.cause = Some(EventId(cause));
+            events[ended] = Arc::new(event);
+        }
+        let told: Vec<_> = View::whole(events)
+            .messages()
+            .into_iter()
+            .map(|message| match message {
+                Message::User(parts) => match parts.as_slice() {
+                    [Part::Text(text)] => text.clone(),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(told[0], "Before you began: Cloning a: done.\n[Working directory: /w]");
+        assert!(
+            told[1].starts_with(
+                "Before you began: Running b: failed with exit code 3. The end of its output:\n"
+            )
+        );
+        assert!(
+            told[1].ends_with("xwhy\n[Working directory: /w]") && told[1].len() < 2200,
+            "{}",
+            told[1].len()
+        );
+        assert_eq!(told.len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
 use super::follow::Output;
@@ -63,6 +64,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         id: id.clone(),
         text: TASK.to_owned(),
         workspace: workspace.clone(),
+        setup: None,
         llm: compose::scripted_llm(&script_for(inside)?, 0)?,
         model: "scripted:demo".to_owned(),
         work,
@@ -71,8 +73,10 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         Exit::Finished => {}
         other => return Ok(other),
     }
-    let image = config.sandbox.image.clone();
-    let spec = compose::spec(&config, new_conversation_id()?, image, Some(workspace.clone()));
+    let spec = SandboxSpec {
+        workspace: Some(workspace.clone()),
+        ..compose::spec(&config, new_conversation_id()?)
+    };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Silent).await?;
     let Some(tested) = tested else { return Ok(Exit::Interrupted) };

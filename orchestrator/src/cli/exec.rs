@@ -13,6 +13,7 @@ use super::{PlaceArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -35,8 +36,11 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let PlaceArguments { runtime, image, directory } = arguments.place;
     let config = load_config(&Overrides { runtime, image, ..overrides })?;
     let command = shell_text(&arguments.command)?;
-    let workspace = directory.as_deref().map(existing_folder).transpose()?;
-    let spec = compose::spec(&config, new_conversation_id()?, config.sandbox.image.clone(), workspace);
+    let spec = SandboxSpec {
+        environment: workspace::environment(&config, None),
+        workspace: directory.as_deref().map(existing_folder).transpose()?,
+        ..compose::spec(&config, new_conversation_id()?)
+    };
     warn_of_runtime(&config.runtime, config.sandbox.image.is_some());
     let output = if arguments.json { Output::Silent } else { Output::Transcript };
     let observation = in_fresh_sandbox(&config, spec, command, output).await?;

@@ -261,7 +261,8 @@ impl Screen {
 
     fn status_of(&self, state: &State) {
         self.status(match (state.agent_state, &state.pending) {
-            (AgentState::Loading, _) => "placing the sandbox",
+            (AgentState::Loading, None) => "placing the sandbox",
+            (AgentState::Loading, Some(_)) => "setting up the workspace",
             (_, Some(_)) => "running in the sandbox",
             _ => "waiting for the model",
         });

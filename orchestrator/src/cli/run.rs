@@ -9,7 +9,7 @@ use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use protocol::action::MessageAction;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
@@ -17,6 +17,7 @@ use super::{PlaceArguments, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -30,6 +31,10 @@ pub(super) struct RunArguments {
     /// A UTF-8 file that holds the task; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// A repository that is cloned into the workspace: OWNER/NAME, or what git clones from the sandbox.
+    #[arg(long, value_name = "URL[#BRANCH]")]
+    selected_repo: Option<String>,
 
     #[command(flatten)]
     place: PlaceArguments,
@@ -82,6 +87,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let overrides = Overrides {
         runtime: arguments.place.runtime.clone(),
         image: arguments.place.image.clone(),
+        selected_repository: arguments.selected_repo,
         ..arguments.work.overrides(overrides)
     };
     let config = load_config(&overrides)?;
@@ -93,8 +99,9 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
         Some(directory) => existing_folder(directory)?,
         None => state_dir.workspace(&id)?,
     };
+    let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, text: task, workspace, llm, model, work: arguments.work };
+    let task = Task { id, text: task, workspace, setup, llm, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 
@@ -103,6 +110,8 @@ pub(super) struct Task {
     pub(super) id: ConversationId,
     pub(super) text: String,
     pub(super) workspace: PathBuf,
+    /// How it is made ready.
+    pub(super) setup: Option<WorkspaceSetup>,
     pub(super) llm: Arc<dyn Llm>,
     /// The name that the conversation is resumed with.
     pub(super) model: String,
@@ -119,6 +128,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         runtime: config.runtime.clone(),
         image: config.sandbox.image.clone(),
         workspace: Some(path_text(&task.workspace)?),
+        setup: task.setup,
     };
     let parts = Parts {
         store: state_dir.store().await?,
@@ -168,10 +178,14 @@ pub(super) async fn finish(
     Ok(exit)
 }
 
-/// What the conversation's sandbox is to be.
+/// What the conversation's sandbox is to be. Its environment is the configuration's: the log holds no secrets.
 pub(super) fn spec(config: &Config, id: &ConversationId, started: &ConversationStarted) -> SandboxSpec {
-    let workspace = started.workspace.as_ref().map(PathBuf::from);
-    compose::spec(config, id.clone(), started.image.clone(), workspace)
+    SandboxSpec {
+        image: started.image.clone(),
+        environment: workspace::environment(config, started.setup.as_ref()),
+        workspace: started.workspace.as_ref().map(PathBuf::from),
+        ..compose::spec(config, id.clone())
+    }
 }
 
 pub(super) fn new_conversation_id() -> anyhow::Result<ConversationId> {

@@ -7,6 +7,9 @@ use super::print;
 /// How much of an observation is shown that was not seen live, in lines.
 const LINES_SHOWN: usize = 30;
 
+/// The longest line of a set-up's output that is held until it is known how it ends, in bytes.
+const LONGEST_HELD: usize = 4096;
+
 /// Writes events as they come. Knows what of an action's output was shown live, to not show it twice.
 pub(super) struct Transcript {
     /// The action whose output is being shown live, and whether the line is open.
@@ -19,6 +22,33 @@ struct Live {
     is_line_open: bool,
     /// The beginning of a character that was cut by a chunk's end.
     partial: Vec<u8>,
+    /// Of a set-up, the line that has not ended: what draws its progress in one line is shown once, as it ends.
+    held: Option<String>,
+}
+
+impl Live {
+    fn of(action: EventId, held: Option<String>) -> Self {
+        Self { action, has_output: false, is_line_open: false, partial: Vec::new(), held }
+    }
+
+    fn show(&mut self, text: &str) -> String {
+        let text = print::for_terminal(text);
+        let shown = indent(&text, self.is_line_open);
+        if !text.is_empty() {
+            self.has_output = true;
+            self.is_line_open = !text.ends_with('\n');
+        }
+        shown
+    }
+
+    /// What is held back, and the end of the line that is open.
+    fn end(&mut self) -> String {
+        let mut text = self.held.take().map(|held| self.show(&held)).unwrap_or_default();
+        if self.is_line_open {
+            text.push('\n');
+        }
+        text
+    }
 }
 
 impl Transcript {
@@ -41,14 +71,12 @@ impl Transcript {
             return String::new();
         };
         live.partial.extend_from_slice(bytes);
-        let text = take_whole_text(&mut live.partial);
-        let text = print::for_terminal(&text);
-        let shown = indent(&text, live.is_line_open);
-        if !text.is_empty() {
-            live.has_output = true;
-            live.is_line_open = !text.ends_with('\n');
+        let mut text = take_whole_text(&mut live.partial);
+        if let Some(held) = &mut live.held {
+            held.push_str(&text);
+            text = take_ended_lines(held);
         }
-        shown
+        live.show(&text)
     }
 
     fn action(&mut self, event: &Event, action: &Action) -> String {
@@ -61,13 +89,11 @@ impl Transcript {
             (_, Action::Message(message)) => {
                 text.push_str(&format!("\nagent: {}\n", clean(&message.content)));
             }
+            (EventSource::Environment, Action::Run(_)) => {
+                self.live = Some(Live::of(event.id, Some(String::new())))
+            }
             (_, Action::Run(run)) => {
-                self.live = Some(Live {
-                    action: event.id,
-                    has_output: false,
-                    is_line_open: false,
-                    partial: Vec::new(),
-                });
+                self.live = Some(Live::of(event.id, None));
                 let sign = if run.is_input { ">" } else { "$" };
                 text.push_str(&format!("\n{sign} {}\n", clean(&run.command).replace('\n', "\n  ")));
             }
@@ -86,7 +112,7 @@ impl Transcript {
     }
 
     fn observation(&mut self, event: &Event, observation: &Observation) -> String {
-        let live = self.live.take_if(|live| Some(live.action) == event.cause);
+        let mut live = self.live.take_if(|live| Some(live.action) == event.cause);
         match &observation.kind {
             ObservationKind::AgentStateChanged(changed) => match changed.agent_state {
                 AgentState::Error => format!("\nstopped: {}\n", clean(&changed.reason)),
@@ -94,11 +120,10 @@ impl Transcript {
             },
             ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
             ObservationKind::Run(run) => {
-                let mut text = match &live {
-                    Some(live) if live.has_output && live.is_line_open => "\n".to_owned(),
-                    Some(live) if live.has_output => String::new(),
-                    _ => excerpt(&observation.content),
-                };
+                let mut text = live.as_mut().map(Live::end).unwrap_or_default();
+                if live.is_none_or(|live| !live.has_output) {
+                    text = excerpt(&observation.content);
+                }
                 match run.metadata.exit_code {
                     0 => {}
                     -1 => text.push_str("  [goes on]\n"),
@@ -173,6 +198,24 @@ fn indent(text: &str, is_line_open: bool) -> String {
     shown
 }
 
+/// Takes the lines that have ended, each as a terminal shows it in the end: without what was overwritten. A line end may
+/// be cut after its carriage return.
+fn take_ended_lines(held: &mut String) -> String {
+    let rest = held.split_off(held.rfind('\n').map_or(0, |end| end + 1));
+    let ended = std::mem::replace(held, rest);
+    let drawn_over = held.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
+    held.drain(..drawn_over);
+    let mut lines = String::new();
+    for line in ended.lines() {
+        lines.push_str(line.rsplit('\r').next().unwrap_or_default());
+        lines.push('\n');
+    }
+    if held.len() > LONGEST_HELD {
+        lines.push_str(&std::mem::take(held));
+    }
+    lines
+}
+
 /// Takes what is whole UTF-8 from the front, what is not UTF-8 at all replaced; a cut character stays.
 fn take_whole_text(bytes: &mut Vec<u8>) -> String {
     let cut = match std::str::from_utf8(bytes) {
@@ -227,6 +270,24 @@ mod tests {
         let mut transcript = Transcript::new();
         let shown = [transcript.event(&run()), transcript.event(&ran(0))];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
+    }
+
+    #[test]
+    fn a_step_of_a_setup_is_shown_by_its_name_and_its_progress_once() {
+        let mut transcript = Transcript::new();
+        let mut step = run();
+        step.source = EventSource::Environment;
+        let shown = [
+            transcript.event(&step),
+            transcript.output(EventId(1), b"10%\r50%\r"),
+            transcript.output(EventId(1), b"100%, done.\r"),
+            transcript.output(EventId(1), b"\nlast"),
+            transcript.event(&ran(1)),
+        ];
+        assert_eq!(shown.concat(), "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n");
+        let mut long = "x".repeat(LONGEST_HELD + 1);
+        assert_eq!(take_ended_lines(&mut long).len(), LONGEST_HELD + 1);
+        assert_eq!(long, "");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Sandboxes: what places them, what they are, and how those that nobody uses go.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,16 +53,10 @@ pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<
     }
 }
 
-/// A conversation's sandbox as it is configured.
-pub(crate) fn spec(
-    config: &Config,
-    conversation: ConversationId,
-    image: Option<String>,
-    workspace: Option<PathBuf>,
-) -> SandboxSpec {
+/// A conversation's sandbox as it is configured, in no folder of the host's.
+pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec {
     SandboxSpec {
-        image,
-        workspace,
+        image: config.sandbox.image.clone(),
         volumes: config.sandbox.volumes.clone(),
         resources: config.sandbox.resources,
         ..SandboxSpec::of(conversation)

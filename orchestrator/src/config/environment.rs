@@ -33,7 +33,8 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         Kind::Text | Kind::Size | Kind::Volumes => Some(toml::Value::String(text.to_owned())),
         Kind::Integer => text.parse().ok().map(toml::Value::Integer),
         Kind::Number => text.parse().ok().map(toml::Value::Float),
-        Kind::Flag => match text.to_lowercase().as_str() {
+        // As V0 reads it.
+        Kind::Flag => match text.to_ascii_lowercase().as_str() {
             "true" | "1" => Some(toml::Value::Boolean(true)),
             "false" | "0" => Some(toml::Value::Boolean(false)),
             _ => None,

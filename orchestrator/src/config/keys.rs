@@ -96,6 +96,9 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "max_iterations", Kind::Integer),
     ("core", "workspace_base", Kind::Text),
     ("core", "save_trajectory_path", Kind::Text),
+    ("core", "init_git_in_empty_workspace", Kind::Flag),
+    ("core", "git_user_name", Kind::Text),
+    ("core", "git_user_email", Kind::Text),
     ("llm", "model", Kind::Text),
     ("llm", "api_key", Kind::Text),
     ("llm", "base_url", Kind::Text),
@@ -130,6 +133,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "keep_runtime_alive", Kind::Flag),
     ("sandbox", "pause_closed_runtimes", Kind::Flag),
     ("sandbox", "close_delay", Kind::Number),
+    ("sandbox", "selected_repo", Kind::Text),
+    ("sandbox", "runtime_startup_env_vars", Kind::Table),
 ];
 
 const KNOWN: &[(&str, &str)] = &[
@@ -137,9 +142,9 @@ const KNOWN: &[(&str, &str)] = &[
         "core",
         "enable_browser save_screenshots_in_trajectory replay_trajectory_path search_api_key \
          workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
-         max_budget_per_task init_git_in_empty_workspace jwt_secret debug file_uploads_max_file_size_mb \
+         max_budget_per_task jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
-         enable_default_condenser max_concurrent_conversations git_user_name git_user_email file_store cache_dir \
+         enable_default_condenser max_concurrent_conversations file_store cache_dir \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
     (
@@ -160,8 +165,8 @@ const KNOWN: &[(&str, &str)] = &[
         "sandbox",
         "remote_runtime_api_url rm_all_containers api_key user_id \
          remote_runtime_init_timeout remote_runtime_api_timeout remote_runtime_enable_retries remote_runtime_class \
-         enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps runtime_startup_env_vars \
-         remote_runtime_resource_factor docker_runtime_kwargs selected_repo trusted_dirs vscode_port \
+         enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \
+         remote_runtime_resource_factor docker_runtime_kwargs trusted_dirs vscode_port \
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "confirmation_mode security_analyzer enable_security_analyzer"),

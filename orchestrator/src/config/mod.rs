@@ -9,9 +9,11 @@ mod file;
 mod keys;
 mod sandbox;
 mod settings;
+mod startup_environment;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
@@ -37,6 +39,8 @@ pub(crate) struct Overrides {
     pub image: Option<String>,
     /// `--save-trajectory`.
     pub save_trajectory: Option<PathBuf>,
+    /// `--selected-repo`.
+    pub selected_repository: Option<String>,
 }
 
 /// Everything that can be configured, with its value.
@@ -66,6 +70,16 @@ pub(crate) struct Config {
     pub action_server: Option<PathBuf>,
     /// What of this program's environment a local sandbox gets: nothing that could be a key.
     pub local_environment: Vec<(String, String)>,
+    /// The repository that the agent works on, as the user wrote it: a URL may hold credentials.
+    pub selected_repository: Option<SecretString>,
+    /// Whether an empty workspace becomes a repository.
+    pub init_git: bool,
+    /// Who commits in the sandbox; nothing: whoever its git says.
+    pub git_user_name: Option<String>,
+    /// Their address.
+    pub git_user_email: Option<String>,
+    /// What everything that runs in a sandbox finds in its environment.
+    pub startup_environment: BTreeMap<String, SecretString>,
     /// What is worth telling the user.
     pub warnings: Vec<String>,
 }
@@ -139,6 +153,15 @@ impl Config {
                 .save_trajectory
                 .clone()
                 .or_else(|| settings.path("core", "save_trajectory_path")),
+            selected_repository: overrides
+                .selected_repository
+                .clone()
+                .or_else(|| settings.text("sandbox", "selected_repo"))
+                .map(SecretString::from),
+            init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
+            git_user_name: settings.text("core", "git_user_name"),
+            git_user_email: settings.text("core", "git_user_email"),
+            startup_environment: startup_environment::read(&settings)?,
             state_dir,
             llm: LlmSettings {
                 model,

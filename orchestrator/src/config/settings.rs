@@ -49,6 +49,14 @@ pub(crate) enum ConfigError {
         /// What it is.
         found: String,
     },
+    /// A variable cannot be given to what runs in a sandbox.
+    #[error("sandbox.runtime_startup_env_vars: the variable {name:?} {problem}")]
+    BadVariable {
+        /// Its name.
+        name: String,
+        /// What is wrong with it. Not its value: that may be secret.
+        problem: &'static str,
+    },
     /// There is nowhere to keep anything.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
@@ -163,7 +171,7 @@ impl Settings {
         self.text(section, name).and_then(|text| volumes(&text).ok()).unwrap_or_default()
     }
 
-    /// Whether a flag is set.
+    /// Whether something is wanted.
     pub(crate) fn flag(&self, section: &str, name: &str) -> Option<bool> {
         self.get(section, name)?.as_bool()
     }

@@ -67,6 +67,34 @@ fn a_bad_value_names_file_line_and_key() {
 }
 
 #[test]
+fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
+    use secrecy::ExposeSecret;
+    let file = "[core]\ninit_git_in_empty_workspace = true\n[sandbox]\nruntime_startup_env_vars = { TOKEN = \"hunter2\", N = 3 }\n";
+    let config = load(file, &[], Overrides::default()).unwrap();
+    assert!(config.init_git);
+    let exposed: Vec<_> = config
+        .startup_environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose_secret()))
+        .collect();
+    assert_eq!(exposed, [("N", "3"), ("TOKEN", "hunter2")]);
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let variable =
+        [("SANDBOX_RUNTIME_STARTUP_ENV_VARS", "{\"A\": \"b\"}"), ("INIT_GIT_IN_EMPTY_WORKSPACE", "False")];
+    let config = load(file, &variable, Overrides::default()).unwrap();
+    assert!(config.startup_environment.keys().eq(["A"]) && !config.init_git);
+    for (name, part) in [("A=B", "a name"), ("", "a name"), ("1A", "a name")] {
+        let file = format!("[sandbox]\nruntime_startup_env_vars = {{ \"{name}\" = \"secret\" }}\n");
+        let error = load(&file, &[], Overrides::default()).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains("secret"), "{error}");
+    }
+    assert_eq!(
+        error_of("[core]\ninit_git_in_empty_workspace = 3\n", &[]),
+        ":2: core.init_git_in_empty_workspace must be true or false, not a value of type integer"
+    );
+}
+
+#[test]
 fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
     let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[security]\nconfirmation_mode = true\n";
     let warnings = load(file, &[], Overrides::default()).unwrap().warnings.join("\n");

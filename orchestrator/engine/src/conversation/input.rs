@@ -1,5 +1,7 @@
 //! What a conversation can be told, and what it asks for in turn. Both closed: a new one is a design change.
 
+use std::time::Duration;
+
 use protocol::action::{MessageAction, SystemAction};
 use protocol::record::{ConversationStarted, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
@@ -95,6 +97,8 @@ pub enum Effect {
         action: EventId,
         /// What the sandbox is asked.
         request: Box<ActionRequest>,
+        /// After how long it is cancelled as if the user had stopped it; nothing: never.
+        time_left: Option<Duration>,
     },
     /// An action that waits for a sandbox is not to be performed any more: it has its ending.
     Forget {

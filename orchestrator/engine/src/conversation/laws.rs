@@ -1,16 +1,17 @@
 //! Laws of [`transition`], tried on random histories: messages, stops, answers late and doubled, sandboxes lost,
-//! crashes between any two effects.
+//! workspaces that are set up, crashes between any two effects.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use protocol::action::{FinishAction, MessageAction, RunAction, SystemAction, ThinkAction};
-use protocol::observation::RunObservation;
-use protocol::record::{ConversationStarted, SandboxLeased};
+use protocol::observation::{CommandMetadata, RunObservation};
+use protocol::record::{ConversationStarted, SandboxLeased, WorkspaceSetup};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, Body, Event, EventId, Observation};
+use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind, Timestamp};
 
-use super::{Begin, Effect, Input, InputKind, State, transition};
+use super::transition::interrupted;
+use super::{Begin, Effect, Input, InputKind, SetupStep, State, transition};
 use crate::agent::Step;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::testing::timestamp;
@@ -24,6 +25,8 @@ enum Happening {
     StepEnds(Decision),
     StaleStepEnds,
     ActionEnds,
+    ActionFails,
+    ActionIsCut,
     DoubledActionEnds,
     SandboxComes,
     SandboxFails,
@@ -59,6 +62,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         8 => decision.prop_map(Happening::StepEnds),
         1 => Just(Happening::StaleStepEnds),
         6 => Just(Happening::ActionEnds),
+        2 => Just(Happening::ActionFails),
+        1 => Just(Happening::ActionIsCut),
         1 => Just(Happening::DoubledActionEnds),
         4 => Just(Happening::SandboxComes),
         1 => Just(Happening::SandboxFails),
@@ -91,7 +96,7 @@ enum Sandbox {
 }
 
 impl World {
-    fn begun() -> Self {
+    fn begun(setup: Option<WorkspaceSetup>) -> Self {
         let mut world = Self::default();
         world.tell(InputKind::Begin(Box::new(Begin {
             started: ConversationStarted {
@@ -101,6 +106,7 @@ impl World {
                 runtime: "scripted".into(),
                 image: None,
                 workspace: None,
+                setup,
             },
             system: SystemAction {
                 content: "prompt".into(),
@@ -143,6 +149,7 @@ impl World {
             Effect::Step { seen } => {
                 assert_eq!(self.stepping, None, "one step at a time");
                 assert_eq!(seen, self.state.next_id);
+                assert_eq!(self.state.setup_step(), None, "the agent works where everything is ready");
                 self.stepping = Some(seen);
             }
             Effect::AbandonStep => {
@@ -194,17 +201,12 @@ impl World {
                     self.tell(InputKind::StepDone { seen: EventId(0), result: decide(Decision::Run) });
                 }
             }
-            Happening::ActionEnds => {
-                if self.sandbox == Sandbox::Held
-                    && let Some(action) = self.executing.take()
-                {
-                    self.last_ended = Some(action);
-                    self.tell(ended(action));
-                }
-            }
+            Happening::ActionEnds => self.end_action(ran(0)),
+            Happening::ActionFails => self.end_action(ran(1)),
+            Happening::ActionIsCut => self.end_action(interrupted("its answer cannot be read")),
             Happening::DoubledActionEnds => {
                 if let Some(action) = self.last_ended {
-                    self.tell(ended(action));
+                    self.tell(done(action, ran(0)));
                 }
             }
             Happening::SandboxComes => {
@@ -230,6 +232,15 @@ impl World {
                 }
             }
             Happening::Crash => self.crash(),
+        }
+    }
+
+    fn end_action(&mut self, observation: Observation) {
+        if self.sandbox == Sandbox::Held
+            && let Some(action) = self.executing.take()
+        {
+            self.last_ended = Some(action);
+            self.tell(done(action, observation));
         }
     }
 
@@ -267,6 +278,10 @@ impl World {
             assert_eq!(self.executing, None, "nothing is performed that has ended");
         }
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
+        if self.state.agent_state == AgentState::Loading {
+            let waits = self.sandbox != Sandbox::Held || self.is_ready_again;
+            assert!(waits || self.executing.is_some(), "what is loading comes to an end");
+        }
         let mut endings: BTreeMap<u64, u32> = BTreeMap::new();
         for event in &self.log {
             if let (Some(cause), Body::Observation(_)) = (event.cause, &event.body) {
@@ -332,9 +347,26 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
     Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
 }
 
-fn ended(action: EventId) -> InputKind {
-    let observation = Observation::new("out", RunObservation::default());
+fn ran(exit_code: i32) -> Observation {
+    let metadata = CommandMetadata { exit_code, ..Default::default() };
+    Observation::new("out", RunObservation { metadata, ..Default::default() })
+}
+
+fn done(action: EventId, observation: Observation) -> InputKind {
     InputKind::ActionDone { action, observation: Box::new(observation) }
+}
+
+fn setup() -> impl Strategy<Value = Option<WorkspaceSetup>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(repository())),
+        Just(Some(WorkspaceSetup::EmptyRepository)),
+        Just(Some(WorkspaceSetup::Folder)),
+    ]
+}
+
+fn repository() -> WorkspaceSetup {
+    WorkspaceSetup::Repository { url: "/origin".into(), branch: None }
 }
 
 proptest! {
@@ -342,9 +374,10 @@ proptest! {
 
     #[test]
     fn no_history_breaks_a_law_and_every_state_has_a_way_out(
+        setup in setup(),
         history in prop::collection::vec(happening(), 0..60),
     ) {
-        let mut world = World::begun();
+        let mut world = World::begun(setup);
         for happening in &history {
             let cost = world.state.metrics.accumulated_cost;
             world.happen(happening);
@@ -352,4 +385,100 @@ proptest! {
         }
         world.reach_rest();
     }
+}
+
+/// What a world is taken through, and the step of the set-up that is ahead of it then.
+fn after(happenings: &[Happening]) -> (World, Option<SetupStep>) {
+    let mut world = World::begun(Some(repository()));
+    happenings.iter().for_each(|happening| world.happen(happening));
+    let step = world.state.setup_step();
+    (world, step)
+}
+
+use Happening::{
+    ActionEnds, ActionFails, Crash, Message, Resume, SandboxComes, SandboxFails, SandboxIsLost, StepEnds,
+    Stop,
+};
+
+#[test]
+fn a_workspace_is_set_up_step_by_step_before_the_agent_begins() {
+    let (mut world, step) = after(&[Message, SandboxComes]);
+    assert_eq!((step, world.stepping), (Some(SetupStep::Clone), None));
+    world.happen(&ActionEnds);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::RunScript));
+    // A script that fails is told, and holds up nothing.
+    world.happen(&ActionFails);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::InstallHook));
+    assert_eq!(world.state.agent_state, AgentState::Loading);
+    world.happen(&ActionEnds);
+    assert_eq!((world.state.setup_step(), world.state.agent_state), (None, AgentState::Running));
+    assert!(world.stepping.is_some());
+}
+
+#[test]
+fn a_clone_that_fails_ends_in_error_and_is_tried_again_when_the_user_says_so() {
+    let (mut world, step) = after(&[Message, SandboxComes, ActionFails]);
+    assert_eq!((step, world.state.agent_state), (Some(SetupStep::Clone), AgentState::Error));
+    let reason = match &world.log.last().unwrap().body {
+        Body::Observation(Observation { kind: ObservationKind::AgentStateChanged(changed), .. }) => {
+            &changed.reason
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason, "Cloning /origin failed with exit code 1: out");
+    world.happen(&Resume(false));
+    assert!(world.executing.is_some(), "it is cloned again");
+}
+
+#[test]
+fn a_crash_or_a_stop_in_mid_setup_goes_on_with_the_same_step() {
+    let (mut world, _) = after(&[Message, SandboxComes, ActionEnds]);
+    let action = world.executing;
+    world.happen(&Crash);
+    assert_eq!(world.executing, action, "the same action is attached to");
+    world.happen(&SandboxFails);
+    assert_eq!(world.state.agent_state, AgentState::Error);
+    for happening in [Message, SandboxComes, Stop] {
+        world.happen(&happening);
+    }
+    assert_eq!((world.executing, world.state.agent_state), (action, AgentState::Stopped));
+    world.happen(&ActionFails);
+    world.happen(&Message);
+    assert!(world.executing.is_some() && world.executing != action);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::RunScript), "what was stopped is taken again");
+}
+
+#[test]
+fn a_new_sandbox_is_set_up_again() {
+    let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
+    let (mut world, step) = after(&ready);
+    assert_eq!(step, None);
+    world.happen(&StepEnds(Decision::Run));
+    world.happen(&SandboxIsLost);
+    assert_eq!((world.state.agent_state, world.stepping), (AgentState::Loading, None));
+    world.happen(&SandboxComes);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::Clone));
+}
+
+#[test]
+fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
+    let (mut world, _) = after(&[Message, SandboxComes, SandboxIsLost]);
+    assert_eq!(world.state.agent_state, AgentState::Loading, "once may be chance");
+    for happening in [SandboxComes, ActionEnds, SandboxIsLost, SandboxComes, SandboxIsLost] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn a_step_has_its_time_from_when_it_was_begun() {
+    let (mut world, _) = after(&[Message, SandboxComes]);
+    let later = Timestamp::try_from("2026-01-02T03:09:05.678901".to_owned()).unwrap();
+    let (_, effects) =
+        transition(std::mem::take(&mut world.state), Input { at: later, kind: InputKind::Recovered });
+    let time_left = effects.iter().find_map(|effect| match effect {
+        Effect::Execute { time_left, .. } => *time_left,
+        _ => None,
+    });
+    assert_eq!(time_left.unwrap().as_secs_f64().round(), 300.0);
 }

@@ -7,11 +7,13 @@ mod handle;
 mod input;
 #[cfg(test)]
 mod laws;
+mod setup;
 mod state;
 mod task;
 mod transition;
 
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind};
+pub use setup::SetupStep;
 pub use state::{Pending, State};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

@@ -4,7 +4,11 @@ use protocol::metrics::Metrics;
 use protocol::record::{ConversationStarted, Limit, SandboxLeased};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, ObservationKind, Record};
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+
+use super::setup::{self, Outcome, SetupStep};
+use super::transition::INTERRUPTED;
+use crate::clock;
 
 /// What the log says. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +31,10 @@ pub struct State {
     pub pending: Option<Pending>,
     /// The sandbox.
     pub lease: Option<SandboxLeased>,
+    /// Steps of the workspace's set-up that this sandbox has behind it.
+    pub setup_done: usize,
+    /// How often in a row a sandbox was lost in the middle of its set-up.
+    pub setup_losses: u32,
     /// The user's latest message.
     pub last_user_message: Option<EventId>,
 }
@@ -40,6 +48,10 @@ pub struct Pending {
     pub request: ActionRequest,
     /// The model's call that it answers.
     pub tool_call_metadata: Option<ToolCallMetadata>,
+    /// What of the workspace's set-up it is; nothing: the agent's own.
+    pub setup: Option<SetupStep>,
+    /// When it is cancelled, in seconds since the epoch.
+    pub cancelled_at: Option<f64>,
 }
 
 impl Default for State {
@@ -54,6 +66,8 @@ impl Default for State {
             metrics: Metrics::default(),
             pending: None,
             lease: None,
+            setup_done: 0,
+            setup_losses: 0,
             last_user_message: None,
         }
     }
@@ -77,12 +91,14 @@ impl State {
         match &event.body {
             Body::Action(action) => self.apply_action(event, action),
             Body::Observation(observation) => {
-                if event.cause.is_some() && event.cause == self.pending.as_ref().map(|pending| pending.action)
-                {
-                    self.pending = None;
+                if let Some(pending) = self.pending.take_if(|pending| event.cause == Some(pending.action)) {
+                    self.end_setup_step(pending.setup, observation);
                 }
                 if let ObservationKind::AgentStateChanged(changed) = &observation.kind {
                     self.agent_state = changed.agent_state;
+                    if changed.agent_state == AgentState::Loading {
+                        self.setup_losses = 0;
+                    }
                 }
             }
             Body::Record(record) => self.apply_record(record),
@@ -94,6 +110,30 @@ impl State {
         self.agent_state == AgentState::Running && self.pending.is_none()
     }
 
+    /// The next step of the workspace's set-up in this sandbox; nothing: the agent can work in it. One that is not there
+    /// yet has all of it ahead.
+    pub fn setup_step(&self) -> Option<SetupStep> {
+        let setup = self.started.as_ref()?.setup.as_ref()?;
+        SetupStep::all_of(setup).get(self.setup_done).copied()
+    }
+
+    /// A step that the user stopped is taken again from its beginning, and so is one that the agent cannot do without.
+    fn end_setup_step(&mut self, step: Option<SetupStep>, observation: &Observation) {
+        let Some(step) = step else { return };
+        let is_behind = match SetupStep::outcome(observation) {
+            Outcome::Done => true,
+            Outcome::Failed => !step.is_required() && self.agent_state == AgentState::Loading,
+            Outcome::Cut => false,
+        };
+        if is_behind {
+            self.setup_done += 1;
+            self.setup_losses = 0;
+        } else if matches!(&observation.kind, ObservationKind::Error(error) if error.error_id == INTERRUPTED)
+        {
+            self.setup_losses += 1;
+        }
+    }
+
     fn apply_action(&mut self, event: &Event, action: &Action) {
         match (event.source, action) {
             (EventSource::User, Action::Message(_)) => self.last_user_message = Some(event.id),
@@ -103,8 +143,23 @@ impl State {
                         action: event.id,
                         request: ActionRequest::new(action, event.timeout),
                         tool_call_metadata: event.tool_call_metadata.clone(),
+                        setup: None,
+                        cancelled_at: None,
                     });
                 }
+            }
+            (EventSource::Environment, Action::Run(run)) => {
+                // At its time it is cancelled. The answer may not come later than a little after that in any case.
+                let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_TIME);
+                self.pending = self.setup_step().map(|step| Pending {
+                    action: event.id,
+                    request: ActionRequest::new(SandboxAction::Run(run.clone()), answered_after),
+                    tool_call_metadata: None,
+                    setup: Some(step),
+                    cancelled_at: event
+                        .timeout
+                        .map(|seconds| clock::epoch_seconds(&event.timestamp) + seconds),
+                });
             }
             _ => {}
         }
@@ -116,8 +171,14 @@ impl State {
                 self.max_iterations = started.max_iterations;
                 self.started = Some(started.clone());
             }
-            Record::SandboxLeased(lease) => self.lease = Some(lease.clone()),
-            Record::SandboxReleased(_) => self.lease = None,
+            Record::SandboxLeased(lease) => {
+                self.lease = Some(lease.clone());
+                self.setup_done = 0;
+            }
+            Record::SandboxReleased(_) => {
+                self.lease = None;
+                self.setup_done = 0;
+            }
             Record::LimitReached(reached) => self.limit_reached = Some(reached.limit),
             Record::LimitExtended(extended) => {
                 self.limit_reached = None;

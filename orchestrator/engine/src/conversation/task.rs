@@ -12,6 +12,7 @@ use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
@@ -48,6 +49,8 @@ struct Performance {
     action: EventId,
     request: ActionRequest,
     cancel: CancellationToken,
+    /// When nobody has to say the word any more.
+    cancelled_at: Option<Instant>,
 }
 
 /// A conversation's owner.
@@ -242,7 +245,7 @@ impl Task {
             }
             Effect::Place => self.place(),
             Effect::Attach(lease) => self.attach(*lease),
-            Effect::Execute { action, request } => self.execute(action, *request),
+            Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
             Effect::Forget { action } => {
                 self.waiting.take_if(|waiting| waiting.action == action);
                 self.performing.take_if(|(current, _)| *current == action);
@@ -303,10 +306,11 @@ impl Task {
         }
     }
 
-    fn execute(&mut self, action: EventId, request: ActionRequest) {
+    fn execute(&mut self, action: EventId, request: ActionRequest, time_left: Option<Duration>) {
         let cancel = CancellationToken::new();
         self.performing = Some((action, cancel.clone()));
-        let performance = Performance { action, request, cancel };
+        let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
+        let performance = Performance { action, request, cancel, cancelled_at };
         match &self.slot {
             Slot::Held(sandbox) => self.perform(Arc::clone(sandbox), performance),
             Slot::Absent | Slot::Awaited => self.waiting = Some(performance),
@@ -314,7 +318,7 @@ impl Task {
     }
 
     fn perform(&mut self, sandbox: Arc<dyn Sandbox>, performance: Performance) {
-        let Performance { action, request, cancel } = performance;
+        let Performance { action, request, cancel, cancelled_at } = performance;
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
         self.work.spawn(async move {
@@ -328,7 +332,7 @@ impl Task {
             };
             let result = tokio::select! {
                 result = sandbox.execute(&id, &request, &on_output) => result,
-                never = cancel_when_told(sandbox.as_ref(), &id, &cancel) => match never {},
+                never = cancel_when_told(sandbox.as_ref(), &id, &cancel, cancelled_at) => match never {},
             };
             if let Err(error) = &result
                 && !matches!(error, SandboxError::Lost { .. })
@@ -341,13 +345,18 @@ impl Task {
     }
 }
 
-/// Waits for the word, then says it until it is heard: this future is dropped when the action has ended.
+/// Waits for the word or its time, then says it until it is heard: this future is dropped when the action has ended.
 async fn cancel_when_told(
     sandbox: &dyn Sandbox,
     id: &ActionId,
     cancel: &CancellationToken,
+    cancelled_at: Option<Instant>,
 ) -> std::convert::Infallible {
-    cancel.cancelled().await;
+    match cancelled_at {
+        None => cancel.cancelled().await,
+        // Either way it is told; that it was told in time is no error.
+        Some(at) => drop(tokio::time::timeout_at(at, cancel.cancelled()).await),
+    }
     loop {
         if let Err(error) = sandbox.cancel(id).await {
             tracing::warn!(action = %id, %error, "cancelling an action");
@@ -370,4 +379,101 @@ fn describe(error: &SandboxError) -> String {
         text.push_str(&format!("\nthe sandbox wrote:\n{}", logs.trim_end()));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use protocol::action::SystemAction;
+    use protocol::observation::{CommandMetadata, RunObservation};
+    use protocol::record::{ConversationStarted, WorkspaceSetup};
+    use protocol::sandbox_api::SandboxAction;
+    use protocol::{AgentState, Observation};
+    use tokio::time::Instant;
+
+    use crate::agent::{Agent, Step};
+    use crate::conversation::{Conversation, Parts};
+    use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+    use crate::sandbox::SandboxSpec;
+    use crate::testing::{Ending, MemoryStore, ScriptedProvider};
+    use crate::view::View;
+
+    /// Nobody says anything in these conversations, so neither is asked.
+    struct Unasked;
+
+    #[async_trait]
+    impl Llm for Unasked {
+        fn model(&self) -> &str {
+            "unasked"
+        }
+
+        async fn complete(
+            &self,
+            _: &LlmRequest,
+            _: &(dyn Fn(LlmProgress) + Send + Sync),
+        ) -> Result<Completion, LlmError> {
+            panic!("the model is asked");
+        }
+    }
+
+    #[async_trait]
+    impl Agent for Unasked {
+        fn name(&self) -> &'static str {
+            "unasked"
+        }
+
+        fn system(&self) -> SystemAction {
+            SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+        }
+
+        async fn step(
+            &self,
+            _: &View,
+            _: &dyn Llm,
+            _: &(dyn Fn(LlmProgress) + Send + Sync),
+        ) -> Result<Step, LlmError> {
+            panic!("the agent is asked");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows() {
+        let provider = ScriptedProvider::new(|request| {
+            let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
+            let ran = |exit_code| {
+                let metadata = CommandMetadata { exit_code, ..Default::default() };
+                Observation::new("", RunObservation { metadata, ..Default::default() })
+            };
+            match run.thought.as_str() {
+                "Running the set-up script" => Ending::WhenCancelled(ran(137)),
+                _ => Ending::Observation(ran(0)),
+            }
+        });
+        let id: protocol::ConversationId = "conversation".parse().unwrap();
+        let parts = Parts {
+            store: Arc::new(MemoryStore::default()),
+            llm: Arc::new(Unasked),
+            agent: Arc::new(Unasked),
+            provider: Arc::new(provider.clone()),
+            spec: SandboxSpec::of(id.clone()),
+        };
+        let started = ConversationStarted {
+            agent: "unasked".into(),
+            model: "unasked".into(),
+            max_iterations: 1,
+            runtime: "scripted".into(),
+            image: None,
+            workspace: None,
+            setup: Some(WorkspaceSetup::Folder),
+        };
+        let begun = Instant::now();
+        let conversation = Conversation::begin(parts, id, started).await.unwrap();
+        let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
+        assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
+        let took = begun.elapsed().as_secs_f64();
+        assert!((590.0..=601.0).contains(&took), "{took}");
+        conversation.close(true).await.unwrap();
+    }
 }

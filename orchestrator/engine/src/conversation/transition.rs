@@ -1,8 +1,10 @@
 //! What a conversation does next: pure. Live runs, recovery, replay and simulation share it.
 //!
 //! Two laws keep it small. The agent is taking a step exactly when [`State::is_stepping`], so whoever makes that true
-//! asks for the step. And an action that has no ending is being performed exactly when the agent's state is not
+//! asks for the step, but makes a new sandbox ready first, in the state `loading`. And an action that has no ending is being performed exactly when the agent's state is not
 //! `error`, so leaving `error` performs it again, under the same id.
+
+use std::time::Duration;
 
 use protocol::action::ChangeAgentStateAction;
 use protocol::observation::{AgentStateChangedObservation, ThinkObservation};
@@ -10,6 +12,7 @@ use protocol::record::{Limit, LimitExtended, LimitReached, SandboxLeased, Sandbo
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
+use super::setup::{self, Outcome, SetupStep};
 use super::state::State;
 use crate::agent::Step;
 use crate::clock;
@@ -20,6 +23,9 @@ pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
 
 /// The observation's `error_id` of an action that was never sent to a sandbox.
 pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
+
+/// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
+const MOST_SETUP_LOSSES: u32 = 2;
 
 /// What comes of an input: the new state, and what is to be done, in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
@@ -59,8 +65,7 @@ impl Turn {
             }
             InputKind::ActionDone { action, observation } => {
                 if self.is_pending(action) {
-                    self.end_pending(*observation);
-                    self.step_if_due();
+                    self.action_done(*observation);
                 }
             }
             InputKind::SandboxReady(lease) => self.sandbox_ready(lease),
@@ -82,7 +87,7 @@ impl Turn {
     /// Takes up what the earlier process was doing. A sandbox is sought only if something waits for one.
     fn recover(&mut self) {
         match self.state.agent_state {
-            AgentState::Loading => self.reach_sandbox(),
+            AgentState::Loading if self.state.pending.is_none() => self.reach_sandbox(),
             AgentState::Error => {}
             AgentState::Stopped => self.stop_recovered(),
             _ if self.state.pending.is_some() => self.perform_pending(),
@@ -103,11 +108,16 @@ impl Turn {
         match self.state.agent_state {
             AgentState::Loading | AgentState::Running => {}
             before => {
-                self.change_state(AgentState::Running, "");
-                if before == AgentState::Error && self.state.pending.is_some() {
-                    self.perform_pending();
+                let has_setup_ahead = self.state.setup_step().is_some();
+                let next = if has_setup_ahead { AgentState::Loading } else { AgentState::Running };
+                self.change_state(next, "");
+                match (&self.state.pending, before) {
+                    (Some(_), AgentState::Error) => self.perform_pending(),
+                    // It is being performed; what follows, follows its end.
+                    (Some(_), _) => {}
+                    (None, _) if has_setup_ahead => self.reach_sandbox(),
+                    (None, _) => self.step_if_due(),
                 }
-                self.step_if_due();
             }
         }
     }
@@ -192,13 +202,48 @@ impl Turn {
         if self.state.lease.as_ref() != Some(&lease) {
             self.append(EventSource::Environment, Record::from(lease));
         }
-        if self.state.agent_state == AgentState::Loading {
-            let next = match self.state.last_user_message {
-                Some(_) => AgentState::Running,
-                None => AgentState::AwaitingUserInput,
-            };
-            self.change_state(next, "");
-            self.step_if_due();
+        if self.state.agent_state == AgentState::Loading && self.state.pending.is_none() {
+            self.make_ready();
+        }
+    }
+
+    /// Takes the next step of the workspace's set-up, or lets the agent work.
+    fn make_ready(&mut self) {
+        if let Some(step) = self.state.setup_step() {
+            return self.begin_setup_step(step);
+        }
+        let next = match self.state.last_user_message {
+            Some(_) => AgentState::Running,
+            None => AgentState::AwaitingUserInput,
+        };
+        self.change_state(next, "");
+        self.step_if_due();
+    }
+
+    fn begin_setup_step(&mut self, step: SetupStep) {
+        let setup = self.state.started.as_ref().and_then(|started| started.setup.clone());
+        let (Some(setup), Some(lease)) = (setup, &self.state.lease) else { return };
+        let action = step.action(&setup, &lease.working_dir);
+        let mut event = self.event(EventSource::Environment, Action::from(action));
+        event.timeout = Some(setup::STEP_TIME);
+        self.push(event);
+        self.perform_pending();
+    }
+
+    fn action_done(&mut self, observation: Observation) {
+        let ended = self.state.pending.clone();
+        self.end_pending(observation.clone());
+        match ended.and_then(|pending| Some((pending.setup?, pending.request))) {
+            None => self.step_if_due(),
+            // The user has stopped it.
+            Some(_) if self.state.agent_state != AgentState::Loading => {}
+            Some((step, request)) => match SetupStep::outcome(&observation) {
+                Outcome::Done => self.make_ready(),
+                Outcome::Failed if !step.is_required() => self.make_ready(),
+                Outcome::Failed | Outcome::Cut => {
+                    self.change_state(AgentState::Error, &setup::failure(&request, &observation));
+                }
+            },
         }
     }
 
@@ -218,12 +263,25 @@ impl Turn {
     }
 
     fn sandbox_lost(&mut self, detail: &str) {
+        let was_stepping = self.state.is_stepping();
+        let was_pending = self.state.pending.is_some();
+        let was_leased = self.state.lease.is_some();
         self.release();
-        if self.state.pending.is_some() {
-            self.end_pending(interrupted(detail));
-            self.step_if_due();
-        } else if self.state.agent_state == AgentState::Loading {
-            self.effects.push(Effect::Place);
+        self.end_pending(interrupted(detail));
+        match self.state.agent_state {
+            AgentState::Loading if !was_leased => self.change_state(AgentState::Error, detail),
+            AgentState::Loading if self.state.setup_losses >= MOST_SETUP_LOSSES => {
+                let reason = format!("the sandbox was lost while its workspace was set up: {detail}");
+                self.change_state(AgentState::Error, &reason);
+            }
+            AgentState::Loading => self.effects.push(Effect::Place),
+            // The next one has to be made ready before the agent goes on.
+            AgentState::Running if was_stepping && self.state.setup_step().is_some() => {
+                self.effects.push(Effect::AbandonStep);
+                self.step_if_due();
+            }
+            _ if was_pending => self.step_if_due(),
+            _ => {}
         }
     }
 
@@ -244,7 +302,10 @@ impl Turn {
         if !self.state.is_stepping() {
             return;
         }
-        if self.state.iterations >= self.state.max_iterations {
+        if self.state.setup_step().is_some() {
+            self.change_state(AgentState::Loading, "");
+            self.reach_sandbox();
+        } else if self.state.iterations >= self.state.max_iterations {
             let at = self.state.iterations;
             let reached = LimitReached { limit: Limit::Iterations, at };
             self.append(EventSource::Environment, Record::from(reached));
@@ -257,7 +318,13 @@ impl Turn {
     fn perform_pending(&mut self) {
         let Some(pending) = self.state.pending.clone() else { return };
         self.reach_sandbox();
-        self.effects.push(Effect::Execute { action: pending.action, request: Box::new(pending.request) });
+        let now = clock::epoch_seconds(&self.at);
+        let time_left = pending.cancelled_at.map(|at| {
+            // What is not a time has passed.
+            Duration::try_from_secs_f64(at - now).unwrap_or_default()
+        });
+        let request = Box::new(pending.request);
+        self.effects.push(Effect::Execute { action: pending.action, request, time_left });
     }
 
     fn reach_sandbox(&mut self) {

@@ -1,0 +1,384 @@
+//! How a workspace is made ready: shell text, step by step. Pure.
+//!
+//! A step is a run action like the agent's, in the same shell, so that what a set-up script exports stays. It needs a
+//! POSIX shell and nothing else; what it lacks it says in its output. Every step may be begun again: what was done is
+//! found and left. Values of the user's are quoted and never part of the text.
+
+use protocol::action::RunAction;
+use protocol::record::WorkspaceSetup;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{Observation, ObservationKind};
+
+/// How long a step may take, in seconds: V0's bound for set-up scripts. Silence ends none.
+pub(super) const STEP_TIME: f64 = 600.0;
+
+/// How long after its time the answer may come, in seconds: to be killed takes one.
+pub(super) const CANCEL_TIME: f64 = 30.0;
+
+/// How much of a failed step's output an error quotes, in lines and characters.
+const QUOTED_LINES: usize = 3;
+const QUOTED_CHARACTERS: usize = 600;
+
+/// One step of a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetupStep {
+    /// Clone the repository into a folder of the workspace.
+    Clone,
+    /// Make the workspace a repository.
+    Initialize,
+    /// Run the set-up script, if there is one.
+    RunScript,
+    /// Have git call the script for commits, if there is one.
+    InstallHook,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    /// It ran, and failed.
+    Failed,
+    /// Whether it ran to its end is unknown, or it never began.
+    Cut,
+}
+
+impl SetupStep {
+    /// What a set-up consists of, in order.
+    pub(super) fn all_of(setup: &WorkspaceSetup) -> &'static [Self] {
+        match setup {
+            WorkspaceSetup::Repository { .. } => &[Self::Clone, Self::RunScript, Self::InstallHook],
+            WorkspaceSetup::EmptyRepository => &[Self::Initialize],
+            WorkspaceSetup::Folder => &[Self::RunScript, Self::InstallHook],
+        }
+    }
+
+    /// Whether the agent has nothing to work on without it. Of the others it is only told that they failed, as in V0.
+    pub(super) fn is_required(self) -> bool {
+        matches!(self, Self::Clone | Self::Initialize)
+    }
+
+    /// How the step ended, by what was observed.
+    pub(super) fn outcome(observation: &Observation) -> Outcome {
+        match &observation.kind {
+            ObservationKind::Run(run) if run.metadata.exit_code == 0 => Outcome::Done,
+            ObservationKind::Run(_) => Outcome::Failed,
+            _ => Outcome::Cut,
+        }
+    }
+
+    /// The action: `thought` names the step for people.
+    pub(super) fn action(self, setup: &WorkspaceSetup, working_dir: &str) -> RunAction {
+        let (command, thought) = match (self, setup) {
+            (Self::Clone, WorkspaceSetup::Repository { url, branch }) => {
+                (clone(url, branch.as_deref(), working_dir), clone_title(url, branch.as_deref()))
+            }
+            (Self::Clone | Self::Initialize, _) => (
+                apart(working_dir, "", include_str!("setup/initialize.sh")),
+                "Making the workspace a repository".to_owned(),
+            ),
+            (Self::RunScript, _) => (
+                format!(
+                    "cd -- {} &&\n{}",
+                    quote(&folder_of(setup, working_dir)),
+                    include_str!("setup/run_script.sh")
+                ),
+                "Running the set-up script".to_owned(),
+            ),
+            // First of all undone: shell options of the script's that end a shell at its next failing command.
+            (Self::InstallHook, _) => (
+                format!(
+                    "set +eu\n{}",
+                    apart(&folder_of(setup, working_dir), "", include_str!("setup/install_hook.sh"))
+                ),
+                "Installing the commit hook".to_owned(),
+            ),
+        };
+        RunAction { command, thought, blocking: true, ..Default::default() }
+    }
+}
+
+/// A sentence on a set-up that cannot go on, with the end of what was said.
+pub(super) fn failure(request: &ActionRequest, observation: &Observation) -> String {
+    let thought = match &request.action {
+        SandboxAction::Run(run) => &run.thought,
+        _ => "the set-up of the workspace",
+    };
+    let how = match &observation.kind {
+        ObservationKind::Run(run) => format!(" failed with exit code {}", run.metadata.exit_code),
+        _ => " failed".to_owned(),
+    };
+    let lines: Vec<_> = observation.content.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = lines.get(lines.len().saturating_sub(QUOTED_LINES)..).unwrap_or_default().join(" ");
+    let skipped = said.chars().count().saturating_sub(QUOTED_CHARACTERS);
+    let said: String = said.chars().skip(skipped).filter(|character| !character.is_control()).collect();
+    format!("{thought}{how}: {said}")
+}
+
+fn clone(url: &str, branch: Option<&str>, working_dir: &str) -> String {
+    let folder = folder_name(url);
+    let is_path = url.starts_with('/') || url.starts_with("file://");
+    let values = format!(
+        "url={}\nbranch={}\nfolder={}\nneeds_network={}\n",
+        quote(url),
+        quote(branch.unwrap_or_default()),
+        quote(&folder),
+        if is_path { "" } else { "yes" },
+    );
+    let cloned = apart(working_dir, &values, include_str!("setup/clone.sh"));
+    format!("{cloned} &&\ncd -- {}", quote(&join(working_dir, &folder)))
+}
+
+fn clone_title(url: &str, branch: Option<&str>) -> String {
+    branch.map_or_else(|| format!("Cloning {url}"), |branch| format!("Cloning {url}, branch {branch}"))
+}
+
+/// Goes to the folder and runs the text in a shell apart, which has nothing to read.
+fn apart(folder: &str, values: &str, text: &str) -> String {
+    format!("cd -- {} && (\n{values}{text}) </dev/null", quote(folder))
+}
+
+/// Where the repository is.
+fn folder_of(setup: &WorkspaceSetup, working_dir: &str) -> String {
+    match setup {
+        WorkspaceSetup::Repository { url, .. } => join(working_dir, &folder_name(url)),
+        WorkspaceSetup::EmptyRepository | WorkspaceSetup::Folder => working_dir.to_owned(),
+    }
+}
+
+/// The folder that git itself would make, if that is an ordinary name.
+fn folder_name(url: &str) -> String {
+    let path = url.trim_end_matches('/');
+    let path = path.strip_suffix("/.git").unwrap_or(path);
+    let last = path.rsplit(['/', ':']).next().unwrap_or_default();
+    let name: String = last
+        .strip_suffix(".git")
+        .unwrap_or(last)
+        .chars()
+        .map(
+            |character| {
+                if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '-' }
+            },
+        )
+        .take(100)
+        .collect();
+    let name = name.trim_start_matches(['.', '-']);
+    if name.is_empty() { "repository".to_owned() } else { name.to_owned() }
+}
+
+fn join(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.trim_end_matches('/'))
+}
+
+/// One word of shell text, whatever is in it. A shell cannot be given a NUL: it is left out.
+fn quote(text: &str) -> String {
+    let text = text.replace('\0', "");
+    shlex::try_quote(&text).map_or_else(|_| "''".to_owned(), std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use protocol::observation::{CommandMetadata, RunObservation};
+
+    use super::*;
+
+    fn repository(url: &str, branch: Option<&str>) -> WorkspaceSetup {
+        WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
+    }
+
+    /// Runs a step in a shell of its own; its exit code, what it said and where it is then.
+    fn perform(step: SetupStep, setup: &WorkspaceSetup, folder: &Path, path: Option<&Path>) -> (i32, String) {
+        let action = step.action(setup, folder.to_str().unwrap());
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("{}\nended=$?; echo \"in $PWD\"; exit $ended", action.command));
+        shell
+            .env_clear()
+            .env("HOME", folder)
+            .env("PATH", path.unwrap_or(Path::new("/usr/local/bin:/usr/bin:/bin")));
+        let output = shell.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    fn git(folder: &Path, arguments: &[&str]) -> bool {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
+            .args(arguments);
+        git.current_dir(folder).env("HOME", folder).output().unwrap().status.success()
+    }
+
+    fn has_git() -> bool {
+        let found = Command::new("git").arg("--version").output().is_ok();
+        assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no git on a build machine");
+        if !found {
+            eprintln!("skipped: no git");
+        }
+        found
+    }
+
+    #[test]
+    fn a_repository_gets_the_folder_that_git_would_give_it() {
+        for (url, name) in [
+            ("https://h/o/project.git", "project"),
+            ("https://h/o/project/", "project"),
+            ("git@h:project.git", "project"),
+            ("/srv/project/.git", "project"),
+            ("https://h/..", "repository"),
+            ("https://h/.git", "h"),
+            ("https://h/--upload-pack=x", "upload-pack-x"),
+            ("https://h/a b;c", "a-b-c"),
+            ("", "repository"),
+        ] {
+            assert_eq!(folder_name(url), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn whatever_url_and_branch_hold_nothing_of_it_is_run() {
+        if !has_git() {
+            return;
+        }
+        let hostile = [
+            "$(touch made)",
+            "`touch made`",
+            "'; touch made; '",
+            "\"; touch made; \"",
+            "x\ntouch made\n",
+            "--upload-pack=touch made",
+            "ext::touch made",
+            "-u touch made",
+            "a & touch made",
+            "/nowhere'$(touch made)",
+            "!touch made",
+            "\\'; touch made",
+        ];
+        for text in hostile {
+            for setup in
+                [repository(text, None), repository("/nowhere", Some(text)), repository(text, Some(text))]
+            {
+                let folder = tempfile::tempdir().unwrap();
+                let (code, said) = perform(SetupStep::Clone, &setup, folder.path(), None);
+                assert_ne!(code, 0, "{said}");
+                let left: Vec<_> = std::fs::read_dir(folder.path())
+                    .unwrap()
+                    .flatten()
+                    .map(|entry| entry.file_name())
+                    .collect();
+                assert!(left.is_empty(), "{text}: {left:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clone_is_whole_or_not_there_and_is_made_once() {
+        if !has_git() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (origin, work) = (folder.path().join("it's an origin"), folder.path().join("my work"));
+        std::fs::create_dir_all(&origin).unwrap();
+        std::fs::create_dir_all(work.join(".it-s-an-origin.unfinished-clone/.git")).unwrap();
+        std::fs::write(origin.join("file"), "text").unwrap();
+        assert!(
+            git(&origin, &["init"]) && git(&origin, &["add", "."]) && git(&origin, &["commit", "-m", "x"])
+        );
+        assert!(git(&origin, &["branch", "-m", "it's a branch".replace(' ', "-").as_str()]));
+        let setup = repository(origin.to_str().unwrap(), Some("it's-a-branch"));
+        for _ in 0..2 {
+            let (code, said) = perform(SetupStep::Clone, &setup, &work, None);
+            assert_eq!(code, 0, "{said}");
+            assert!(said.contains(&format!("in {}/it-s-an-origin", work.display())), "{said}");
+            assert_eq!(std::fs::read_to_string(work.join("it-s-an-origin/file")).unwrap(), "text");
+            assert_eq!(std::fs::read_dir(&work).unwrap().count(), 1);
+        }
+        std::fs::remove_dir_all(work.join("it-s-an-origin/.git")).unwrap();
+        let (code, said) = perform(SetupStep::Clone, &setup, &work, None);
+        assert!(code == 1 && said.contains("something else at it-s-an-origin"), "{said}");
+    }
+
+    #[test]
+    fn a_sandbox_without_a_network_is_named_where_one_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("programs");
+        std::fs::create_dir(&programs).unwrap();
+        for (name, text) in [("git", "exit 128"), ("ls", "echo lo"), ("rm", "exit 0")] {
+            std::fs::write(programs.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+            Command::new("chmod").arg("755").arg(programs.join(name)).status().unwrap();
+        }
+        for (url, is_named) in
+            [("https://h/o/p", true), ("git@h:o/p", true), ("/srv/p", false), ("file:///srv/p", false)]
+        {
+            let (code, said) =
+                perform(SetupStep::Clone, &repository(url, None), folder.path(), Some(&programs));
+            assert_eq!((code, said.contains("has no network")), (1, is_named), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_without_git_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("empty");
+        for (step, setup) in [
+            (SetupStep::Clone, repository("https://h/o/project", None)),
+            (SetupStep::Initialize, WorkspaceSetup::EmptyRepository),
+        ] {
+            let (code, said) = perform(step, &setup, folder.path(), Some(&programs));
+            assert!(code == 127 && said.contains("has no git"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_empty_workspace_becomes_a_repository_once() {
+        if !has_git() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for said_part in ["Initialized", "already"] {
+            let (code, said) =
+                perform(SetupStep::Initialize, &WorkspaceSetup::EmptyRepository, folder.path(), None);
+            assert!(code == 0 && said.contains(said_part), "{said}");
+            assert!(folder.path().join(".git/HEAD").exists());
+        }
+    }
+
+    #[test]
+    fn a_hook_is_installed_once_and_the_one_before_is_still_called() {
+        if !has_git() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert!(git(folder.path(), &["init"]));
+        std::fs::create_dir(at(".openhands")).unwrap();
+        std::fs::write(at(".openhands/pre-commit.sh"), "echo ours >> log; [ ! -e refuse ]").unwrap();
+        std::fs::create_dir_all(at(".git/hooks")).unwrap();
+        std::fs::write(at(".git/hooks/pre-commit"), "#!/bin/sh\necho theirs >> log\n").unwrap();
+        Command::new("chmod").arg("755").arg(at(".git/hooks/pre-commit")).status().unwrap();
+        for _ in 0..2 {
+            let (code, said) = perform(SetupStep::InstallHook, &WorkspaceSetup::Folder, folder.path(), None);
+            assert_eq!(code, 0, "{said}");
+        }
+        let commit = || git(folder.path(), &["commit", "--allow-empty", "-m", "x"]);
+        assert!(commit());
+        assert_eq!(std::fs::read_to_string(at("log")).unwrap(), "theirs\nours\n");
+        std::fs::write(at("refuse"), "").unwrap();
+        assert!(!commit(), "the script has the last word");
+    }
+
+    #[test]
+    fn a_failure_is_one_bounded_line() {
+        let metadata = CommandMetadata { exit_code: 128, ..Default::default() };
+        let run = RunObservation { metadata, ..Default::default() };
+        let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };
+        let request = ActionRequest::new(SandboxAction::Run(run_action), None);
+        let said = failure(
+            &request,
+            &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
+        );
+        assert_eq!(said, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
+        let said = failure(&request, &Observation::new("é".repeat(100_000), run));
+        assert!(said.chars().count() < 700 && !said.contains('\n'));
+    }
+}

@@ -1,0 +1,233 @@
+//! What a conversation's workspace is set up with: the part that its log holds, and the part that may be secret.
+//!
+//! The log says what is cloned, so that any new sandbox is made ready again. Credentials and variables come from the
+//! configuration, at the start and at each resume, and reach the sandbox through its environment alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use protocol::record::WorkspaceSetup;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::config::Config;
+use crate::exit::UsageError;
+
+/// What is looked for in a workspace that is there already.
+const SCRIPTS: [&str; 4] =
+    [".glovebox/setup.sh", ".openhands/setup.sh", ".glovebox/pre-commit.sh", ".openhands/pre-commit.sh"];
+
+/// Where V0's `owner/name` is.
+const USUAL_HOST: &str = "https://github.com/";
+
+/// A repository that the user chose.
+struct SelectedRepository {
+    /// Without credentials.
+    url: String,
+    branch: Option<String>,
+    credentials: Option<Credentials>,
+}
+
+/// Two beginnings of URLs: where git reads the first, it takes the second.
+struct Credentials {
+    without: String,
+    with: SecretString,
+}
+
+/// How the workspace of a new conversation is made ready; nothing: it is as it should be.
+pub(crate) fn setup(config: &Config, workspace: &Path) -> Result<Option<WorkspaceSetup>, UsageError> {
+    if let Some(selected) = &config.selected_repository {
+        let SelectedRepository { url, branch, .. } = SelectedRepository::parse(selected)?;
+        return Ok(Some(WorkspaceSetup::Repository { url, branch }));
+    }
+    let is_empty = || workspace.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+    if config.init_git && is_empty() {
+        return Ok(Some(WorkspaceSetup::EmptyRepository));
+    }
+    // Without them there is nothing to do: an ordinary folder costs no time.
+    let has_scripts = SCRIPTS.iter().any(|script| workspace.join(script).is_file());
+    Ok(has_scripts.then_some(WorkspaceSetup::Folder))
+}
+
+/// What everything that runs in the sandbox finds in its environment. May be secret.
+pub(crate) fn environment(config: &Config, setup: Option<&WorkspaceSetup>) -> BTreeMap<String, String> {
+    let own = config.startup_environment.iter();
+    let mut environment: BTreeMap<_, _> =
+        own.map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
+    // Not in a file of git's: that may be the user's own, where the sandbox does not isolate.
+    for (names, value) in [
+        (["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"], &config.git_user_name),
+        (["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"], &config.git_user_email),
+    ] {
+        for (name, value) in names.iter().zip(value.iter().cycle()) {
+            environment.entry((*name).to_owned()).or_insert_with(|| value.clone());
+        }
+    }
+    let selected = config.selected_repository.as_ref().and_then(|text| SelectedRepository::parse(text).ok());
+    if let (Some(WorkspaceSetup::Repository { url, .. }), Some(selected)) = (setup, selected)
+        && selected.url == *url
+        && let Some(credentials) = selected.credentials
+    {
+        credentials.enter(&mut environment);
+    }
+    environment
+}
+
+impl SelectedRepository {
+    /// Reads `URL[#BRANCH]`. No error quotes it: it may hold credentials.
+    fn parse(selected: &SecretString) -> Result<Self, UsageError> {
+        let refuse = |problem: &str| Err(UsageError(format!("the selected repository {problem}")));
+        let text = selected.expose_secret().trim();
+        if text.chars().any(char::is_control) {
+            return refuse("holds a control character");
+        }
+        let (place, branch) = match text.rsplit_once('#') {
+            Some((place, branch)) => (place, Some(branch.to_owned()).filter(|branch| !branch.is_empty())),
+            None => (text, None),
+        };
+        if is_owner_and_name(place) {
+            return Ok(Self { url: format!("{USUAL_HOST}{place}.git"), branch, credentials: None });
+        }
+        let Some((scheme, rest)) = place.split_once("://") else {
+            let is_path = place.starts_with('/');
+            // As ssh's own: HOST:PATH, with the colon before any slash.
+            let is_ssh = !place.starts_with('-')
+                && place.split_once(':').is_some_and(|(host, path)| {
+                    !host.is_empty() && !host.contains('/') && !path.is_empty() && !path.starts_with(':')
+                });
+            if is_path || is_ssh {
+                return Ok(Self { url: place.to_owned(), branch, credentials: None });
+            }
+            return refuse("is neither a URL, nor OWNER/NAME, nor an absolute path in the sandbox");
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        let is_http = matches!(scheme, "http" | "https");
+        match user {
+            // Over HTTP a name alone may be a token.
+            Some(user) if is_http || user.contains(':') => {
+                let without = format!("{scheme}://{host}/");
+                let with = SecretString::from(format!("{scheme}://{user}@{host}/"));
+                let url = format!("{scheme}://{host}{path}");
+                Ok(Self { url, branch, credentials: Some(Credentials { without, with }) })
+            }
+            _ => Ok(Self { url: place.to_owned(), branch, credentials: None }),
+        }
+    }
+}
+
+impl Credentials {
+    /// One more entry of git's configuration in the environment.
+    fn enter(self, environment: &mut BTreeMap<String, String>) {
+        let count =
+            environment.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+        let key = format!("url.{}.insteadOf", self.with.expose_secret());
+        environment.insert(format!("GIT_CONFIG_KEY_{count}"), key);
+        environment.insert(format!("GIT_CONFIG_VALUE_{count}"), self.without);
+        environment.insert("GIT_CONFIG_COUNT".to_owned(), count.saturating_add(1).to_string());
+    }
+}
+
+fn is_owner_and_name(text: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && !word.starts_with(['.', '-'])
+            && word.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
+    };
+    text.split_once('/').is_some_and(|(owner, name)| is_word(owner) && is_word(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Overrides;
+
+    fn config(selected: Option<&str>, file: &str) -> Config {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(named.path(), file).unwrap();
+        let overrides = Overrides {
+            config_file: Some(named.path().to_owned()),
+            selected_repository: selected.map(Into::into),
+            ..Default::default()
+        };
+        Config::load(&overrides, |name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
+    }
+
+    fn repository(url: &str, branch: Option<&str>) -> WorkspaceSetup {
+        WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
+    }
+
+    #[test]
+    fn a_selected_repository_is_read_in_every_usual_way() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, url, branch) in [
+            ("octo/hello.rs", "https://github.com/octo/hello.rs.git", None),
+            ("octo/hello#next", "https://github.com/octo/hello.git", Some("next")),
+            ("https://h/o/p.git#feature/x", "https://h/o/p.git", Some("feature/x")),
+            ("https://user:pass@h:8443/o/p", "https://h:8443/o/p", None),
+            ("https://token@h/o/p#", "https://h/o/p", None),
+            ("https://us@er:p@ss@h/o/p", "https://h/o/p", None),
+            ("ssh://git@h/o/p", "ssh://git@h/o/p", None),
+            ("ssh://git:pass@h/o/p", "ssh://h/o/p", None),
+            ("git@h:o/p.git", "git@h:o/p.git", None),
+            ("/srv/p", "/srv/p", None),
+            ("file:///srv/p#b", "file:///srv/p", Some("b")),
+        ] {
+            let setup = setup(&config(Some(text), ""), folder.path()).unwrap();
+            assert_eq!(setup, Some(repository(url, branch)), "{text}");
+        }
+        for text in ["p", "./p", "a/b/c", "../p", "https://h/\u{7}", "-x:y", "ext::sh"] {
+            assert!(setup(&config(Some(text), ""), folder.path()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_in_the_environment_alone() {
+        let config = config(Some("https://me:hunter2@h/o/p#b"), "");
+        let setup = setup(&config, Path::new("/nowhere")).unwrap();
+        assert!(!format!("{config:?} {}", serde_json::to_string(&setup).unwrap()).contains("hunter2"));
+        let given = environment(&config, setup.as_ref());
+        assert_eq!(given["GIT_CONFIG_COUNT"], "1");
+        assert_eq!(given["GIT_CONFIG_KEY_0"], "url.https://me:hunter2@h/.insteadOf");
+        assert_eq!(given["GIT_CONFIG_VALUE_0"], "https://h/");
+        // Another conversation's repository does not get them.
+        assert!(environment(&config, Some(&repository("https://h/o/other", None))).is_empty());
+        assert!(environment(&config, None).is_empty());
+    }
+
+    #[test]
+    fn the_users_own_variables_stay() {
+        let file = "[core]\ngit_user_name = \"G\"\ngit_user_email = \"g@h\"\n[sandbox]\nruntime_startup_env_vars = \
+                    { A = \"b\", GIT_AUTHOR_NAME = \"Me\", GIT_CONFIG_COUNT = \"2\" }\n";
+        let config = config(Some("https://t@h/o/p"), file);
+        let given = environment(&config, Some(&repository("https://h/o/p", None)));
+        let given: Vec<_> = given.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(
+            given,
+            [
+                ("A", "b"),
+                ("GIT_AUTHOR_EMAIL", "g@h"),
+                ("GIT_AUTHOR_NAME", "Me"),
+                ("GIT_COMMITTER_EMAIL", "g@h"),
+                ("GIT_COMMITTER_NAME", "G"),
+                ("GIT_CONFIG_COUNT", "3"),
+                ("GIT_CONFIG_KEY_2", "url.https://t@h/.insteadOf"),
+                ("GIT_CONFIG_VALUE_2", "https://h/"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_folder_is_set_up_only_where_there_is_something_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let init = config(None, "[core]\ninit_git_in_empty_workspace = true\n");
+        assert_eq!(setup(&config(None, ""), folder.path()).unwrap(), None);
+        assert_eq!(setup(&init, folder.path()).unwrap(), Some(WorkspaceSetup::EmptyRepository));
+        std::fs::create_dir(folder.path().join(".openhands")).unwrap();
+        assert_eq!(setup(&init, folder.path()).unwrap(), None);
+        std::fs::write(folder.path().join(".openhands/setup.sh"), "").unwrap();
+        assert_eq!(setup(&init, folder.path()).unwrap(), Some(WorkspaceSetup::Folder));
+    }
+}

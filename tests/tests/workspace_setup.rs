@@ -1,0 +1,307 @@
+//! Workspaces that are made ready before the agent begins: cloned, initialized, with their own scripts.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, finish, wait_until};
+use tests::sandbox_contract::Backend as _;
+use tests::sandbox_contract::docker::DockerBackend;
+
+/// A home with a repository to clone: a branch `side`, and what V0 looks for in it. Nothing without git, as on machines
+/// that have none; a build machine has it.
+fn home_with_origin(setup: &str) -> Option<Home> {
+    let found = Command::new("git").arg("--version").output().is_ok();
+    assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no git on a build machine");
+    if !found {
+        println!("skipped: no git");
+        return None;
+    }
+    let home = Home::new();
+    home.write(".gitconfig", "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n");
+    std::fs::create_dir_all(home.path().join("origin/.openhands")).unwrap();
+    home.write("origin/.openhands/setup.sh", setup);
+    home.write("origin/.openhands/pre-commit.sh", "echo hook >> ../hooks\n");
+    for arguments in
+        [["init", "-q"].as_slice(), &["add", "."], &["commit", "-qm", "x"], &["checkout", "-qb", "side"]]
+    {
+        git(&home, arguments);
+    }
+    home.write("origin/on-side", "");
+    git(&home, &["add", "."]);
+    git(&home, &["commit", "-qm", "y"]);
+    git(&home, &["checkout", "-q", "main"]);
+    Some(home)
+}
+
+fn git(home: &Home, arguments: &[&str]) {
+    let mut git = Command::new("git");
+    git.args(arguments).current_dir(home.path().join("origin")).env("HOME", home.path());
+    assert!(git.status().unwrap().success(), "{arguments:?}");
+}
+
+fn arguments(home: &Home, model: &str, repository: &str) -> Vec<String> {
+    let workspace = home.workspace();
+    let workspace = workspace.to_str().unwrap();
+    [
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "-l",
+        model,
+        "--runtime",
+        "local",
+        "-d",
+        workspace,
+        "--selected-repo",
+        repository,
+    ]
+    .map(String::from)
+    .into()
+}
+
+fn borrowed(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+fn origin(home: &Home) -> String {
+    home.path().join("origin").to_str().unwrap().to_owned()
+}
+
+/// The steps of the set-up, each with its endings.
+fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
+    let begun = events.iter().filter(|event| event["action"] == "run" && event["source"] == "environment");
+    begun
+        .map(|step| {
+            let ended = events.iter().filter(|event| event["cause"] == step["id"]).cloned().collect();
+            (step["args"]["thought"].as_str().unwrap().to_owned(), ended)
+        })
+        .collect()
+}
+
+fn exit_codes(events: &[Value]) -> Vec<i64> {
+    let code = |(thought, ended): (String, Vec<Value>)| {
+        assert_eq!(ended.len(), 1, "{thought} has exactly one ending");
+        ended[0]["extras"]["metadata"]["exit_code"].as_i64().unwrap_or(-1)
+    };
+    steps(events).into_iter().map(code).collect()
+}
+
+/// What the agent's own commands said.
+fn agent_heard(events: &[Value]) -> Vec<String> {
+    let own = events.iter().filter(|event| event["action"] == "run" && event["source"] == "agent");
+    own.map(|action| {
+        let ended = events.iter().find(|event| event["cause"] == action["id"]).unwrap();
+        ended["content"].as_str().unwrap().to_owned()
+    })
+    .collect()
+}
+
+/// The whole log of the only conversation, as the store has it.
+fn log(home: &Home) -> (String, Vec<Value>) {
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let id = list[0]["conversation_id"].as_str().unwrap().to_owned();
+    let events = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
+    (id, events)
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_repository_is_cloned_and_made_ready_before_the_agent_begins() {
+    let Some(home) = home_with_origin("echo made > made; export FROM_SETUP=kept; cd /\n") else { return };
+    let model = home.script(&json!([
+        bash("basename $PWD; cat made; echo $FROM_SETUP; ls on-side; git branch --show-current"),
+        bash("git commit -q --allow-empty -m x && cat ../hooks"),
+        finish(),
+    ]));
+    let repository = format!("file://{}#side", origin(&home));
+    let run = home.run(&borrowed(&arguments(&home, &model, &repository))).expect(0);
+    let events = run.events();
+    assert_eq!(exit_codes(&events), [0, 0, 0]);
+    let titles: Vec<_> = steps(&events).into_iter().map(|(title, _)| title).collect();
+    let cloning = format!("Cloning file://{}, branch side", origin(&home));
+    assert_eq!(titles, [&cloning, "Running the set-up script", "Installing the commit hook"]);
+    assert_eq!(agent_heard(&events), ["origin\nmade\nkept\non-side\nside", "hook"]);
+    let states: Vec<_> = events.iter().filter_map(|event| event["extras"]["agent_state"].as_str()).collect();
+    assert_eq!(states, ["loading", "running", "finished"]);
+
+    // The record that a resume reads.
+    let setup = json!({"from": "repository", "url": format!("file://{}", origin(&home)), "branch": "side"});
+    assert_eq!(events[0]["args"]["setup"], setup);
+    let (id, _) = log(&home);
+    let transcript = home.run(&["conversations", "show", &id]).expect(0).stdout;
+    assert!(transcript.contains(&cloning) && !transcript.contains("unfinished="), "{transcript}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_host_killed_in_mid_setup_attaches_to_the_step_and_goes_on() {
+    let script = "echo run >> ../counter\ni=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done\necho made > made\n";
+    let Some(home) = home_with_origin(script) else { return };
+    let model = home.script(&json!([bash("cat made"), finish()]));
+    let run = home.start(&mut home.glovebox(&borrowed(&arguments(&home, &model, &origin(&home)))));
+    let counter = home.workspace().join("counter");
+    wait_until("the script runs", || counter.exists());
+    run.kill();
+
+    let (id, before) = log(&home);
+    assert_eq!(steps(&before).last().unwrap().1.len(), 0, "the step has not ended");
+    home.run(&["resume", &id, "--json"]).expect(0);
+    let (_, events) = log(&home);
+    assert_eq!(read(&counter), "run\n", "the script ran once");
+    assert_eq!(exit_codes(&events), [0, 0, 0]);
+    assert_eq!(agent_heard(&events), ["made"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_sandbox_killed_in_mid_setup_is_made_ready_anew() {
+    // The shell's parent is the server.
+    let script = "echo run >> ../counter\n[ $(wc -l < ../counter) -gt 1 ] || { kill -9 $PPID; sleep 60; }\n";
+    let Some(home) = home_with_origin(script) else { return };
+    let model = home.script(&json!([finish()]));
+    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    let events = run.events();
+    assert_eq!(exit_codes(&events), [0, -1, 0, 0, 0], "{:#?}", steps(&events));
+    assert_eq!(steps(&events)[1].1[0]["extras"]["error_id"], "ACTION$INTERRUPTED");
+    assert_eq!(read(&home.workspace().join("counter")), "run\nrun\n");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_interrupt_stops_the_setup_and_a_resume_takes_the_step_again() {
+    let Some(home) =
+        home_with_origin("echo run >> ../counter; [ -e ../go ] || sleep 600; echo made > made\n")
+    else {
+        return;
+    };
+    let model = home.script(&json!([bash("cat made"), finish()]));
+    let run = home.start(&mut home.glovebox(&borrowed(&arguments(&home, &model, &origin(&home)))));
+    let counter = home.workspace().join("counter");
+    wait_until("the script runs", || counter.exists());
+    run.signal(Signal::INT);
+    let events = run.end().expect(130).events();
+    assert_eq!(exit_codes(&events), [0, 137]);
+    home.assert_nothing_runs();
+
+    home.write("work/go", "");
+    let (id, _) = log(&home);
+    let resumed = home.run(&["resume", &id, "--json"]).expect(0).events();
+    // Another sandbox: the clone is found, the rest is done in it.
+    assert_eq!(exit_codes(&resumed), [0, 0, 0]);
+    assert_eq!(agent_heard(&resumed), ["made"]);
+    assert_eq!(read(&counter), "run\nrun\n");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn silence_does_not_end_a_setup_script() {
+    // Longer than the ten seconds of silence after which an agent's command is answered.
+    let Some(home) = home_with_origin("sleep 12; echo made > made\n") else { return };
+    let model = home.script(&json!([bash("cat made"), finish()]));
+    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    assert_eq!(agent_heard(&run.events()), ["made"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_script_that_fails_is_told_and_the_agent_begins() {
+    // It ends its shell, too.
+    let Some(home) = home_with_origin("echo 'no such package'; exit 3\n") else { return };
+    let model = home.script(&json!([bash("basename $PWD; ls .git/hooks/pre-commit"), finish()]));
+    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    let events = run.events();
+    assert_eq!(exit_codes(&events), [0, 3, 0]);
+    assert_eq!(agent_heard(&events), ["origin\n.git/hooks/pre-commit"]);
+    home.assert_nothing_runs();
+}
+
+/// One line that says why, and a way to go on.
+#[track_caller]
+fn stopped(ended: &Ended, parts: &[&str]) {
+    assert_eq!(ended.code, 1, "{ended:?}");
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_clone_that_fails_is_named_without_its_credentials_and_can_be_tried_again() {
+    let Some(home) = home_with_origin("") else { return };
+    let model = home.script(&json!([finish()]));
+    // Nobody listens there.
+    let repository = "http://me:hunter2@127.0.0.1:1/o/project.git";
+    let run = ["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", repository];
+    let ended = home.run(&run);
+    stopped(
+        &ended,
+        &[
+            "stopped: Cloning http://127.0.0.1:1/o/project.git failed with exit code 1",
+            "go on with: glovebox resume",
+        ],
+    );
+    let (id, events) = log(&home);
+    let transcript = home.run(&["conversations", "show", &id]).stdout;
+    let everything = format!("{}{}{}{transcript}", ended.stderr, ended.stdout, json!(events));
+    assert!(!everything.contains("hunter2"), "{everything}");
+    let again = home.run(&["resume", &id]);
+    stopped(&again, &["Cloning http://127.0.0.1:1/o/project.git failed"]);
+    home.assert_nothing_runs();
+
+    let missing = format!("{}#no-such-branch", origin(&home));
+    stopped(
+        &home.run(&["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", &missing]),
+        &["no-such-branch"],
+    );
+    let wrong = home
+        .run(&["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", "origin"])
+        .expect(2);
+    assert!(wrong.stderr.contains("neither a URL"), "{}", wrong.stderr);
+}
+
+#[test]
+fn an_empty_workspace_becomes_a_repository_if_that_is_configured() {
+    let Some(home) = home_with_origin("") else { return };
+    home.write("config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
+    let model = home.script(&json!([bash("git status --short && git branch --show-current"), finish()]));
+    let run = home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "local"]).expect(0);
+    assert_eq!((exit_codes(&run.events()), agent_heard(&run.events())), (vec![0], vec!["main".to_owned()]));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_image_without_git_does_what_it_can() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let home = Home::new();
+    let image = backend.image().unwrap();
+    let model = home.script(&json!([bash("cat made"), finish()]));
+    let docker = ["run", "--json", "-t", "x", "-l", &model, "--runtime", "docker", "--image", &image];
+    let clone = home.run(&[&docker, ["--selected-repo", "o/project"].as_slice()].concat());
+    let events = clone.expect(1).events();
+    let reason = events.iter().rev().find_map(|event| event["extras"]["reason"].as_str()).unwrap();
+    assert!(
+        reason
+            .contains("https://github.com/o/project.git failed with exit code 127: This sandbox has no git"),
+        "{reason}"
+    );
+
+    // A folder's own script needs none.
+    std::fs::create_dir(home.workspace().join(".glovebox")).unwrap();
+    home.write("work/.glovebox/setup.sh", "echo made > made\n");
+    home.write("work/.glovebox/pre-commit.sh", "true\n");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(home.workspace(), Some(54_321), None).unwrap();
+    }
+    let folder = home.workspace();
+    let run = home.run(&[&docker, ["-d", folder.to_str().unwrap()].as_slice()].concat()).expect(0);
+    assert_eq!(
+        (exit_codes(&run.events()), agent_heard(&run.events())),
+        (vec![0, 127], vec!["made".to_owned()])
+    );
+    home.assert_nothing_runs();
+}
