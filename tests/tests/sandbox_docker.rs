@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, UnixStream};
 mod busybox {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::busybox());
+    tests::sandbox_faults!(DockerBackend::busybox());
 }
 
 mod alpine {
@@ -23,6 +24,7 @@ mod alpine {
 mod debian {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::debian());
+    tests::sandbox_faults!(DockerBackend::debian());
 }
 
 #[tokio::test]
