@@ -95,7 +95,10 @@ impl Home {
     /// The containers that belong to this home, running or not.
     fn containers(&self) -> String {
         let Some(_) = std::env::var_os("DOCKER_HOST") else { return String::new() };
-        let owner = format!("label=glovebox.owner={}", self.path().join(".glovebox").display());
+        // Without a secret nothing was ever placed.
+        let Ok(secret) = std::fs::read(self.path().join(".glovebox/secret")) else { return String::new() };
+        let owner = sandbox::HostSecret::new(secret.try_into().unwrap()).owner();
+        let owner = format!("label=glovebox.owner={owner}");
         let listed =
             Command::new("docker").args(["ps", "--all", "--quiet", "--filter", &owner]).output().unwrap();
         assert!(listed.status.success(), "listing containers");

@@ -128,6 +128,13 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     remove(&backend, kept_sandbox).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_paused_for_longer_than_a_connection_lasts_goes_on() {
+    // Pings go out every 5 s, and are answered within 10 s or never.
+    let Some(backend) = DockerBackend::busybox() else { return };
+    tests::sandbox_contract::faults::frozen_for(&backend, Duration::from_secs(22)).await;
+}
+
 /// `cargo test -p tests -- --ignored --nocapture start_time`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it says nothing on a busy machine"]
