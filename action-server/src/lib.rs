@@ -21,6 +21,7 @@ mod init;
 mod ledger;
 mod logging;
 mod openapi;
+mod out_of_memory;
 mod ports;
 mod process;
 mod routes;

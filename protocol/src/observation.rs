@@ -129,6 +129,9 @@ pub struct CommandMetadata {
     /// Said after the content.
     #[serde(default, deserialize_with = "null_is_default")]
     pub suffix: String,
+    /// Ours, and only there when it is so: since the shell's last command the kernel has killed for lack of memory.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_memory: bool,
 }
 
 impl Default for CommandMetadata {
@@ -142,6 +145,7 @@ impl Default for CommandMetadata {
             py_interpreter_path: None,
             prefix: String::new(),
             suffix: String::new(),
+            out_of_memory: false,
         }
     }
 }

@@ -95,6 +95,7 @@ impl Home {
     /// The containers that belong to this home, running or not.
     fn containers(&self) -> String {
         let Some(_) = std::env::var_os("DOCKER_HOST") else { return String::new() };
+        // Without a secret nothing was ever placed.
         let Ok(secret) = std::fs::read(self.path().join(".glovebox/secret")) else { return String::new() };
         let owner = sandbox::HostSecret::new(secret.try_into().unwrap()).owner();
         let owner = format!("label=glovebox.owner={owner}");

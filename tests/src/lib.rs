@@ -4,4 +4,5 @@
 
 pub mod glovebox;
 pub mod model_server;
+pub mod own_engine;
 pub mod sandbox_contract;

@@ -5,6 +5,10 @@
 mod command_line;
 mod conversation;
 mod crash_recovery;
+mod docker_bad_starts;
+mod engine_restart;
+mod host_killed;
+mod out_of_memory;
 mod sandbox_docker;
 mod sandbox_local;
 mod sandbox_sweep;

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, UnixStream};
 mod busybox {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::busybox());
+    tests::sandbox_faults!(DockerBackend::busybox());
 }
 
 mod alpine {
@@ -23,6 +24,7 @@ mod alpine {
 mod debian {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::debian());
+    tests::sandbox_faults!(DockerBackend::debian());
 }
 
 #[tokio::test]
@@ -124,6 +126,13 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_paused_for_longer_than_a_connection_lasts_goes_on() {
+    // Pings go out every 5 s, and are answered within 10 s or never.
+    let Some(backend) = DockerBackend::busybox() else { return };
+    tests::sandbox_contract::faults::frozen_for(&backend, Duration::from_secs(22)).await;
 }
 
 /// `cargo test -p tests -- --ignored --nocapture start_time`

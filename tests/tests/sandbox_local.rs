@@ -8,6 +8,7 @@ use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 
 tests::sandbox_contract!(Local::new());
+tests::sandbox_faults!(Local::new());
 
 #[tokio::test]
 async fn a_workspace_of_the_users_is_worked_in_and_never_removed() {

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Process;
 use super::output_pipe::OutputPipe;
 use crate::ledger::Held;
+use crate::out_of_memory::Victims;
 use crate::shell::children::OwnChild;
 
 /// A process that has just been started.
@@ -31,9 +32,11 @@ pub(super) struct Watched {
 /// `ended` is told when the process has its exit.
 pub(super) async fn watch(watched: Watched, ended: impl FnOnce(Held)) {
     let Watched { process, mut child, timeout, stop } = watched;
+    let mut victims = Victims::from_now_on();
     let mut stdout = OutputPipe::new(child.child.stdout.take(), Arc::clone(&process.stdout));
     let mut stderr = OutputPipe::new(child.child.stderr.take(), Arc::clone(&process.stderr));
-    let exit = until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
+    let mut exit = until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
+    exit.out_of_memory = victims.are_new();
     // All that it wrote itself is in the pipes now.
     stdout.read_rest();
     stderr.read_rest();
@@ -87,14 +90,20 @@ async fn until_exit(
 
 fn exit(status: io::Result<ExitStatus>, reason: ExitReason, usage: Option<ProcessUsage>) -> ProcessExit {
     match status {
-        Ok(status) => {
-            ProcessExit { code: status.code(), signal: status.signal(), reason, error: None, usage }
-        }
+        Ok(status) => ProcessExit {
+            code: status.code(),
+            signal: status.signal(),
+            reason,
+            error: None,
+            out_of_memory: false,
+            usage,
+        },
         Err(error) => ProcessExit {
             code: None,
             signal: None,
             reason: ExitReason::Failed,
             error: Some(format!("waiting for the process: {error}")),
+            out_of_memory: false,
             usage: None,
         },
     }

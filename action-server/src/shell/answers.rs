@@ -18,6 +18,7 @@ const SHOWN_CHARS: usize = 30_000;
 const HIDDEN_CHARS: usize = 1024 * 1024;
 
 const OMISSION: &str = "\n[... Observation truncated due to length ...]\n";
+const OUT_OF_MEMORY: &str = "\n[Out of memory: the kernel killed what took too much of it.]";
 const MORE_OUTPUT: &str = "[Below is the output of the previous command.]\n";
 
 /// How many characters an action's observation may hold.
@@ -55,6 +56,11 @@ impl Ending {
         }
     }
 
+    /// Whether what ended was ended by SIGKILL.
+    pub(super) fn is_a_kill(&self) -> bool {
+        self.exit_code() == 137
+    }
+
     fn exit_code(&self) -> i32 {
         match self {
             Self::Completed { status } | Self::ShellEnded { status } => *status,
@@ -76,6 +82,8 @@ pub(super) struct Answer<'a> {
     pub(super) working_dir: &'a Path,
     /// Something else the agent should know, a sentence.
     pub(super) note: Option<&'static str>,
+    /// The kernel has killed for lack of memory.
+    pub(super) out_of_memory: bool,
 }
 
 /// The observation of `action`.
@@ -87,12 +95,16 @@ pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> O
     if let Some(note) = answer.note {
         suffix += &format!("\n[{note}]");
     }
+    if answer.out_of_memory {
+        suffix += OUT_OF_MEMORY;
+    }
     let metadata = CommandMetadata {
         exit_code: answer.ending.exit_code(),
         pid: answer.running.unwrap_or(-1),
         working_dir: Some(answer.working_dir.to_string_lossy().into_owned()),
         prefix: if answer.first { String::new() } else { MORE_OUTPUT.to_owned() },
         suffix,
+        out_of_memory: answer.out_of_memory,
         ..about(facts)
     };
     run(action, metadata, content(answer.folded))
@@ -108,9 +120,16 @@ pub(super) fn nothing_runs(action: &RunAction, facts: &Facts, working_dir: &Path
 
 /// It was cancelled while it waited for another.
 pub(super) fn never_begun(action: &RunAction, facts: &Facts, working_dir: &Path) -> Observation {
-    let folded = Folded::default();
-    let ending = &Ending::NeverBegun;
-    answer(action, facts, Answer { ending, folded, first: true, running: None, working_dir, note: None })
+    let answer_of = Answer {
+        ending: &Ending::NeverBegun,
+        folded: Folded::default(),
+        first: true,
+        running: None,
+        working_dir,
+        note: None,
+        out_of_memory: false,
+    };
+    answer(action, facts, answer_of)
 }
 
 fn run(action: &RunAction, metadata: CommandMetadata, content: String) -> Observation {

@@ -16,6 +16,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::out_of_memory::prefer_as_victim;
+
 /// The list of some dozens of children.
 const SHORT_BYTES: usize = 256;
 
@@ -60,6 +62,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<OwnChild> {
         .and_then(|pid| i32::try_from(pid).ok())
         .ok_or_else(|| io::Error::other("no process id"))?;
     own.insert(pid);
+    prefer_as_victim(pid);
     Ok(OwnChild { child, pid })
 }
 

@@ -31,10 +31,14 @@ use super::program::ShellProgram;
 use super::running::{Listener, Meaning, Running};
 use super::shell_process::{Heard, ShellProcess};
 use super::start_error::StartError;
+use crate::out_of_memory::Victims;
 use quiet_timer::QuietTimer;
 
 /// How long a killed shell is waited for.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What no command takes less than to fill a memory worth the name.
+const GREED_TIME: Duration = Duration::from_millis(5);
 
 const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
 
@@ -72,6 +76,7 @@ pub(super) struct Session {
     running: Option<Running>,
     quiet: QuietTimer,
     note: Option<&'static str>,
+    victims: Victims,
 }
 
 impl Session {
@@ -92,6 +97,7 @@ impl Session {
             running: None,
             quiet: QuietTimer::default(),
             note: None,
+            victims: Victims::from_now_on(),
         }
     }
 
@@ -137,7 +143,7 @@ impl Session {
     }
 
     async fn perform(&mut self, request: &mut Request) -> Result<Observation, StartError> {
-        let action = &request.action;
+        let (action, begun) = (&request.action, Instant::now());
         let wants_new_command = !action.is_input && !action.command.is_empty();
         if wants_new_command && self.running.as_ref().is_some_and(|running| running.ending().is_some()) {
             // It ended while nobody listened, and nobody asked.
@@ -164,7 +170,8 @@ impl Session {
                 }
             }
         };
-        Ok(self.report(&request.action, &ending))
+        let out_of_memory = self.is_out_of_memory(&ending, begun.elapsed());
+        Ok(self.report(&request.action, &ending, out_of_memory))
     }
 
     /// Starts a command and watches it. A shell that ends before the command has begun (it had its input closed, say) is
@@ -267,8 +274,14 @@ impl Session {
         }
     }
 
+    /// Whether the kernel has killed for lack of memory since this was asked last. Not asked after what was too short to
+    /// take much, unless it was killed itself: short commands are many.
+    fn is_out_of_memory(&mut self, ending: &Ending, lasted: Duration) -> bool {
+        (lasted >= GREED_TIME || ending.is_a_kill()) && self.victims.are_new()
+    }
+
     /// The observation, and the end of the command if that is what it tells.
-    fn report(&mut self, action: &RunAction, ending: &Ending) -> Observation {
+    fn report(&mut self, action: &RunAction, ending: &Ending, out_of_memory: bool) -> Observation {
         let (folded, first) = self.running.as_mut().map_or_else(|| (Folded::default(), true), Running::take);
         if ending.is_final() {
             self.running = None;
@@ -281,6 +294,7 @@ impl Session {
             running: running.and_then(ShellProcess::foreground_group),
             working_dir: &self.told.working_dir.borrow(),
             note: self.note.take(),
+            out_of_memory,
         };
         answers::answer(action, &self.facts, answer)
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::libc;
 use protocol::Observation;
 
 /// The command was not run.
@@ -37,7 +38,21 @@ impl StartError {
             Self::NoFolder(_) => "no_such_folder",
             Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Script(_) => "shell_start",
         };
-        let text = format!("ERROR: {:#}.", anyhow::Error::new(self));
+        let advice = self.advice();
+        let text = format!("ERROR: {:#}.{advice}", anyhow::Error::new(self));
         Observation::error(text, id)
+    }
+
+    /// What to do about the two faults of an image that nothing in it can repair.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                " This machine has no shell: take an image that has /bin/sh."
+            }
+            Self::Spawn { source, .. } if source.raw_os_error() == Some(libc::ENOEXEC) => {
+                " It is for another kind of processor: take an image for this one."
+            }
+            _ => "",
+        }
     }
 }

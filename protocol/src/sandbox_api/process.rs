@@ -132,6 +132,9 @@ pub struct ProcessExit {
     /// What the server could not do, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The kernel has killed for lack of memory while it ran: it, or something else that is run here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_memory: bool,
     /// What it used, with those of its children that it has waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ProcessUsage>,

@@ -135,6 +135,7 @@ mod tests {
                 signal: Some(9),
                 reason: ExitReason::TimedOut,
                 error: None,
+                out_of_memory: true,
                 usage: None,
             })),
         ];

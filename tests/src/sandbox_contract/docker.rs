@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::Docker;
+use bollard::exec::{CreateExecOptions, StartExecResults};
+use bollard::query_parameters::KillContainerOptionsBuilder;
 use engine::sandbox::SandboxProvider;
+use futures_util::StreamExt as _;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
 use sandbox::{DockerConfig, DockerProvider, HostSecret, ServerBinary};
 use tempfile::TempDir;
 
 use super::Backend;
+use super::faults::Breakable;
 
 /// Sandboxes as containers of one image.
 pub struct DockerBackend {
@@ -60,6 +65,31 @@ impl DockerBackend {
         self.config_of(ServerBinary::embedded(self.cache.path()))
     }
 
+    /// The engine itself.
+    pub async fn engine(&self) -> Docker {
+        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
+        Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap()
+    }
+
+    /// What a command in a container says, run beside its server.
+    pub async fn exec(&self, container: &str, command: &str) -> String {
+        let docker = self.engine().await;
+        let options = CreateExecOptions {
+            attach_stdout: Some(true),
+            cmd: Some(vec!["/bin/sh", "-c", command]),
+            ..CreateExecOptions::default()
+        };
+        let exec = docker.create_exec(container, options).await.unwrap().id;
+        let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None).await.unwrap() else {
+            panic!("detached")
+        };
+        let mut said = Vec::new();
+        while let Some(piece) = output.next().await {
+            said.extend(piece.unwrap().into_bytes());
+        }
+        String::from_utf8(said).unwrap()
+    }
+
     fn config_of(&self, server: ServerBinary) -> DockerConfig {
         DockerConfig {
             host: self.host.clone(),
@@ -85,12 +115,41 @@ impl Backend for DockerBackend {
     }
 
     async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
-        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
-        let docker = Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap();
+        let docker = self.engine().await;
         match docker.inspect_container(sandbox.as_str(), None).await {
             Ok(found) => vec![format!("container {:?}", found.name)],
             Err(bollard::errors::Error::DockerResponseServerError { status_code: 404, .. }) => Vec::new(),
             Err(error) => panic!("looking for {sandbox}: {error}"),
         }
+    }
+}
+
+/// Ends every `action-server dial` of a container, and says how many there were.
+const KILL_DIALS: &str = "n=0; for p in /proc/[0-9]*; do \
+    case \"$(tr '\\0' ' ' < $p/cmdline 2>/dev/null)\" in \
+    */action-server\\ dial\\ *) kill -9 ${p#/proc/} && n=$((n+1));; esac; done; echo $n";
+
+#[async_trait]
+impl Breakable for DockerBackend {
+    async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
+        self.exec(sandbox.as_str(), KILL_DIALS).await.trim().parse().unwrap()
+    }
+
+    async fn kill(&self, sandbox: &SandboxId) {
+        let options = KillContainerOptionsBuilder::default().signal("SIGKILL").build();
+        self.engine().await.kill_container(sandbox.as_str(), Some(options)).await.unwrap();
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) {
+        self.engine().await.pause_container(sandbox.as_str()).await.unwrap();
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) {
+        self.engine().await.unpause_container(sandbox.as_str()).await.unwrap();
+    }
+
+    /// The engine gives every container 64 MiB of it.
+    async fn small_folder(&self, _: &SandboxLeased) -> Option<String> {
+        Some("/dev/shm".into())
     }
 }

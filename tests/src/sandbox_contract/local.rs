@@ -1,26 +1,68 @@
 //! The local backend under test: a state folder that lives as long as the test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::SandboxProvider;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
+use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{HostSecret, LocalConfig, LocalProvider, ServerBinary};
 use tempfile::TempDir;
 
-use super::Backend;
+use super::faults::Breakable;
+use super::{Backend, own_sockets};
 
 /// Sandboxes as processes of this host.
 pub struct Local {
+    small: SmallFolder,
     state: TempDir,
+}
+
+/// A folder that is made a file system of 4 MiB when a test wants it, where the user may. Servers put there what is
+/// temporary.
+struct SmallFolder {
+    path: PathBuf,
+    is_mounted: AtomicBool,
+}
+
+impl SmallFolder {
+    fn in_folder(parent: &Path) -> Self {
+        let path = parent.join("small");
+        std::fs::create_dir(&path).unwrap();
+        Self { path, is_mounted: AtomicBool::new(false) }
+    }
+
+    fn mount(&self) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "small"]).arg(&self.path);
+        let is_root = rustix::process::geteuid().is_root();
+        let is_mounted = is_root && mount.status().is_ok_and(|status| status.success());
+        assert!(is_mounted || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no mount on a build machine");
+        self.is_mounted.store(is_mounted, Ordering::Relaxed);
+        is_mounted
+    }
+}
+
+impl Drop for SmallFolder {
+    fn drop(&mut self) {
+        if self.is_mounted.load(Ordering::Relaxed) {
+            // Lazily: a server that a failed test has left may have files open in it.
+            let ended = Command::new("umount").arg("--lazy").arg(&self.path).status();
+            println!("unmounting: {ended:?}");
+        }
+    }
 }
 
 impl Local {
     /// A backend with a state folder of its own.
     pub fn new() -> Option<Self> {
         // In /tmp whatever TMPDIR says: a socket's path must be short.
-        Some(Self { state: tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap() })
+        let state = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
+        Some(Self { small: SmallFolder::in_folder(state.path()), state })
     }
 
     /// The provider itself, for what only it can do.
@@ -29,9 +71,29 @@ impl Local {
             state_dir: self.state.path().into(),
             server,
             secret: HostSecret::new([7; 32]),
-            environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+            environment: vec![
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("TMPDIR".into(), self.small.path.clone().into()),
+            ],
             idle_timeout: Duration::from_secs(60),
         })
+    }
+
+    /// The processes that were started for a sandbox, and all that came of them.
+    fn processes(&self, sandbox: &SandboxId) -> Vec<Pid> {
+        let folder = self.folder(sandbox);
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let processes = processes.filter(|entry| belongs_to(&entry.path(), &folder));
+        processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+    }
+
+    fn send(&self, sandbox: &SandboxId, signal: Signal) {
+        let processes = self.processes(sandbox);
+        assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
+        for process in processes {
+            // One that has ended meanwhile is where it is to be.
+            let _ = kill_process(process, signal);
+        }
     }
 
     fn folder(&self, sandbox: &SandboxId) -> PathBuf {
@@ -58,13 +120,44 @@ impl Backend for Local {
         let mut left: Vec<String> =
             folder.exists().then(|| folder.display().to_string()).into_iter().collect();
         for process in std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
-            let arguments = std::fs::read(process.join("cmdline")).unwrap_or_default();
-            let working_dir = std::fs::read_link(process.join("cwd")).unwrap_or_default();
-            let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-            if arguments.contains(&*folder.to_string_lossy()) || working_dir.starts_with(&folder) {
-                left.push(format!("{}: {arguments}", process.display()));
+            if belongs_to(&process, &folder) {
+                left.push(format!("{}: {}", process.display(), arguments(&process)));
             }
         }
         left
+    }
+}
+
+/// Whether a process names a sandbox's folder or is in it.
+fn belongs_to(process: &Path, folder: &Path) -> bool {
+    let working_dir = std::fs::read_link(process.join("cwd")).unwrap_or_default();
+    arguments(process).contains(&*folder.to_string_lossy()) || working_dir.starts_with(folder)
+}
+
+fn arguments(process: &Path) -> String {
+    let arguments = std::fs::read(process.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&arguments).replace('\0', " ")
+}
+
+#[async_trait]
+impl Breakable for Local {
+    async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
+        own_sockets::cut_unix(&self.folder(sandbox).join("s"))
+    }
+
+    async fn kill(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::KILL);
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::STOP);
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::CONT);
+    }
+
+    async fn small_folder(&self, _: &SandboxLeased) -> Option<String> {
+        self.small.mount().then(|| self.small.path.to_str().unwrap().to_owned())
     }
 }

@@ -5,8 +5,11 @@
 pub mod commands;
 pub mod docker;
 pub mod endings;
+pub mod faults;
 pub mod files;
 pub mod local;
+pub mod own_sockets;
+pub mod random_aborts;
 pub mod recovery;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,6 +65,21 @@ macro_rules! sandbox_contract {
                 $crate::sandbox_contract::$module::$case(&backend).await;
             }
         })*
+    };
+}
+
+/// Makes a test of every case that breaks something, on a backend whose sandboxes tests can break.
+#[macro_export]
+macro_rules! sandbox_faults {
+    ($backend:expr) => {
+        $crate::sandbox_contract!($backend;
+            faults::a_connection_cut_in_mid_output_loses_and_repeats_nothing,
+            faults::a_connection_cut_while_nothing_runs_is_made_again,
+            faults::a_sandbox_killed_in_mid_command_is_lost_once_within_five_seconds,
+            faults::a_sandbox_frozen_for_ten_seconds_goes_on,
+            faults::a_full_disk_is_an_error_and_the_server_lives,
+            random_aborts::starts_aborted_at_random_moments_leave_nothing,
+        );
     };
 }
 

@@ -17,6 +17,19 @@ use engine::sandbox::SandboxError;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long whoever must be asked for a server may be away: an engine takes half a minute to start again with many
+/// containers.
+const ENGINE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether a server that is known to have been there is waited for while nobody can tell that it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It may be anything: the patience is all there is.
+    None,
+    /// It was spoken with. While it is paused it is waited for until whoever asks gives up, and for an engine that is away.
+    Known,
+}
+
 /// Opens connections to one server.
 pub(super) struct Dialer {
     connector: Box<dyn Connector>,
@@ -45,13 +58,16 @@ impl Dialer {
         Self { connector, key }
     }
 
-    /// Tries for as long as `patience`, with growing pauses. Takes a server of any life when `expected` is nothing.
+    /// Tries for as long as `patience`, with growing pauses, and longer by `trust`. Takes a server of any life when
+    /// `expected` is nothing.
     pub(super) async fn dial(
         &self,
         expected: Option<&BootId>,
         patience: Duration,
+        trust: Trust,
     ) -> Result<(Connection, Info), DialError> {
-        let deadline = Instant::now() + patience;
+        let begun = Instant::now();
+        let mut deadline = begun + patience;
         let mut pause = FIRST_PAUSE;
         let mut last = String::from("the server does not answer");
         let mut attempts = 0;
@@ -61,6 +77,18 @@ impl Dialer {
                 Ok(Ok(reached)) => return Ok(reached),
                 Ok(Err(Failure::Final(error))) => return Err(error),
                 Ok(Err(Failure::Passing(reason))) => last = reason,
+                Ok(Err(Failure::Paused(reason))) => {
+                    last = reason;
+                    if trust == Trust::Known {
+                        deadline = Instant::now() + patience;
+                    }
+                }
+                Ok(Err(Failure::Unknown(reason))) => {
+                    last = reason;
+                    if trust == Trust::Known && begun.elapsed() < ENGINE_PATIENCE {
+                        deadline = Instant::now() + patience;
+                    }
+                }
                 Err(_elapsed) => return Err(DialError::OutOfPatience { patience, attempts, last }),
             }
             if Instant::now() + pause >= deadline {
@@ -93,6 +121,8 @@ impl Dialer {
 enum Failure {
     Final(DialError),
     Passing(String),
+    Paused(String),
+    Unknown(String),
 }
 
 impl Failure {
@@ -105,6 +135,8 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::Gone(detail) => Self::Final(DialError::Gone(detail)),
+            ConnectError::Paused(detail) => Self::Paused(detail),
+            ConnectError::Unknown(detail) => Self::Unknown(detail),
             failed @ ConnectError::Failed { .. } => Self::passing(failed),
         }
     }

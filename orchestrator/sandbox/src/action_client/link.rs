@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Requests};
-use super::dialer::{DialError, Dialer};
+use super::dialer::{DialError, Dialer, Trust};
 
 /// How long a server may be out of reach before it counts as lost. A killed one must be known as lost within 5 s.
 pub(super) const PATIENCE: Duration = Duration::from_millis(3500);
@@ -68,7 +68,7 @@ impl Keeper {
         if let Some(requests) = self.connection.requests() {
             return Ok(requests);
         }
-        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), PATIENCE).await?;
+        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), PATIENCE, Trust::Known).await?;
         self.connection = connection;
         let ended = || DialError::Gone("the new connection ended at once".into());
         self.connection.requests().ok_or_else(ended)

@@ -25,7 +25,7 @@ use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 use crate::connect::Connector;
-use dialer::{DialError, Dialer};
+use dialer::{DialError, Dialer, Trust};
 use link::Link;
 
 /// How many actions may be under way in one sandbox. Far above what agents do, and below the streams that a server
@@ -76,7 +76,7 @@ impl ActionClient {
     ) -> Result<Self, DialError> {
         let key = request::key_header(&address.key)?;
         let dialer = Dialer::new(address.connector, key.clone());
-        let (connection, info) = dialer.dial(boot_id, patience).await?;
+        let (connection, info) = dialer.dial(boot_id, patience, Trust::None).await?;
         let lease = SandboxLeased {
             runtime: address.runtime.to_owned(),
             sandbox_id: address.sandbox,

@@ -29,6 +29,12 @@ pub(crate) enum ConnectError {
     /// It is certain that the server is gone. Trying again is of no use.
     #[error("{0}")]
     Gone(String),
+    /// It is there and frozen: it cannot answer before it is resumed.
+    #[error("{0}")]
+    Paused(String),
+    /// Whoever knows what became of it does not answer: an engine that is started again. The server may well live.
+    #[error("{0}")]
+    Unknown(String),
     /// Something failed that may go better the next time.
     #[error("{doing}: {source}")]
     Failed {

@@ -117,6 +117,12 @@ impl Engine {
         let code = found.exit_code.unwrap_or_default();
         Some(format!("the container {container} has ended with code {code}{memory}"))
     }
+
+    /// Whether a container is frozen. Not, when the engine does not say.
+    pub(super) async fn is_paused(&self, container: &str) -> bool {
+        let found = self.docker.inspect_container(container, None).await;
+        found.ok().and_then(|found| found.state?.paused) == Some(true)
+    }
 }
 
 fn placed(container: ContainerSummary) -> Option<Placed> {

@@ -38,13 +38,16 @@ impl ExecStream {
 
     async fn refused(&self, doing: &'static str, error: &Error) -> ConnectError {
         // 409: not running, or paused. Only the container's state tells which.
-        let ended = match status(error) {
-            Some(404 | 409) => self.engine.end_of(self.container.as_str()).await,
-            _ => None,
-        };
-        match ended {
-            Some(ended) => ConnectError::Gone(ended),
-            None => self.failed(doing, said(error)),
+        match status(error) {
+            Some(404 | 409) => match self.engine.end_of(self.container.as_str()).await {
+                Some(ended) => ConnectError::Gone(ended),
+                None if self.engine.is_paused(self.container.as_str()).await => {
+                    ConnectError::Paused(format!("the container {} is paused", self.container))
+                }
+                None => self.failed(doing, said(error)),
+            },
+            Some(_) => self.failed(doing, said(error)),
+            None => ConnectError::Unknown(format!("the engine does not answer: {}", said(error))),
         }
     }
 

@@ -9,6 +9,7 @@ mod container;
 mod engine;
 mod exec_stream;
 mod image;
+mod machine;
 mod pull_progress;
 mod start;
 mod user;

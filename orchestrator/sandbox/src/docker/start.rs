@@ -17,7 +17,7 @@ use super::container::ContainerPlan;
 use super::engine::{Engine, failed, status};
 use super::image::Image;
 use super::user::{self, User};
-use super::{DockerConfig, ServerSource, archive};
+use super::{DockerConfig, ServerSource, archive, machine};
 use crate::action_client::{ActionClient, Address};
 use crate::placement::{start_error, with_logs};
 use crate::unfinished_start::Steps;
@@ -44,8 +44,19 @@ impl ContainerStart<'_> {
             Err(start_error(format!("the container {container} was not ready within {} s", limit.as_secs())))
         });
         match started {
-            Err(error) => Err(with_logs(error, self.engine.log_tail(container).await)),
+            Err(error) => Err(self.explained(error).await),
             ready => ready,
+        }
+    }
+
+    /// The error with what the container wrote, and with the one cause that can be known from here.
+    async fn explained(&self, error: SandboxError) -> SandboxError {
+        let logs = self.engine.log_tail(self.sandbox.as_str()).await;
+        match (with_logs(error, logs), machine::mismatch(self.engine, &self.config.server).await) {
+            (SandboxError::Start { detail, logs }, Some(mismatch)) => {
+                SandboxError::Start { detail: format!("{detail}: {mismatch}"), logs }
+            }
+            (error, _) => error,
         }
     }
 

@@ -32,6 +32,10 @@ pub(super) enum Act {
     CutAndStartAgain(&'static str),
     /// The same, and take no connection from then on.
     CutForEver,
+    /// The same, and be frozen for so many attempts to connect.
+    CutAndPause(usize),
+    /// The same, and whoever knows of the server is away for so many attempts.
+    CutAndForget(usize),
 }
 
 impl Act {
@@ -67,11 +71,19 @@ struct State {
     boot_id: Option<&'static str>,
     script: VecDeque<(String, Act)>,
     connections: usize,
+    paused: usize,
+    forgotten: usize,
 }
 
 impl FakeServer {
     pub(super) fn new(boot_id: &'static str) -> Self {
-        Self(Arc::new(Mutex::new(State { boot_id: Some(boot_id), script: VecDeque::new(), connections: 0 })))
+        Self(Arc::new(Mutex::new(State {
+            boot_id: Some(boot_id),
+            script: VecDeque::new(),
+            connections: 0,
+            paused: 0,
+            forgotten: 0,
+        })))
     }
 
     /// Expects this request next.
@@ -112,6 +124,8 @@ impl FakeServer {
             Act::Cut => {}
             Act::CutAndStartAgain(boot_id) => state.boot_id = Some(boot_id),
             Act::CutForEver => state.boot_id = None,
+            Act::CutAndPause(attempts) => state.paused = attempts,
+            Act::CutAndForget(attempts) => state.forgotten = attempts,
         }
         cut.cancel();
         respond(500, Vec::new())
@@ -126,6 +140,14 @@ impl Connector for FakeServer {
             if state.boot_id.is_none() {
                 let source = io::ErrorKind::ConnectionReset.into();
                 return Err(ConnectError::Failed { doing: "connecting".into(), source });
+            }
+            if let Some(rest) = state.paused.checked_sub(1) {
+                state.paused = rest;
+                return Err(ConnectError::Paused("frozen".into()));
+            }
+            if let Some(rest) = state.forgotten.checked_sub(1) {
+                state.forgotten = rest;
+                return Err(ConnectError::Unknown("the engine is away".into()));
             }
             state.connections += 1;
         }

@@ -126,6 +126,22 @@ async fn a_server_out_of_reach_is_lost_within_five_seconds_for_everyone_who_wait
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_frozen_or_of_unknown_fate_is_not_taken_for_lost() {
+    // At half a second an attempt: five minutes, and most of one.
+    for away in [Act::CutAndPause(600), Act::CutAndForget(100)] {
+        let server = FakeServer::new("boot-1")
+            .on("POST /v1/actions/c.1?after=0", away)
+            .on("GET /v1/actions/c.1?after=0", Act::frames(&[ending()]));
+        let (ended, _) = perform(&client(&server).await).await;
+        assert_eq!(ended.unwrap(), done());
+    }
+    let server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::CutAndForget(200));
+    let (begun, (ended, _)) = (Instant::now(), perform(&client(&server).await).await);
+    assert!(matches!(ended, Err(SandboxError::Lost { .. })), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(70), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_without_end_is_lost() {
     let mut server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::Cut);
     for _ in 0..10 {

@@ -1,0 +1,161 @@
+//! A `dockerd` of a test's own, to be stopped, killed and started again: the shared one is everybody's.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Two seconds on an idle machine.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// It gives its containers ten seconds.
+const STOP_PATIENCE: Duration = Duration::from_secs(40);
+
+/// A private engine. Nothing of it is left when it is dropped.
+pub struct OwnEngine {
+    folder: TempDir,
+    process: Option<Child>,
+    live_restore: bool,
+}
+
+impl OwnEngine {
+    /// Nothing where this user cannot have one, which on a build machine is a failure. `live_restore`: containers run on
+    /// while the engine is away.
+    pub fn start(live_restore: bool) -> Option<Self> {
+        let has_dockerd = Command::new("dockerd").arg("--version").output().is_ok();
+        if !has_dockerd || !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no engine on a build machine");
+            println!("skipped: no dockerd, or not root");
+            return None;
+        }
+        // In /tmp whatever TMPDIR says: sockets' paths must be short.
+        let folder = tempfile::Builder::new().prefix("gbe").tempdir_in("/tmp").unwrap();
+        std::fs::write(folder.path().join("daemon.json"), "{}").unwrap();
+        let mut engine = Self { folder, process: None, live_restore };
+        engine.start_again();
+        Some(engine)
+    }
+
+    /// Its address.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.path("docker.sock").display())
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub fn end(&mut self, signal: Signal) {
+        let mut process = self.process.take().unwrap();
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while process.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "dockerd does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if signal == Signal::KILL {
+            // The kernel has ended its containerd with it. Where nobody buries that, the next takes it for alive.
+            let _ = std::fs::remove_file(self.path("exec/containerd/containerd.pid"));
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(self.path("log")).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// Starts it where it was, and waits until it answers.
+    pub fn start_again(&mut self) {
+        let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let mut dockerd = Command::new("dockerd");
+        dockerd.arg("--config-file").arg(self.path("daemon.json")).args(["--host", &self.host()]);
+        for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
+            dockerd.arg(option).arg(self.path(name));
+        }
+        for (option, what) in [("--containerd-namespace", "c"), ("--containerd-plugins-namespace", "p")] {
+            dockerd.arg(option).arg(format!("glovebox-test-{what}-{}", std::process::id()));
+        }
+        dockerd.args(["--bridge=none", "--iptables=false"]);
+        dockerd.args(self.live_restore.then_some("--live-restore"));
+        dockerd.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.process = Some(dockerd.spawn().unwrap());
+        let deadline = Instant::now() + START_PATIENCE;
+        while !self.docker(&["version"]).status.success() {
+            assert!(Instant::now() < deadline, "{}", self.log_tail());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Copies an image from the shared engine.
+    pub fn copy_image(&self, image: &str) {
+        let mut save = Command::new("docker").args(["save", image]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut load = self.command(&["load", "--quiet"]);
+        assert!(load.stdin(save.stdout.take().unwrap()).stdout(Stdio::null()).status().unwrap().success());
+        assert!(save.wait().unwrap().success());
+    }
+
+    /// The ids of its containers, running or not.
+    pub fn containers(&self) -> String {
+        String::from_utf8(self.docker(&["ps", "--all", "--quiet"]).stdout).unwrap()
+    }
+
+    fn docker(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command.args(arguments).env("DOCKER_HOST", self.host()).env_remove("DOCKER_CONTEXT");
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Whatever was started below this folder: daemons name it in their arguments.
+    fn daemons(&self) -> Vec<Pid> {
+        let folder = format!("{}/", self.folder.path().display());
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let ours = entries.filter(|entry| {
+            let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&arguments).contains(&folder)
+        });
+        ours.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+    }
+
+    fn unmount_all(&self) {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = mounts.lines().rev().filter_map(|line| line.split(' ').nth(4));
+        for mount in mounts.filter(|mount| Path::new(mount).starts_with(self.folder.path())) {
+            let _ = Command::new("umount").args(["--lazy", mount]).status();
+        }
+    }
+}
+
+impl Drop for OwnEngine {
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            let left = self.containers();
+            if !left.is_empty() {
+                let mut remove = vec!["rm", "--force", "--volumes"];
+                remove.extend(left.lines());
+                println!("removing: {:?}", self.docker(&remove));
+            }
+        }
+        if let Some(process) = &mut self.process {
+            let _ = kill_process(Pid::from_child(process), Signal::TERM);
+            let deadline = Instant::now() + STOP_PATIENCE;
+            while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        for daemon in self.daemons() {
+            let _ = kill_process(daemon, Signal::KILL);
+        }
+        if let Some(process) = &mut self.process {
+            let _ = process.wait();
+        }
+        self.unmount_all();
+    }
+}

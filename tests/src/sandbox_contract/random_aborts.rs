@@ -1,0 +1,85 @@
+//! Starts that are aborted at random moments: whoever no longer waits, or gives up what has just been placed, leaves
+//! nothing.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use protocol::SandboxId;
+use tokio::time::timeout;
+
+use super::faults::Breakable;
+use super::spec;
+
+/// How many, instead of a few: `GLOVEBOX_TEST_ABORTS=1000`.
+const COUNT_VARIABLE: &str = "GLOVEBOX_TEST_ABORTS";
+/// Another sequence of moments than last time's: what a failure printed gives the same again.
+const SEED_VARIABLE: &str = "GLOVEBOX_TEST_SEED";
+
+const FEW: u32 = 24;
+const AT_ONCE: u32 = 4;
+
+/// A small generator of numbers that look random (xorshift64*); the same for the same seed.
+struct Moments(u64);
+
+impl Moments {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % below.max(1)
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    Some(std::env::var(variable).ok()?.parse().unwrap())
+}
+
+/// Some are aborted before anything is placed, some in the middle, some when all is there.
+pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn Breakable) {
+    let count = number(COUNT_VARIABLE).map_or(FEW, |count| count.try_into().unwrap());
+    let seed = number(SEED_VARIABLE).unwrap_or(u64::from(std::process::id()) * 2_654_435_761 + 1);
+    println!("{COUNT_VARIABLE}={count} {SEED_VARIABLE}={seed}");
+    let longest = time_of_a_start(backend).await * AT_ONCE;
+    let mut moments = Moments(seed);
+    let waits: Vec<Duration> =
+        (0..count).map(|_| Duration::from_micros(moments.next(longest.as_micros() as u64))).collect();
+    let (next, finished) = (AtomicU32::new(0), AtomicU32::new(0));
+    let worker = || async {
+        let provider = backend.provider();
+        let mut placed = Vec::new();
+        while let Some(wait) = waits.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let spec = spec(backend);
+            placed.push(format!("glovebox-{}", spec.conversation).parse::<SandboxId>().unwrap());
+            if let Ok(started) = timeout(*wait, provider.create(&spec, &|_| {})).await {
+                let sandbox = started.unwrap();
+                finished.fetch_add(1, Ordering::Relaxed);
+                provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
+            }
+            // Removals that pile up would keep every later start from coming to its end.
+            provider.settle().await;
+        }
+        placed
+    };
+    let workers = tokio::join!(worker(), worker(), worker(), worker());
+    let finished = finished.into_inner();
+    println!("{finished} of {count} had been placed when they were given up");
+    assert!(finished > 0 && finished < count, "no moment was early or none late: {finished} of {count}");
+    let sandboxes = [workers.0, workers.1, workers.2, workers.3].concat();
+    assert_eq!(sandboxes.len(), count as usize);
+    for sandbox in &sandboxes {
+        assert_eq!(backend.left_of(sandbox).await, Vec::<String>::new());
+    }
+    let listed = backend.provider().list().await.unwrap();
+    assert!(listed.iter().all(|placed| !sandboxes.contains(&placed.sandbox)), "{listed:?}");
+}
+
+async fn time_of_a_start(backend: &dyn Breakable) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let sandbox = super::place(backend).await;
+        times.push(begun.elapsed());
+        super::remove(backend, sandbox).await;
+    }
+    times.into_iter().min().unwrap()
+}

@@ -1,0 +1,146 @@
+//! Images and servers that cannot work on this engine: a typed error in one line that says what to do, in time, with what
+//! was logged, and nothing left.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{SandboxError, SandboxProvider as _, SandboxSpec};
+use protocol::observation::ErrorObservation;
+use protocol::{ObservationKind, SandboxId};
+use sandbox::{DockerConfig, DockerProvider, ServerBinary};
+use tempfile::TempDir;
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend as _, command, error, id, remove, spec};
+
+/// The processor that this engine does not have, as ELF writes it.
+const AARCH64: [u8; 2] = [183, 0];
+const MACHINE_OFFSET: usize = 18;
+
+/// An image of these files, gone with this.
+struct Image {
+    name: String,
+}
+
+impl Image {
+    fn of(folder: &Path, name: &str) -> Self {
+        let name = format!("glovebox-test/{name}:{}", std::process::id());
+        let mut tar = Command::new("tar");
+        let mut tar = tar.arg("--create").arg("--directory").arg(folder).arg(".").stdout(Stdio::piped()).spawn().unwrap();
+        let mut import = Command::new("docker");
+        let import = import.args(["import", "-", &name]).stdin(tar.stdout.take().unwrap()).stdout(Stdio::null());
+        assert!(import.status().unwrap().success() && tar.wait().unwrap().success());
+        Self { name }
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let removed = Command::new("docker").args(["image", "rm", &self.name]).stdout(Stdio::null()).status();
+        println!("removing {}: {removed:?}", self.name);
+    }
+}
+
+/// A program for another kind of processor.
+fn foreign_program(folder: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    bytes.truncate(1 << 20); // the kernel looks at the beginning only
+    bytes[MACHINE_OFFSET..MACHINE_OFFSET + 2].copy_from_slice(&AARCH64);
+    program(folder, "foreign", &bytes)
+}
+
+fn program(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn sandbox_of(spec: &SandboxSpec) -> SandboxId {
+    format!("glovebox-{}", spec.conversation).parse().unwrap()
+}
+
+/// What the first command comes to.
+async fn first_command(backend: &DockerBackend, image: &Image) -> String {
+    let mut spec = spec(backend);
+    spec.image = Some(image.name.clone());
+    let begun = Instant::now();
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    let observed = sandbox.execute(&id(1), &command("true"), &|_| {}).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let expected = ErrorObservation { error_id: "shell_start".into() };
+    assert_eq!(observed.kind, ObservationKind::Error(expected), "{}", observed.content);
+    assert_eq!(observed.content.lines().count(), 1, "{}", observed.content);
+    remove(backend, sandbox).await;
+    observed.content
+}
+
+#[tokio::test]
+async fn an_image_without_a_shell_is_told_with_the_first_command() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("readme"), "no shell\n").unwrap();
+    let image = Image::of(root.path(), "no-shell");
+    let said = first_command(&backend, &image).await;
+    assert!(said.contains("take an image that has /bin/sh"), "{said}");
+}
+
+#[tokio::test]
+async fn an_image_for_another_processor_is_told_with_the_first_command() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("bin")).unwrap();
+    let program = foreign_program(root.path());
+    std::fs::rename(program, root.path().join("bin/sh")).unwrap();
+    let image = Image::of(root.path(), "foreign");
+    let said = first_command(&backend, &image).await;
+    assert!(said.contains("take an image for this one"), "{said}");
+}
+
+/// Starts with this server's program; the error, with what it said of itself, and how long that took.
+async fn failed_start(
+    backend: &DockerBackend,
+    server: &Path,
+    start_timeout: Duration,
+) -> (String, String, Duration) {
+    let config = DockerConfig { start_timeout, server: ServerBinary::at(server), ..backend.config() };
+    let provider = DockerProvider::new(config);
+    let spec = spec(backend);
+    provider.destroy(&sandbox_of(&spec)).await.unwrap(); // connects: what the engine takes for that is not the start's
+    let begun = Instant::now();
+    let failed = error(provider.create(&spec, &|_| {}).await);
+    let took = begun.elapsed();
+    assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
+    let line = failed.to_string();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    match failed {
+        SandboxError::Start { logs, .. } => (line, logs, took),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_for_another_processor_is_a_start_error() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let folder: TempDir = tempfile::tempdir().unwrap();
+    let server = foreign_program(folder.path());
+    let (line, logs, took) = failed_start(&backend, &server, Duration::from_secs(10)).await;
+    assert!(line.contains("made for arm64 and the engine's machine is amd64"), "{line}\n{logs}");
+    assert!(took < Duration::from_secs(11), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_a_start_error_in_time_with_its_last_words() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\ni=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo \"this is the line $i of its log\"; done >&2\n\
+                  trap '' TERM; while :; do sleep 1; done\n";
+    let server = program(folder.path(), "silent", script.as_bytes());
+    let limit = Duration::from_secs(3);
+    let (line, logs, took) = failed_start(&backend, &server, limit).await;
+    assert!(line.contains("was not ready within 3 s"), "{line}");
+    assert_eq!(logs.len(), 64 << 10);
+    assert!(logs.ends_with("this is the line 3000 of its log\n"), "{}", &logs[logs.len() - 200..]);
+    assert!(took >= limit && took < limit + Duration::from_secs(1), "{took:?}");
+}

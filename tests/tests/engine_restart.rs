@@ -1,0 +1,78 @@
+//! An engine that is stopped or killed and started again under its sandboxes: every action ends once, and nothing is left.
+
+use std::time::{Duration, Instant};
+
+use engine::sandbox::SandboxError;
+use rustix::process::Signal;
+use tests::own_engine::OwnEngine;
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend as _, Heard, Ran, command, id, place, ran, remove, run};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Eight seconds.
+const LINES: &str = "echo ran >> counter; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
+
+/// What becomes of a command when its engine ends and comes back.
+async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
+    let Some(shared) = DockerBackend::busybox() else { return };
+    let image = shared.image().unwrap();
+    let Some(own) = spawn_blocking(move || OwnEngine::start(live_restore)).await.unwrap() else { return };
+    own.copy_image(&image);
+    let backend = shared.reached_at(own.host());
+    let sandbox = place(&backend).await;
+    run(&*sandbox, 1, "color=green").await;
+
+    let (heard, action, request) = (Heard::default(), id(2), command(LINES));
+    let listener = heard.listener();
+    let restart = async {
+        heard.until("line 10").await;
+        spawn_blocking(move || {
+            let mut own = own;
+            own.end(signal);
+            own.start_again();
+            (own, Instant::now())
+        })
+        .await
+        .unwrap()
+    };
+    let both = async { tokio::join!(sandbox.execute(&action, &request, &listener), restart) };
+    let (ended, (own, back)) = timeout(Duration::from_secs(100), both).await.expect("the action ends");
+    println!("ended {:?} after the engine was back: {ended:?}", back.elapsed());
+    if live_restore {
+        let ran: Ran = ran(ended.unwrap(), &heard);
+        let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect();
+        assert_eq!(lines, (1..=80).map(|number| format!("line {number}")).collect::<Vec<_>>());
+        assert_eq!(ran.exit_code, 0);
+        let after = run(&*sandbox, 3, "cat counter; echo $color").await.content;
+        assert_eq!(after.trim().replace("\r\n", "\n"), "ran\ngreen");
+    } else {
+        assert!(matches!(ended, Err(SandboxError::Lost { .. })), "{ended:?}");
+        assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+        let placed = backend.provider().list().await.unwrap();
+        assert_eq!(placed.len(), 1, "a sweep still finds it: {placed:?}");
+    }
+    remove(&backend, sandbox).await;
+    spawn_blocking(move || assert_eq!(own.containers(), "")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_lets_containers_live_comes_back_and_the_action_goes_on() {
+    restarted_in_mid_command(true, Signal::TERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_lets_containers_live_is_killed_and_the_action_goes_on() {
+    restarted_in_mid_command(true, Signal::KILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_ends_its_containers_ends_the_action_once() {
+    restarted_in_mid_command(false, Signal::TERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_is_killed_ends_its_containers_when_it_is_back() {
+    restarted_in_mid_command(false, Signal::KILL).await;
+}

@@ -1,0 +1,98 @@
+//! Host programs killed with many sandboxes open: a sweep finds and removes those that nobody goes on with, and the others
+//! are attached to.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::sandbox::{SandboxProvider, sweep};
+use protocol::ConversationId;
+use sandbox::{DockerConfig, DockerProvider, HostSecret, LocalConfig, LocalProvider, ServerBinary};
+use serde_json::json;
+use tests::glovebox::{Home, Started, bash, finish, wait_until};
+use tests::sandbox_contract::Backend as _;
+use tests::sandbox_contract::docker::DockerBackend;
+
+const OPEN: usize = 20;
+const RESUMED: usize = 3;
+
+/// Runs until it is let go, and is never silent for so long that it would be answered before.
+const WAITING: &str = "echo run >> counter; while [ ! -e go ]; do echo waiting; sleep 0.2; done; echo the end";
+
+fn secret(home: &Home) -> HostSecret {
+    let bytes = std::fs::read(home.path().join(".glovebox/secret")).unwrap();
+    HostSecret::new(bytes.try_into().unwrap())
+}
+
+/// As the program in this home would have them.
+fn local(home: &Home) -> Box<dyn SandboxProvider> {
+    let state_dir = home.path().join(".glovebox");
+    Box::new(LocalProvider::new(LocalConfig {
+        server: ServerBinary::embedded(state_dir.join("bin")),
+        state_dir,
+        secret: secret(home),
+        environment: Vec::new(),
+        idle_timeout: Duration::from_secs(60),
+    }))
+}
+
+fn docker(home: &Home) -> Box<dyn SandboxProvider> {
+    let server = ServerBinary::embedded(home.path().join(".glovebox/bin"));
+    let secret = secret(home);
+    let owner = secret.owner();
+    let host = std::env::var("DOCKER_HOST").ok();
+    Box::new(DockerProvider::new(DockerConfig { host, ..DockerConfig::new(server, secret, owner) }))
+}
+
+async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dyn SandboxProvider>) {
+    let home = Home::new();
+    let model = home.script(&json!([bash(WAITING), bash("echo after"), finish()]));
+    let workspaces: Vec<_> = (0..OPEN).map(|number| home.workspace().join(number.to_string())).collect();
+    let start = |workspace: &Path| -> Started {
+        std::fs::create_dir(workspace).unwrap();
+        let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+        arguments.extend(place);
+        home.start(&mut home.glovebox(&arguments))
+    };
+    let mut runs: Vec<Started> = workspaces.iter().map(|workspace| start(workspace)).collect();
+    let ids: Vec<String> = runs.iter_mut().map(Started::conversation).collect();
+    for workspace in &workspaces {
+        wait_until("the command runs", || workspace.join("counter").exists());
+    }
+    runs.into_iter().for_each(Started::kill);
+
+    let provider = provider(&home);
+    assert_eq!(provider.list().await.unwrap().len(), OPEN, "all are there when nobody is");
+    let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
+    let is_used = |placed: &engine::sandbox::Placed| {
+        placed.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))
+    };
+    let swept = sweep(&*provider, &is_used).await.unwrap();
+    let expected: BTreeSet<String> = ids[RESUMED..].iter().map(|id| format!("glovebox-{id}")).collect();
+    assert_eq!(swept.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), expected);
+    assert_eq!(provider.list().await.unwrap().len(), RESUMED);
+
+    for (id, workspace) in ids.iter().zip(&workspaces).take(RESUMED) {
+        std::fs::write(workspace.join("go"), "").unwrap();
+        let resumed = home.run(&["resume", id, "--json"]).expect(0).events();
+        let ended: Vec<_> = resumed.iter().filter(|event| event["observation"] == "run").collect();
+        assert_eq!(ended.len(), 2, "{ended:?}");
+        assert!(ended[0]["content"].as_str().unwrap().trim_end().ends_with("waiting\nthe end"), "{}", ended[0]);
+        assert_eq!(std::fs::read_to_string(workspace.join("counter")).unwrap(), "run\n", "it ran once");
+    }
+    assert_eq!(provider.list().await.unwrap(), []);
+    home.assert_nothing_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_sandboxes_of_killed_hosts_are_swept_or_attached_on_local() {
+    many_are_swept_or_resumed(&["--runtime", "local"], local).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_sandboxes_of_killed_hosts_are_swept_or_attached_on_docker() {
+    if let Some(backend) = DockerBackend::busybox() {
+        let image = backend.image().unwrap();
+        many_are_swept_or_resumed(&["--runtime", "docker", "--image", &image], docker).await;
+    }
+}

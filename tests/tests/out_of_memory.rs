@@ -1,0 +1,83 @@
+//! Memory that runs out in a container: the kernel's victim is never the server, and the agent is told.
+
+use engine::sandbox::{Sandbox, SandboxError, SandboxSpec};
+use protocol::ObservationKind;
+use protocol::observation::RunObservation;
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, command, error, id, remove, run, spec};
+
+/// Eats memory until it is killed, with nothing but what every image has.
+const GLUTTON: &str = "tail /dev/zero";
+
+fn small(backend: &DockerBackend) -> SandboxSpec {
+    let mut spec = spec(backend);
+    spec.resources.memory_bytes = 64 << 20;
+    spec
+}
+
+async fn observe(sandbox: &dyn Sandbox, number: u32, text: &str) -> RunObservation {
+    let observation = sandbox.execute(&id(number), &command(text), &|_| {}).await.unwrap();
+    match observation.kind {
+        ObservationKind::Run(run) => run,
+        other => panic!("{other:?}: {}", observation.content),
+    }
+}
+
+/// That a command was told of, and the one after it not again.
+async fn is_told_once(sandbox: &dyn Sandbox, number: u32, text: &str) -> i32 {
+    let told = observe(sandbox, number, text).await.metadata;
+    assert!(told.out_of_memory, "{text}: {told:?}");
+    assert!(told.suffix.contains("[Out of memory: "), "{told:?}");
+    let next = observe(sandbox, number + 1, "sleep 0.1; cat file").await.metadata;
+    assert!(!next.out_of_memory && !next.suffix.contains("memory"), "{next:?}");
+    assert_eq!(next.exit_code, 0);
+    told.exit_code
+}
+
+async fn is_survived(backend: DockerBackend) {
+    let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
+    run(&*sandbox, 1, "echo kept > file").await;
+    let scores = run(&*sandbox, 2, "cat /proc/$$/oom_score_adj /proc/$PPID/oom_score_adj").await;
+    assert_eq!(scores.content.trim().replace("\r\n", "\n"), "300\n0", "the shell dies before the server");
+
+    assert_eq!(is_told_once(&*sandbox, 10, GLUTTON).await, 137);
+    assert_eq!(is_told_once(&*sandbox, 20, &format!("{GLUTTON} | cat")).await, 0);
+    assert_eq!(is_told_once(&*sandbox, 30, &format!("{GLUTTON} & wait $!")).await, 137);
+    // One that dies between two commands is told with the next that lasts.
+    let left = format!("{GLUTTON} & victim=$!; (while kill -0 $victim; do sleep 0.1; done) 2>/dev/null; true");
+    is_told_once(&*sandbox, 40, &left).await;
+    // The shell itself.
+    is_told_once(&*sandbox, 50, "x=0123456789; while :; do x=$x$x; done").await;
+
+    // A command that is killed by somebody else is not a victim.
+    let killed = observe(&*sandbox, 60, "sh -c 'kill -9 $$'").await.metadata;
+    assert_eq!((killed.exit_code, killed.out_of_memory), (137, false));
+    backend.provider().attach(sandbox.lease()).await.unwrap(); // the same life of the server
+    assert_eq!(run(&*sandbox, 70, "cat file").await.content.trim(), "kept");
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn out_of_memory_is_told_and_the_server_lives_on_busybox() {
+    if let Some(backend) = DockerBackend::busybox() {
+        is_survived(backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn out_of_memory_is_told_and_the_server_lives_on_debian() {
+    if let Some(backend) = DockerBackend::debian() {
+        is_survived(backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_the_victim_is_lost_and_the_error_says_why() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
+    // Only root in the sandbox can put it in harm's way, and itself where the server was.
+    let text = format!("echo 1000 > /proc/$PPID/oom_score_adj && echo 0 > /proc/$$/oom_score_adj && {GLUTTON}");
+    let lost = error(sandbox.execute(&id(1), &command(&text), &|_| {}).await);
+    assert!(matches!(&lost, SandboxError::Lost { detail } if detail.contains("out of memory")), "{lost}");
+    remove(&backend, sandbox).await;
+}
