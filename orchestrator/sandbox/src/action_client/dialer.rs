@@ -45,6 +45,11 @@ impl Dialer {
         Self { connector, key }
     }
 
+    /// How long its server may be out of reach before it counts as lost.
+    pub(super) fn patience(&self) -> Duration {
+        self.connector.patience()
+    }
+
     /// Tries for as long as `patience`, with growing pauses. Takes a server of any life when `expected` is nothing.
     pub(super) async fn dial(
         &self,
@@ -73,7 +78,7 @@ impl Dialer {
 
     async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, Info), Failure> {
         let stream = self.connector.connect().await?;
-        let connection = Connection::over(stream).await.map_err(Failure::passing)?;
+        let connection = Connection::over(stream, self.connector.url()).await.map_err(Failure::passing)?;
         let mut requests = connection.requests().ok_or(Failure::passing("the stream ended at once"))?;
         let response = request::send(&mut requests, request::info(&self.key)).await?;
         if !response.status().is_success() {
