@@ -1,5 +1,11 @@
 //! The contract of sandboxes on the remote backends, and what only they do.
 
+mod direct_only;
+mod lending;
+mod program;
+mod runtime_api;
+mod tls;
+
 use tests::sandbox_contract::remote::{ByHand, Lent};
 
 mod lent_local {
