@@ -13,3 +13,4 @@ mod sandbox_docker;
 mod sandbox_local;
 mod sandbox_sweep;
 mod workspace_setup;
+mod sandbox_remote;

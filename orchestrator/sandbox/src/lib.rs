@@ -1,6 +1,6 @@
 //! Places action servers, and holds the one client that speaks to them.
 //!
-//! A backend ([`LocalProvider`], [`DockerProvider`]) turns a spec into a running server and a way to open byte streams
+//! A backend ([`LocalProvider`], [`DockerProvider`], [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams
 //! to it; everything after that is the same client. Reads no environment and no configuration: what it needs comes in
 //! through its constructors. Knows nothing of conversations but their ids.
 
@@ -10,10 +10,18 @@ mod docker;
 mod host_secret;
 mod local;
 mod placement;
+mod remote;
+mod sandbox_host;
 mod server_binary;
 mod unfinished_start;
 
+pub use connect::{ServerUrl, ServerUrlError};
 pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
 pub use host_secret::HostSecret;
 pub use local::{LocalConfig, LocalProvider};
+pub use remote::{
+    DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
+    RemoteServerProvider,
+};
+pub use sandbox_host::{HostKeys, HostKeysError, SandboxHost, SandboxHostConfig};
 pub use server_binary::ServerBinary;

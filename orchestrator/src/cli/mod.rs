@@ -8,6 +8,7 @@ mod follow;
 pub(crate) mod print;
 mod resume;
 mod run;
+mod sandbox_host;
 mod transcript;
 
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ enum Command {
     Conversations(conversations::ConversationsCommand),
     /// Watch a scripted agent repair a small project, through the same path as a real one.
     Demo(demo::DemoArguments),
+    /// Lend this machine's sandboxes to orchestrators on others.
+    SandboxHost(sandbox_host::SandboxHostArguments),
     /// Print completions for a shell.
     Completions(completions::CompletionsArguments),
 }
@@ -79,6 +82,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Resume(command) => resume::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
+        Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Completions(command) => completions::run(&command),
     }
 }

@@ -11,6 +11,7 @@ pub mod local;
 pub mod own_sockets;
 pub mod random_aborts;
 pub mod recovery;
+pub mod remote;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
 //! The seam to sandboxes: a provider places an action server and hands back a way to speak with it.
 
+mod access;
 mod error;
 mod placed;
 mod spec;
@@ -9,6 +10,7 @@ use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, Observation, SandboxId};
 
+pub use access::{ByteStream, OpenStream, ServerAccess};
 pub use error::SandboxError;
 pub use placed::{Condition, Placed, Usage, sweep};
 pub use spec::{Lifetime, Resources, SandboxSpec, Volume, VolumeError};
@@ -87,6 +89,14 @@ pub trait SandboxProvider: Send + Sync {
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn logs(&self, _sandbox: &SandboxId) -> Result<String, SandboxError> {
         Err(self.unsupported("show what a sandbox's server wrote"))
+    }
+
+    /// The way to a sandbox's server itself, for whoever lends the sandbox to others. Does not look whether it is there.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn server_access(&self, _sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Err(self.unsupported("lend a sandbox to others"))
     }
 
     /// The error for what this runtime has no way to do.

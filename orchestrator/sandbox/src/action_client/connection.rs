@@ -5,15 +5,39 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::connect::ByteStream;
+use crate::connect::{ByteStream, ServerUrl};
 
 /// Sends requests over a connection; clones share it.
-pub(super) type Requests = http2::SendRequest<Full<Bytes>>;
+#[derive(Clone)]
+pub(super) struct Requests {
+    sender: http2::SendRequest<Full<Bytes>>,
+    url: Option<ServerUrl>,
+}
+
+impl Requests {
+    /// Waits until the connection takes another request.
+    pub(super) async fn ready(&mut self) -> hyper::Result<()> {
+        self.sender.ready().await
+    }
+
+    /// Sends a request, made out to the server's own address when something on the way reads it.
+    pub(super) fn send_request(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
+        if let Some(url) = &self.url {
+            *request.uri_mut() = url.at(request.uri());
+        }
+        self.sender.send_request(request)
+    }
+}
 
 /// What one body may have in flight. With the default, bodies that nobody reads stop all others.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -32,10 +56,10 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Says HTTP/2's first words on the stream.
-    pub(super) async fn over(stream: Box<dyn ByteStream>) -> hyper::Result<Self> {
+    pub(super) async fn over(stream: Box<dyn ByteStream>, url: Option<&ServerUrl>) -> hyper::Result<Self> {
         let tasks = Tasks(CancellationToken::new());
         let guard = tasks.0.clone().drop_guard();
-        let (requests, driver) = http2::Builder::new(tasks.clone())
+        let (sender, driver) = http2::Builder::new(tasks.clone())
             .timer(TokioTimer::new())
             .adaptive_window(false)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -52,12 +76,12 @@ impl Connection {
                 tracing::debug!(%error, "the connection to an action server broke");
             }
         });
-        Ok(Self { requests, _tasks: guard })
+        Ok(Self { requests: Requests { sender, url: url.cloned() }, _tasks: guard })
     }
 
     /// A sender of requests, unless the connection has ended.
     pub(super) fn requests(&self) -> Option<Requests> {
-        (!self.requests.is_closed()).then(|| self.requests.clone())
+        (!self.requests.sender.is_closed()).then(|| self.requests.clone())
     }
 }
 

@@ -58,6 +58,11 @@ impl Dialer {
         Self { connector, key }
     }
 
+    /// How long its server may be out of reach before it counts as lost.
+    pub(super) fn patience(&self) -> Duration {
+        self.connector.patience()
+    }
+
     /// Tries for as long as `patience`, with growing pauses, and longer by `trust`. Takes a server of any life when
     /// `expected` is nothing.
     pub(super) async fn dial(
@@ -101,7 +106,7 @@ impl Dialer {
 
     async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, Info), Failure> {
         let stream = self.connector.connect().await?;
-        let connection = Connection::over(stream).await.map_err(Failure::passing)?;
+        let connection = Connection::over(stream, self.connector.url()).await.map_err(Failure::passing)?;
         let mut requests = connection.requests().ok_or(Failure::passing("the stream ended at once"))?;
         let response = request::send(&mut requests, request::info(&self.key)).await?;
         if !response.status().is_success() {

@@ -12,11 +12,12 @@ mod perform;
 mod request;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{OnOutput, Sandbox, SandboxError};
+use engine::sandbox::{ByteStream, OnOutput, OpenStream, Sandbox, SandboxError, ServerAccess};
 use http::{HeaderValue, StatusCode};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
@@ -24,9 +25,10 @@ use protocol::{ActionId, BootId, Observation, SandboxId};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
-use crate::connect::Connector;
+use crate::connect::{ConnectError, Connector};
 use dialer::{DialError, Dialer, Trust};
 use link::Link;
+pub(crate) use under_way::ActionsUnderWay;
 
 /// How many actions may be under way in one sandbox. Far above what agents do, and below the streams that a server
 /// takes: a request above those would wait in silence.
@@ -44,12 +46,32 @@ pub(crate) struct Address {
     pub(crate) connector: Box<dyn Connector>,
 }
 
+impl From<Address> for ServerAccess {
+    fn from(address: Address) -> Self {
+        Self { key: address.key, streams: Box::new(Streams(address.connector)) }
+    }
+}
+
+/// Streams to a server for somebody else than our client.
+struct Streams(Box<dyn Connector>);
+
+#[async_trait]
+impl OpenStream for Streams {
+    async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError> {
+        self.0.connect().await.map_err(|error| match error {
+            ConnectError::Gone(detail) => SandboxError::Lost { detail },
+            ConnectError::Failed { doing, source } => SandboxError::Host { doing, source },
+        })
+    }
+}
+
 /// Speaks with one life of one action server.
 pub(crate) struct ActionClient {
     lease: SandboxLeased,
     link: Link,
     key: HeaderValue,
     slots: Semaphore,
+    under_way: ActionsUnderWay,
 }
 
 impl ActionClient {
@@ -63,7 +85,8 @@ impl ActionClient {
 
     /// Speaks again with the life of the server that the lease names, or without one with whichever it lives.
     pub(crate) async fn again(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
-        Self::speak(address, boot_id, link::PATIENCE).await.map_err(|error| match error {
+        let patience = address.connector.patience();
+        Self::speak(address, boot_id, patience).await.map_err(|error| match error {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Lost { detail: other.to_string() },
         })
@@ -84,7 +107,19 @@ impl ActionClient {
             working_dir: info.working_dir,
         };
         let link = Link::keep(dialer, connection, info.boot_id);
-        Ok(Self { lease, link, key, slots: Semaphore::new(ACTIONS_AT_ONCE) })
+        Ok(Self {
+            lease,
+            link,
+            key,
+            slots: Semaphore::new(ACTIONS_AT_ONCE),
+            under_way: ActionsUnderWay::default(),
+        })
+    }
+
+    /// Tells `under_way` which actions it sends and which have ended.
+    pub(crate) fn telling(mut self, under_way: ActionsUnderWay) -> Self {
+        self.under_way = under_way;
+        self
     }
 }
 
@@ -105,7 +140,11 @@ impl Sandbox for ActionClient {
                 "{ACTIONS_AT_ONCE} actions are under way in this sandbox, action {id} is not sent"
             ),
         })?;
-        perform::perform(&self.link, &self.key, id, request, on_output).await
+        self.under_way.began(id);
+        let ended = perform::perform(&self.link, &self.key, id, request, on_output).await;
+        // Also after an error: what became of it is unknown then, and the lost sandbox has nobody to ask.
+        self.under_way.ended(id);
+        ended
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {

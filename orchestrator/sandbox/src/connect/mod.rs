@@ -1,26 +1,36 @@
 //! Ways to open a byte stream to an action server. What is spoken over it is the same for all: `action_client`.
 
 mod greeting;
+mod server_url;
 mod unix_socket;
 
 use std::io;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncRead, AsyncWrite};
+pub(crate) use engine::sandbox::ByteStream;
+
+pub use server_url::{ServerUrl, ServerUrlError};
 
 pub(crate) use greeting::expect_greeting;
 pub(crate) use unix_socket::UnixSocket;
-
-/// A duplex stream of bytes. Dropping it ends it.
-pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Opens streams to one action server.
 #[async_trait]
 pub(crate) trait Connector: Send + Sync + 'static {
     /// Opens a stream. Tried again by the caller, who also bounds how long it takes.
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError>;
+
+    /// The address that requests are made out to, for servers behind something that reads it; nothing: nobody does.
+    fn url(&self) -> Option<&ServerUrl> {
+        None
+    }
+
+    /// How long the server may be out of reach before it counts as lost, while nothing says that it is gone. A killed one
+    /// must be known as lost within 5 s.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(3500)
+    }
 }
 
 /// Why there is no stream.

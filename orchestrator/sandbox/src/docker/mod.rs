@@ -18,10 +18,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use ::engine::sandbox::{
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress,
+};
 use async_trait::async_trait;
-use protocol::record::SandboxLeased;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
@@ -149,6 +151,10 @@ impl SandboxProvider for DockerProvider {
 
     async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
         self.engine().await?.containers_of(&self.config.owner).await
+    }
+
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Ok(self.address(self.engine().await?, sandbox).into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
-use protocol::record::SandboxLeased;
+use engine::sandbox::{
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress,
+};
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -140,6 +142,10 @@ impl SandboxProvider for LocalProvider {
 
     async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
         Ok(self.folder(sandbox)?.log_tail())
+    }
+
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Ok(self.address(sandbox)?.into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -1,0 +1,105 @@
+//! An action server that is not ours: what ends with us and what stays, and what is said when it cannot be taken.
+
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use sandbox::{RemoteServerConfig, RemoteServerProvider};
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::remote::{ByHand, Lent, SERVER_KEY};
+use tests::sandbox_contract::{Heard, command, error, id, run, spec};
+use tokio::net::TcpListener;
+
+fn server_at(url: &str, key: &str) -> RemoteServerProvider {
+    RemoteServerProvider::new(RemoteServerConfig {
+        url: url.parse().unwrap(),
+        key: key.to_owned().into(),
+        additional_ca: None,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_ours_outlives_us_and_what_we_run_there_does_not() {
+    let backend = ByHand::new().unwrap();
+    let server = backend.start().await;
+    let (provider, spec) = (server.client(), spec(&backend));
+    let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+    let heard = Heard::default();
+    {
+        let (first, request, listener) =
+            (id(1), command("touch here; echo beg''un; sleep 1044"), heard.listener());
+        tokio::select! {
+            ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
+            () = heard.until("begun") => {}
+        }
+    }
+    let lease = sandbox.lease().clone();
+    drop(sandbox);
+    assert_eq!(provider.list().await.unwrap(), []);
+    provider.destroy(&lease.sandbox_id).await.unwrap();
+    provider.destroy(&lease.sandbox_id).await.unwrap();
+
+    let sandbox = provider.attach(&lease).await.unwrap();
+    // The brackets keep the search from finding itself.
+    let search = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 104[4]'; ls";
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for number in 2.. {
+        let found = run(&*sandbox, number, search).await.content;
+        if found.replace("\r\n", "\n").trim() == "0\nhere" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{found}");
+    }
+    assert!(server.folder().join("here").exists());
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_with_a_hint() {
+    let backend = ByHand::new().unwrap();
+    let server = backend.start().await;
+    let provider = server_at(&format!("http://{}", server.address), "another key");
+    let failed = error(provider.create(&spec(&backend), &|_| {}).await);
+    assert!(matches!(failed, SandboxError::Refused { .. }), "{failed:?}");
+    let text = failed.to_string();
+    assert!(
+        text.contains("does not take our key") && !text.contains("another key") && !text.contains('\n'),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let begun = Instant::now();
+    let failed =
+        error(server_at(&format!("http://{address}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+    assert!(failed.to_string().contains(&format!("cannot reach {address}")), "{failed}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn something_else_that_answers_is_no_action_server() {
+    let backend = Lent::<Local>::over_local().unwrap();
+    let something_else = backend.lend(Lent::<Local>::host_config());
+    let failed =
+        error(server_at(&format!("http://{something_else}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+    assert!(failed.to_string().contains("no action server of ours answers at http://127.0.0.1"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_folder_of_this_machine_cannot_be_worked_in_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = SandboxSpec { workspace: Some(folder.path().into()), ..unplaced() };
+    let failed = error(server_at("http://127.0.0.1:9", SERVER_KEY).create(&spec, &|_| {}).await);
+    assert!(
+        matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("folder of this machine")),
+        "{failed}"
+    );
+}
+
+fn unplaced() -> SandboxSpec {
+    SandboxSpec::of("never-placed".parse().unwrap())
+}

@@ -1,0 +1,91 @@
+//! `glovebox sandbox-host` as a process: killed, started again, ended.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+
+use engine::sandbox::{Condition, SandboxProvider};
+use rustix::process::{Pid, Signal, kill_process};
+use tests::glovebox::Home;
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::remote::{SECRET, client_of};
+use tests::sandbox_contract::{Heard, command, id, ran, run, spec};
+
+/// The program, serving.
+struct Host {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Host {
+    fn start(home: &Home, listen: &str, more: &[&str]) -> Self {
+        let keys = home.write("keys", format!("ann:{SECRET}\n"));
+        let mut command =
+            home.glovebox(&["sandbox-host", "--runtime", "local", "--listen", listen, "--keys"]);
+        let mut process = command.arg(keys).args(more).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").expect(&line).parse().unwrap();
+        Self { process, address }
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Its exit code.
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.wait().unwrap().code()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_killed_and_started_again_takes_up_what_it_lent() {
+    let home = Home::new();
+    let host = Host::start(&home, "127.0.0.1:0", &[]);
+    let address = host.address;
+    let provider = client_of(address, SECRET);
+    let spec = spec(&Local::new().unwrap());
+    let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+    let lease = sandbox.lease().clone();
+
+    // What runs does not notice, and its ending comes to whoever waits.
+    let (heard, first) = (Heard::default(), id(1));
+    let (listener, request) =
+        (heard.listener(), command("echo beg''un; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
+    let again = async {
+        heard.until("begun").await;
+        host.kill();
+        let host = Host::start(&home, &address.to_string(), &[]);
+        let listed = provider.list().await.unwrap();
+        assert_eq!((listed.len(), listed[0].condition), (1, Condition::Running));
+        assert_eq!(listed[0].sandbox, lease.sandbox_id);
+        std::fs::write(format!("{}/go", lease.working_dir), "").unwrap();
+        host
+    };
+    let (ended, host) = tokio::join!(sandbox.execute(&first, &request, &listener), again);
+    let ran = ran(ended.unwrap(), &heard);
+    assert!(ran.exit_code == 0 && String::from_utf8_lossy(&ran.heard).contains("done"), "{ran:?}");
+    drop(sandbox);
+
+    // At an ordinary end they stay too.
+    assert_eq!(host.end(Signal::TERM), Some(0));
+    assert!(!home.processes().is_empty());
+    let host = Host::start(&home, &address.to_string(), &["--remove-at-end"]);
+    let sandbox = provider.attach(&lease).await.unwrap();
+    assert_eq!(run(&*sandbox, 2, "echo still there").await.content.trim(), "still there");
+    assert_eq!(host.end(Signal::INT), Some(0));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_wrong_usage() {
+    let home = Home::new();
+    let none = home.run(&["sandbox-host"]).expect(2);
+    assert!(none.stderr.contains("give --keys FILE"), "{}", none.stderr);
+    let keys = home.write("keys", "ann:short\n");
+    let short = home.run(&["sandbox-host", "--keys", keys.to_str().unwrap()]).expect(2);
+    assert!(short.stderr.contains("key 1 has a secret of less than 16"), "{}", short.stderr);
+}

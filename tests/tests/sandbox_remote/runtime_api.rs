@@ -1,0 +1,222 @@
+//! A runtime API that is not ours, scripted on a socket: what it is asked, and how often.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use engine::sandbox::{Condition, Lifetime, SandboxError, SandboxProvider, SandboxSpec};
+use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider};
+use serde_json::{Value, json};
+use tests::sandbox_contract::remote::{ByHand, SERVER_KEY};
+use tests::sandbox_contract::{error, run};
+use tokio::net::TcpListener;
+
+/// Answers each route from its script; what the script does not name is 404, as V0's services say it.
+#[derive(Clone, Default)]
+struct Service {
+    answers: Arc<Mutex<Vec<(&'static str, VecDeque<(u16, Value)>)>>>,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Service {
+    async fn serve(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(answer).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    /// The last answer of a route stays.
+    fn script(&self, route: &'static str, answers: impl IntoIterator<Item = (u16, Value)>) {
+        let mut script = self.answers.lock().unwrap();
+        script.retain(|(other, _)| *other != route);
+        script.push((route, answers.into_iter().collect()));
+    }
+
+    fn asked(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+async fn answer(
+    State(service): State<Service>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    assert_eq!(headers["x-api-key"], "the key");
+    let route = format!("{method} {uri}");
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    service.asked.lock().unwrap().push((route.clone(), body));
+    let mut script = service.answers.lock().unwrap();
+    let answers = script.iter_mut().find(|(scripted, _)| *scripted == route).map(|(_, answers)| answers);
+    let (status, body) = match answers {
+        None => (404, json!({"detail": "Not Found"})),
+        Some(answers) if answers.len() > 1 => answers.pop_front().unwrap(),
+        Some(answers) => answers[0].clone(),
+    };
+    (StatusCode::from_u16(status).unwrap(), [("retry-after", "1")], body.to_string()).into_response()
+}
+
+fn config(address: SocketAddr) -> RemoteRuntimeConfig {
+    RemoteRuntimeConfig {
+        init_timeout: Duration::from_secs(30),
+        class: Some("sysbox".into()),
+        resource_factor: 2.0,
+        default_image: Some("ours:1".into()),
+        ..RemoteRuntimeConfig::new(
+            format!("http://{address}/api").parse().unwrap(),
+            "the key".to_owned().into(),
+        )
+    }
+}
+
+fn spec() -> SandboxSpec {
+    SandboxSpec {
+        environment: [("COLOR".to_owned(), "green".to_owned())].into(),
+        ..SandboxSpec::of("talk-1".parse().unwrap())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_is_asked_for_again_until_it_starts_and_waited_for_until_it_is_ready() {
+    let (backend, service) = (ByHand::new().unwrap(), Service::default());
+    let server = backend.start().await;
+    let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
+    let runtime = |status: &str| {
+        json!({
+            "runtime_id": "run-7", "session_id": "talk-1", "url": format!("http://{}", server.address),
+            "session_api_key": SERVER_KEY, "status": status, "work_hosts": {"http://w": 1},
+        })
+    };
+    let full = json!({"detail": "too many"});
+    service.script("POST /api/start", [(503, full.clone()), (429, full), (200, runtime("running"))]);
+    let pod = |status: &str| {
+        (200, json!({"runtime_id": "run-7", "pod_status": status, "status": "running", "url": ""}))
+    };
+    service.script("GET /api/runtime/run-7", [pod("Pending"), pod("ready")]);
+    let begun = Instant::now();
+    let sandbox = provider.create(&spec(), &|_| {}).await.unwrap();
+    assert!(
+        begun.elapsed() > Duration::from_secs(2),
+        "it asks to wait a second each time: {:?}",
+        begun.elapsed()
+    );
+    assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
+    assert_eq!(sandbox.lease().sandbox_id.as_str(), "glovebox-talk-1");
+
+    let asked = service.asked();
+    let routes: Vec<&str> = asked.iter().map(|(route, _)| route.as_str()).collect();
+    let attempt = ["GET /api/sessions/talk-1", "POST /api/start"];
+    let looks = ["GET /api/runtime/run-7", "GET /api/runtime/run-7"];
+    assert_eq!(routes, [&attempt[..], &attempt, &attempt, &looks].concat());
+    let start = &asked[1].1;
+    for (field, value) in [
+        ("image", json!("ours:1")),
+        ("session_id", json!("talk-1")),
+        ("environment", json!({"COLOR": "green"})),
+        ("resource_factor", json!(2.0)),
+        ("runtime_class", json!("sysbox-runc")),
+        ("lifetime", json!("conversation")),
+    ] {
+        assert_eq!(start[field], value, "{field}");
+    }
+    assert!(start["command"][2].as_str().unwrap().contains("action-server serve"), "{start}");
+
+    // Paused meanwhile: whoever attaches lets it go on.
+    let lease = sandbox.lease().clone();
+    drop(sandbox);
+    service.script("GET /api/sessions/talk-1", [(200, runtime("paused"))]);
+    service.script("POST /api/resume", [(200, json!({"message": "ok"}))]);
+    let sandbox = provider.attach(&lease).await.unwrap();
+    assert_eq!(run(&*sandbox, 2, "echo again").await.content.trim(), "again");
+    service.script("GET /api/sessions/talk-1", [(200, runtime("running"))]);
+    for route in ["POST /api/pause", "POST /api/stop"] {
+        service.script(route, [(502, Value::Null), (200, Value::Null)]);
+    }
+    provider.pause(&lease.sandbox_id).await.unwrap();
+    provider.resume(&lease.sandbox_id).await.unwrap();
+    provider.destroy(&lease.sandbox_id).await.unwrap();
+    let asked = service.asked();
+    let told: Vec<_> = asked.iter().filter(|(route, _)| route.starts_with("POST")).collect();
+    let routes: Vec<&str> = told.iter().map(|(route, _)| route.strip_prefix("POST /api/").unwrap()).collect();
+    assert_eq!(routes, ["resume", "pause", "pause", "resume", "stop", "stop"]);
+    assert!(told.iter().all(|(_, body)| *body == json!({"runtime_id": "run-7"})), "{told:?}");
+
+    service.script("GET /api/list", [(200, json!({"runtimes": [runtime("paused"), {"runtime_id": "x"}]}))]);
+    let listed = provider.list().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    // Nobody says that it goes when we do not use it.
+    assert_eq!((listed[0].condition, listed[0].lifetime), (Condition::Paused, Lifetime::UntilRemoved));
+
+    service.script("GET /api/sessions/talk-1", [(200, runtime("stopped"))]);
+    assert!(matches!(error(provider.attach(&lease).await), SandboxError::Lost { .. }));
+}
+
+#[tokio::test]
+async fn without_retries_or_time_a_service_that_fails_is_an_error_that_quotes_it() {
+    let service = Service::default();
+    let address = service.serve().await;
+    service.script("POST /api/start", [(503, json!({"detail": "no node \u{1b}[31m is free"}))]);
+    let once = RemoteRuntimeConfig { enable_retries: false, ..config(address) };
+    let short = RemoteRuntimeConfig { init_timeout: Duration::from_secs(2), ..config(address) };
+    for (config, times) in [(once, 1..=1), (short, 2..=3)] {
+        let begun = Instant::now();
+        let failed = error(RemoteRuntimeProvider::new(config).unwrap().create(&spec(), &|_| {}).await);
+        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+        let text = failed.to_string();
+        assert!(text.contains("503") && text.contains("no node  [31m is free"), "{text}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        let starts = service.asked().iter().filter(|(route, _)| route == "POST /api/start").count();
+        assert!(times.contains(&starts), "{starts}");
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_fails_is_stopped_and_an_error() {
+    let service = Service::default();
+    let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
+    let runtime = json!({"runtime_id": "run-7", "url": "http://127.0.0.1:9", "status": "running"});
+    service.script("POST /api/start", [(200, runtime.clone())]);
+    service.script(
+        "GET /api/runtime/run-7",
+        [(200, json!({"runtime_id": "run-7", "pod_status": "CrashLoopBackOff"}))],
+    );
+    service.script("GET /api/sessions/talk-1", [(404, json!({})), (200, runtime)]);
+    service.script("POST /api/stop", [(200, json!({}))]);
+    let failed = error(provider.create(&spec(), &|_| {}).await);
+    assert!(
+        matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("crashloopbackoff")),
+        "{failed:?}"
+    );
+    assert_eq!(service.asked().last().unwrap().0, "POST /api/stop");
+}
+
+#[tokio::test]
+async fn what_is_no_runtime_api_and_what_does_not_answer_are_typed_errors() {
+    let service = Service::default();
+    service.script("GET /api/sessions/talk-1", [(200, json!("a web page"))]);
+    let failed = error(
+        RemoteRuntimeProvider::new(config(service.serve().await)).unwrap().create(&spec(), &|_| {}).await,
+    );
+    assert!(failed.to_string().contains("check that the address is that of a runtime API"), "{failed}");
+
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = RemoteRuntimeConfig {
+        init_timeout: Duration::from_secs(1),
+        api_timeout: Duration::from_millis(300),
+        ..config(silent.local_addr().unwrap())
+    };
+    let begun = Instant::now();
+    let failed = error(RemoteRuntimeProvider::new(silent).unwrap().create(&spec(), &|_| {}).await);
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}

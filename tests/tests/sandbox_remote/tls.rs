@@ -1,0 +1,154 @@
+//! TLS in front of action servers and of a sandbox-host: ended by a forwarder with certificates of the test's own
+//! authority.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use sandbox::{
+    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, SandboxHostConfig,
+};
+use tempfile::TempDir;
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::remote::{ByHand, Lent, SECRET, SERVER_KEY};
+use tests::sandbox_contract::{Backend, error, run, spec};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate authority that nobody else knows.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        Self { issuer: Issuer::new(params, key), folder }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Ends TLS with a certificate for `name`, and passes the bytes on to `target`. Ends with the test's runtime.
+    async fn in_front_of(&self, target: SocketAddr, name: &str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = self.acceptor(name);
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    // A client that does not believe the certificate goes away.
+                    let Ok(mut near) = acceptor.accept(near).await else { return };
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+            }
+        });
+        address
+    }
+
+    fn acceptor(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServerProvider {
+    RemoteServerProvider::new(RemoteServerConfig {
+        url: format!("https://{address}").parse().unwrap(),
+        key: SERVER_KEY.to_owned().into(),
+        additional_ca,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_behind_tls_is_spoken_to_when_its_certificate_holds_and_only_then() {
+    let (backend, authority) = (ByHand::new().unwrap(), Authority::new());
+    let server = backend.start().await;
+    let address = authority.in_front_of(server.address, "127.0.0.1").await;
+    let sandbox = server_at(address, Some(authority.file())).create(&spec(&backend), &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "echo over tls").await.content.trim(), "over tls");
+
+    let elsewhere = authority.in_front_of(server.address, "elsewhere.test").await;
+    let other = Authority::new();
+    let missing = authority.folder.path().join("missing.pem");
+    let empty = authority.folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    for (address, ca, said) in [
+        (address, None, "UnknownIssuer"),
+        (address, Some(other.file()), "does not hold"),
+        (address, Some(missing), "missing.pem"),
+        (address, Some(empty), "holds no certificate"),
+        (elsewhere, Some(authority.file()), "NotValidForName"),
+        (server.address, Some(authority.file()), "does not speak TLS"),
+    ] {
+        let failed = error(server_at(address, ca).create(&unplaced(), &|_| {}).await);
+        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+        assert!(failed.to_string().contains(said), "{failed} does not say {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_host_behind_a_proxy_lends_over_tls_and_never_in_the_clear() {
+    let (backend, authority) = (Lent::<Local>::over_local().unwrap(), Authority::new());
+    // The proxy's address must be known before the host that it stands before: a port that is free now.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let listener = TcpListener::bind(free).await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let host = backend
+        .lend(SandboxHostConfig { public_url: Some(url.parse().unwrap()), ..Lent::<Local>::host_config() });
+    let acceptor = authority.acceptor("127.0.0.1");
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut near = acceptor.accept(near).await.unwrap();
+                let mut far = TcpStream::connect(host).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    let client = |url: &str| {
+        let config = RemoteRuntimeConfig::new(url.parse().unwrap(), SECRET.to_owned().into());
+        RemoteRuntimeProvider::new(RemoteRuntimeConfig { additional_ca: Some(authority.file()), ..config })
+            .unwrap()
+    };
+    let provider = client(&url);
+    let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "echo lent over tls").await.content.trim(), "lent over tls");
+    provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
+
+    let host = backend.lend(Lent::<Local>::host_config());
+    let unaware = authority.in_front_of(host, "127.0.0.1").await;
+    let spec = spec(&backend);
+    let failed = error(client(&format!("https://{unaware}")).create(&spec, &|_| {}).await);
+    assert!(failed.to_string().contains("--public-url"), "{failed}");
+    let sandbox = format!("glovebox-{}", spec.conversation).parse().unwrap();
+    assert_eq!(backend.left_of(&sandbox).await, Vec::<String>::new());
+}
+
+fn unplaced() -> SandboxSpec {
+    SandboxSpec::of("never-placed".parse().unwrap())
+}
