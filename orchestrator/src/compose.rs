@@ -14,7 +14,10 @@ use engine::llm::Llm;
 use engine::sandbox::SandboxProvider;
 use llm::{LlmConfig, OpenAiLlm, RetryPolicy, ScriptedLlm};
 use protocol::{ConversationId, EventId};
-use sandbox::{DockerConfig, DockerProvider, HostSecret, LocalConfig, LocalProvider, ServerBinary};
+use sandbox::{
+    BUBBLEWRAP_PROGRAMS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig,
+    LocalProvider, ServerBinary,
+};
 use storage::SqliteStore;
 
 use crate::config::{Config, LlmSettings};
@@ -135,6 +138,11 @@ pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<
             secret,
             environment: config.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
             idle_timeout: LOCAL_IDLE_TIMEOUT,
+            isolation: IsolationChoice::Probe,
+            network: false,
+            hidden: Vec::new(),
+            launcher: "/proc/self/exe".into(),
+            bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
         }))),
         other => Err(UsageError(format!("there is no runtime {other}: docker and local are there")).into()),
     }

@@ -79,6 +79,20 @@ async fn an_engine_that_does_not_answer_is_a_typed_error() {
     assert!(failed.to_string().contains("is Docker running?"), "{failed}");
 }
 
+#[tokio::test]
+async fn whether_an_engine_answers_is_known_within_two_seconds() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    DockerProvider::new(backend.config()).answers().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let silent = folder.path().join("docker.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let begun = Instant::now();
+    let backend = backend.reached_at(format!("unix://{}", silent.display()));
+    let failed = error(DockerProvider::new(backend.config()).answers().await);
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_does_not_see_our_files_gets_the_server_uploaded() {
     let Some(backend) = DockerBackend::busybox() else { return };
@@ -120,7 +134,8 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = provider.create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = provider.create(&left, &|_| {}).await.unwrap();
-    let swept = sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+    let swept =
+        sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;

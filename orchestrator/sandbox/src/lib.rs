@@ -5,6 +5,7 @@
 //! through its constructors. Knows nothing of conversations but their ids.
 
 mod action_client;
+mod confine;
 mod connect;
 mod docker;
 mod host_secret;
@@ -13,7 +14,8 @@ mod placement;
 mod server_binary;
 mod unfinished_start;
 
+pub use confine::confine_if_asked;
 pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
 pub use host_secret::HostSecret;
-pub use local::{LocalConfig, LocalProvider};
+pub use local::{BUBBLEWRAP_PROGRAMS, Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
 pub use server_binary::ServerBinary;
