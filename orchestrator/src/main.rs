@@ -13,6 +13,10 @@ use clap::Parser as _;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    // First of all: started by itself to confine itself, it becomes another program.
+    if let Some(code) = sandbox::confine_if_asked() {
+        return code;
+    }
     let arguments = cli::Arguments::parse();
     init_logging(arguments.log_level.as_deref());
     match run(arguments) {

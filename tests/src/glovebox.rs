@@ -239,7 +239,7 @@ pub fn finish() -> Value {
 }
 
 /// The program's file: where `cargo ci` says that it built it. Alone, a test builds it itself.
-fn binary() -> &'static Path {
+pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match std::env::var_os("GLOVEBOX_TEST_BINARY") {
         Some(path) => path.into(),

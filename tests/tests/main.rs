@@ -14,3 +14,4 @@ mod sandbox_local;
 mod sandbox_sweep;
 mod workspace_setup;
 mod sandbox_remote;
+mod sandbox_local_isolated;

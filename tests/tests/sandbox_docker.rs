@@ -81,6 +81,20 @@ async fn an_engine_that_does_not_answer_is_a_typed_error() {
     assert!(failed.to_string().contains("is Docker running?"), "{failed}");
 }
 
+#[tokio::test]
+async fn whether_an_engine_answers_is_known_within_two_seconds() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    DockerProvider::new(backend.config()).answers().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let silent = folder.path().join("docker.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let begun = Instant::now();
+    let backend = backend.reached_at(format!("unix://{}", silent.display()));
+    let failed = error(DockerProvider::new(backend.config()).answers().await);
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_does_not_see_our_files_gets_the_server_uploaded() {
     let Some(backend) = DockerBackend::busybox() else { return };

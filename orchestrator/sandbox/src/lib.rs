@@ -5,6 +5,7 @@
 //! through its constructors. Knows nothing of conversations but their ids.
 
 mod action_client;
+mod confine;
 mod connect;
 mod docker;
 mod host_secret;
@@ -15,10 +16,11 @@ mod sandbox_host;
 mod server_binary;
 mod unfinished_start;
 
+pub use confine::confine_if_asked;
 pub use connect::{ServerUrl, ServerUrlError};
 pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
 pub use host_secret::HostSecret;
-pub use local::{LocalConfig, LocalProvider};
+pub use local::{BUBBLEWRAP_PROGRAMS, Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
 pub use remote::{
     DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
     RemoteServerProvider,

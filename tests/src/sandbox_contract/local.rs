@@ -10,16 +10,20 @@ use engine::sandbox::SandboxProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{HostSecret, LocalConfig, LocalProvider, ServerBinary};
+use sandbox::{
+    BUBBLEWRAP_PROGRAMS, HostSecret, IsolationChoice, IsolationKind, LocalConfig, LocalProvider, ServerBinary,
+};
 use tempfile::TempDir;
 
 use super::faults::Breakable;
 use super::{Backend, own_sockets};
+use crate::glovebox;
 
 /// Sandboxes as processes of this host.
 pub struct Local {
     small: SmallFolder,
     state: TempDir,
+    isolation: IsolationChoice,
 }
 
 /// A folder that is made a file system of 4 MiB when a test wants it, where the user may. Servers put there what is
@@ -58,16 +62,50 @@ impl Drop for SmallFolder {
 }
 
 impl Local {
-    /// A backend with a state folder of its own.
+    /// A backend with a state folder of its own, that keeps nothing in.
     pub fn new() -> Option<Self> {
+        Some(Self::of(IsolationChoice::Unsafe))
+    }
+
+    /// The same, with whatever isolation is chosen.
+    pub fn of(isolation: IsolationChoice) -> Self {
         // In /tmp whatever TMPDIR says: a socket's path must be short.
         let state = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
-        Some(Self { small: SmallFolder::in_folder(state.path()), state })
+        Self { small: SmallFolder::in_folder(state.path()), state, isolation }
+    }
+
+    /// Sandboxes that are kept in this way. Nothing where that does not work; on a build machine that is a failure.
+    pub async fn isolated(kind: IsolationKind) -> Option<Self> {
+        let backend = Self::of(IsolationChoice::Only(kind));
+        let found = backend.local_provider(ServerBinary::at("/nowhere")).isolation().await.cloned();
+        match found {
+            Ok(_) => Some(backend),
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "on a build machine: {error}");
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// Where it keeps what no sandbox may see.
+    pub fn state_dir(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// The server's program, in the state folder as a host program has it.
+    pub fn server(&self) -> ServerBinary {
+        ServerBinary::embedded(self.state.path().join("bin"))
     }
 
     /// The provider itself, for what only it can do.
     pub fn local_provider(&self, server: ServerBinary) -> LocalProvider {
-        LocalProvider::new(LocalConfig {
+        LocalProvider::new(self.config(server))
+    }
+
+    /// What a host program would configure.
+    pub fn config(&self, server: ServerBinary) -> LocalConfig {
+        LocalConfig {
             state_dir: self.state.path().into(),
             server,
             secret: HostSecret::new([7; 32]),
@@ -76,7 +114,12 @@ impl Local {
                 ("TMPDIR".into(), self.small.path.clone().into()),
             ],
             idle_timeout: Duration::from_secs(60),
-        })
+            isolation: self.isolation,
+            network: false,
+            hidden: Vec::new(),
+            launcher: glovebox::binary().into(),
+            bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
+        }
     }
 
     /// The processes that were started for a sandbox, and all that came of them.
@@ -104,7 +147,7 @@ impl Local {
 #[async_trait]
 impl Backend for Local {
     fn provider(&self) -> Box<dyn SandboxProvider> {
-        self.provider_of(ServerBinary::embedded(self.state.path().join("bin")))
+        self.provider_of(self.server())
     }
 
     fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {

@@ -25,6 +25,7 @@ use async_trait::async_trait;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -35,6 +36,9 @@ use engine::Engine;
 use exec_stream::ExecStream;
 
 const RUNTIME: &str = "docker";
+
+/// An engine that is well answers in milliseconds.
+const ANSWER_WAIT: Duration = Duration::from_millis(1500);
 
 /// What is used when no image is asked for: small, and has a package manager, bash and glibc, which most programs that
 /// are not built inside expect.
@@ -88,6 +92,19 @@ impl DockerProvider {
     /// Does not speak to the engine yet.
     pub fn new(config: DockerConfig) -> Self {
         Self { config: Arc::new(config), engine: OnceCell::new(), removals: TaskTracker::new() }
+    }
+
+    /// Whether the engine answers, within 2 s: for whoever would place sandboxes elsewhere if it does not.
+    ///
+    /// # Errors
+    /// [`SandboxError::RuntimeUnavailable`] says what came of asking.
+    pub async fn answers(&self) -> Result<(), SandboxError> {
+        let answered = timeout(ANSWER_WAIT, self.engine()).await;
+        let silent = |_| SandboxError::RuntimeUnavailable {
+            runtime: RUNTIME,
+            detail: format!("the engine does not answer within {} ms", ANSWER_WAIT.as_millis()),
+        };
+        answered.map_err(silent)?.map(|_| ())
     }
 
     /// The engine; asked for anew until it has answered once.

@@ -1,5 +1,6 @@
-//! The folder of one local sandbox: its socket, the record of its process, its log, and a workspace unless the user
-//! gave one. Only its owner can enter it.
+//! The folder of one local sandbox: its socket, the record of its process, its log, a home, a folder for temporary files,
+//! and a workspace unless the user gave one. Only its owner can enter it, and the sandbox itself nothing but the folders
+//! in it: the record says which process the host ends.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use protocol::SandboxId;
 use tokio::task::spawn_blocking;
 
-use super::process::KnownProcess;
+use super::process::Serving;
 use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
 
 /// A socket's path and its final zero fit into 108 bytes.
@@ -38,9 +39,23 @@ impl SandboxFolder {
         Ok(folder)
     }
 
-    /// One letter: the path has no room for more.
+    /// One letter, and one for the folder that it is alone in: the path has no room for more.
     pub(super) fn socket(&self) -> PathBuf {
-        self.path.join("s")
+        self.socket_folder().join("s")
+    }
+
+    pub(super) fn socket_folder(&self) -> PathBuf {
+        self.path.join("r")
+    }
+
+    /// What a sandbox has as its home that is not to see the user's.
+    pub(super) fn home(&self) -> PathBuf {
+        self.path.join("home")
+    }
+
+    /// What it has as its own folder for temporary files. Sockets are made in it: the name is short.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.path.join("t")
     }
 
     pub(super) fn workspace(&self) -> PathBuf {
@@ -66,6 +81,9 @@ impl SandboxFolder {
             |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
         private(true, self.path.parent().unwrap_or(&self.path))
             .and_then(|()| private(false, &self.path))
+            .and_then(|()| private(false, &self.socket_folder()))
+            .and_then(|()| private(false, &self.home()))
+            .and_then(|()| private(false, &self.temporary()))
             .and_then(|()| private(false, &self.workspace()))
             .and_then(|()| match lifetime {
                 Lifetime::Conversation => Ok(()),
@@ -75,15 +93,15 @@ impl SandboxFolder {
     }
 
     /// Notes which process serves here.
-    pub(super) fn record_server(&self, server: &KnownProcess) -> Result<(), SandboxError> {
-        serde_json::to_vec(server)
+    pub(super) fn record_server(&self, serving: &Serving) -> Result<(), SandboxError> {
+        serde_json::to_vec(serving)
             .map_err(io::Error::other)
             .and_then(|text| std::fs::write(self.record(), text))
             .map_err(|source| self.failed("recording the server of", source))
     }
 
     /// The process that was noted; nothing when there is no folder, or its start never came so far.
-    pub(super) fn server(&self) -> Result<Option<KnownProcess>, SandboxError> {
+    pub(super) fn server(&self) -> Result<Option<Serving>, SandboxError> {
         match std::fs::read(self.record()) {
             // Cut short by a crash of the host while it was written: known as little as one never written.
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
@@ -145,7 +163,7 @@ pub(super) fn all_below(state_dir: &Path) -> Result<Vec<Placed>, SandboxError> {
 
 fn placed(folder: SandboxFolder, name: &str) -> Option<Placed> {
     let is_kept = folder.kept_mark().exists();
-    let runs = folder.server().ok().flatten().is_some_and(|server| server.is_alive());
+    let runs = folder.server().ok().flatten().is_some_and(|serving| serving.server.is_alive());
     Some(Placed {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),

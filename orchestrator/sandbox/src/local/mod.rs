@@ -1,18 +1,21 @@
-//! A server as a process of this host, in a session of its own.
+//! A server as a process of this host, kept in by what the host has: see [`Isolation`].
 //!
-//! **It does not isolate.** What the agent runs can do what the user can: read every file, use the network, and bounds
-//! on memory, processors and processes are not applied. It is for work inside something that isolates already, and for
-//! trying things out; the command line says so before it starts one.
+//! Without isolation, which must be asked for, what the agent runs can do what the user can: read every file, use the
+//! network. Bounds on memory, processors and processes are applied in neither case: a limit of the kernel on one process
+//! is none on a tree of them, and cgroups are seldom an ordinary user's to use.
 //!
 //! The server outlives the host program, which attaches again through its socket; one that nobody speaks to ends
 //! itself. Removing a sandbox ends its processes and deletes its folder, never a workspace of the user's.
 
+mod bubblewrap;
 mod folder;
+mod isolation;
 mod process;
 mod start;
+mod view;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +25,7 @@ use engine::sandbox::{
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
+use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -29,8 +33,11 @@ use crate::connect::UnixSocket;
 use crate::placement::{check_workspace, sandbox_id_of, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
+pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
-use start::ServerStart;
+pub use isolation::{Isolation, IsolationChoice, IsolationKind};
+use start::{Isolated, ServerStart};
+use view::View;
 
 const RUNTIME: &str = "local";
 
@@ -50,18 +57,46 @@ pub struct LocalConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// A server that nobody speaks to for so long ends itself.
     pub idle_timeout: Duration,
+    /// What is to keep sandboxes in.
+    pub isolation: IsolationChoice,
+    /// Whether what runs in an isolated sandbox can reach a network.
+    pub network: bool,
+    /// Files and folders that an isolated sandbox is not to see either: an engine's socket, a configuration with keys.
+    pub hidden: Vec<PathBuf>,
+    /// A program that begins with [`crate::confine_if_asked`]: this one is `/proc/self/exe`.
+    pub launcher: PathBuf,
+    /// Where `bwrap` may lie; [`BUBBLEWRAP_PROGRAMS`] are good places.
+    pub bubblewrap: Vec<PathBuf>,
 }
 
-/// Places sandboxes as processes of this host. See the module: it does not isolate.
+impl LocalConfig {
+    /// The user's home.
+    fn home(&self) -> Option<PathBuf> {
+        let home = self.environment.iter().find(|(name, _)| name == "HOME")?;
+        PathBuf::from(&home.1).canonicalize().ok().filter(|path| path.is_dir() && path.parent().is_some())
+    }
+}
+
+/// Places sandboxes as processes of this host.
 pub struct LocalProvider {
     config: Arc<LocalConfig>,
+    isolation: OnceCell<Isolation>,
     removals: TaskTracker,
 }
 
 impl LocalProvider {
     /// Touches nothing yet.
     pub fn new(config: LocalConfig) -> Self {
-        Self { config: Arc::new(config), removals: TaskTracker::new() }
+        Self { config: Arc::new(config), isolation: OnceCell::new(), removals: TaskTracker::new() }
+    }
+
+    /// What keeps sandboxes in here. Tried out when it is first asked for, or a sandbox is first placed: some 20 ms, and at
+    /// most 15 s.
+    ///
+    /// # Errors
+    /// [`SandboxError::RuntimeUnavailable`] when what was chosen does not work here; it says why, and what to do.
+    pub async fn isolation(&self) -> Result<&Isolation, SandboxError> {
+        self.isolation.get_or_try_init(|| isolation::probe(&self.config)).await
     }
 
     async fn place(
@@ -71,22 +106,52 @@ impl LocalProvider {
         steps: Steps,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
+        let isolation = self.isolation().await?;
         let folder = self.folder(sandbox)?;
         let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
+        if let Some(workspace) = &workspace {
+            view::check_owner(workspace, isolation)?;
+        }
         on_progress(StartProgress::Starting);
         folder.create(spec.lifetime)?;
+        let binary = self.config.server.path().await?;
+        let working_dir = workspace.unwrap_or_else(|| folder.workspace());
         let start = ServerStart {
-            binary: self.config.server.path().await?,
             folder: folder.clone(),
-            working_dir: workspace.unwrap_or_else(|| folder.workspace()),
             key: self.config.secret.key_of(sandbox),
             environment: self.config.environment.clone(),
             idle_timeout: self.config.idle_timeout,
+            isolated: self.isolated(isolation, &folder, &working_dir, &binary)?,
+            binary,
+            working_dir,
         };
         steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await;
         client.map_err(|error| with_logs(error, folder.log_tail()))
+    }
+
+    /// How one sandbox is kept in; nothing: it is not.
+    fn isolated(
+        &self,
+        isolation: &Isolation,
+        folder: &SandboxFolder,
+        working_dir: &Path,
+        binary: &Path,
+    ) -> Result<Option<Isolated>, SandboxError> {
+        if *isolation == Isolation::None {
+            return Ok(None);
+        }
+        View::link_tools(&self.config, folder).map_err(|source| SandboxError::Host {
+            doing: format!("making the home {}", folder.home().display()),
+            source,
+        })?;
+        Ok(Some(Isolated {
+            isolation: isolation.clone(),
+            view: View::of(&self.config, folder, working_dir, binary),
+            network: self.config.network,
+            launcher: self.config.launcher.clone(),
+        }))
     }
 
     fn folder(&self, sandbox: &SandboxId) -> Result<SandboxFolder, SandboxError> {
@@ -161,9 +226,9 @@ impl SandboxProvider for LocalProvider {
 /// Ends a sandbox's processes, then deletes its folder: the record of the process goes last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::of(&config.state_dir, sandbox)?;
-    if let Some(server) = folder.server()? {
-        server.end_with_descendants().await.map_err(|source| SandboxError::Host {
-            doing: format!("ending the server of sandbox {sandbox}, process {}", server.pid),
+    if let Some(serving) = folder.server()? {
+        serving.end().await.map_err(|source| SandboxError::Host {
+            doing: format!("ending the server of sandbox {sandbox}, process {}", serving.server.pid),
             source,
         })?;
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -10,7 +11,34 @@ use tokio::task::spawn_blocking;
 
 /// How long a server may take to end what it runs (its own supervisor gives it 2 s, and 1 s more for what is left), and
 /// the kernel to end a killed one.
-const GRACE: Timespec = Timespec { tv_sec: 4, tv_nsec: 0 };
+const GRACE: Duration = Duration::from_secs(4);
+
+/// Who serves in a sandbox, and what is around it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Serving {
+    /// Hears the signal to end.
+    #[serde(flatten)]
+    pub(super) server: KnownProcess,
+    /// Its parent, which ends after it: `bwrap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) around: Option<KnownProcess>,
+}
+
+impl Serving {
+    /// A server with nothing around it.
+    pub(super) fn alone(server: KnownProcess) -> Self {
+        Self { server, around: None }
+    }
+
+    /// Ends all of it.
+    pub(super) async fn end(&self) -> io::Result<()> {
+        self.server.end_with_descendants().await?;
+        match &self.around {
+            Some(around) => around.await_end().await,
+            None => Ok(()),
+        }
+    }
+}
 
 /// A process: an id, when it started, and under which kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,19 +67,23 @@ impl KnownProcess {
             return Ok(());
         };
         let descendants = self.descendants()?;
-        // On a thread of its own, for at most two graces: the runtime has no safe way to wait for a pidfd.
+        // On a thread of its own, for at most three graces: the runtime has no safe way to wait for a pidfd.
         let ended = spawn_blocking(move || -> io::Result<bool> {
-            Ok(signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?)
+            let is_ended = signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?;
+            Ok(is_ended && kill_all(&descendants)?)
         });
-        if !ended.await.unwrap_or_else(|panic| Err(panic.into()))? {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end when it is killed"));
-        }
-        for descendant in descendants {
-            if let Some(handle) = descendant.open()? {
-                ignore_ended(pidfd_send_signal(handle, Signal::KILL))?;
-            }
-        }
-        Ok(())
+        must_have_ended(ended.await)
+    }
+
+    /// Waits until the process ends by itself, and ends it by force when it does not.
+    async fn await_end(&self) -> io::Result<()> {
+        let Some(handle) = self.open()? else {
+            return Ok(());
+        };
+        let ended = spawn_blocking(move || -> io::Result<bool> {
+            Ok(wait(&handle, GRACE)? || signal_and_wait(&handle, Signal::KILL)?)
+        });
+        must_have_ended(ended.await)
     }
 
     /// A handle on this very process, unless it has ended.
@@ -68,7 +100,8 @@ impl KnownProcess {
         Ok(is_this.then_some(handle))
     }
 
-    fn descendants(&self) -> io::Result<Vec<Self>> {
+    /// Those that are seen below it now, its children first.
+    pub(super) fn descendants(&self) -> io::Result<Vec<Self>> {
         let pids = std::fs::read_dir("/proc")?.flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         // One may end while it is looked at: then it is no longer of interest.
@@ -89,7 +122,38 @@ impl KnownProcess {
 /// Whether the process ended in time.
 fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
     ignore_ended(pidfd_send_signal(process, signal))?;
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&GRACE))? > 0) // readable: it has ended
+    wait(process, GRACE)
+}
+
+/// Whether all of them ended in time. Those that are gone have.
+fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
+    let mut handles = Vec::with_capacity(processes.len());
+    for process in processes {
+        if let Some(handle) = process.open()? {
+            ignore_ended(pidfd_send_signal(&handle, Signal::KILL))?;
+            handles.push(handle);
+        }
+    }
+    let deadline = Instant::now() + GRACE;
+    for handle in &handles {
+        if !wait(handle, deadline.saturating_duration_since(Instant::now()))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the process ended in time.
+fn wait(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience))? > 0) // readable: it has ended
+}
+
+fn must_have_ended(ended: Result<io::Result<bool>, tokio::task::JoinError>) -> io::Result<()> {
+    match ended.unwrap_or_else(|panic| Err(panic.into()))? {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end when it is killed")),
+    }
 }
 
 fn ignore_ended(result: rustix::io::Result<()>) -> io::Result<()> {

@@ -1,0 +1,161 @@
+//! What keeps a local sandbox in: found out once, by doing it.
+//!
+//! **bubblewrap** gives a sandbox namespaces of its own: it sees no other process, reaches no network but a loopback of
+//! its own, has a `/dev` and terminals of its own, and everything in it ends with its first process.
+//! **Landlock with seccomp** keeps files and the network shut, without namespaces: see [`crate::confine_if_asked`] for what
+//! that leaves. Programs inside cannot connect to anything then, not even to each other.
+//!
+//! In both, a sandbox writes to its workspace, its own home and its own folder for temporary files; the rest of the host
+//! can be read but for what [`super::View`] hides; nothing has a capability, root neither.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use engine::sandbox::SandboxError;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::{LocalConfig, RUNTIME, bubblewrap};
+use crate::confine::{CONFINE_ARGUMENT, Confined, Confinement};
+
+/// bubblewrap takes 16 ms, the other way less; this is for hosts under load.
+const PROBE_WAIT: Duration = Duration::from_secs(5);
+
+/// Of what a probe says, in bytes.
+const QUOTED_LENGTH: usize = 300;
+
+/// How a host wants its local sandboxes kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationChoice {
+    /// The best that works here: bubblewrap, else Landlock with seccomp, else none is placed.
+    Probe,
+    /// This way or none.
+    Only(IsolationKind),
+    /// Not at all: what runs in them can do what this program's user can.
+    Unsafe,
+}
+
+/// A way to keep a sandbox in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationKind {
+    /// Namespaces, made by the program `bwrap`.
+    Bubblewrap,
+    /// Landlock with seccomp.
+    Landlock,
+}
+
+/// What keeps the sandboxes of this host in. Displayed it is what a user is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Isolation {
+    /// Namespaces.
+    Bubblewrap {
+        /// The program.
+        program: PathBuf,
+        /// Whether it can keep a sandbox from making namespaces in its own.
+        keeps_namespaces_out: bool,
+    },
+    /// Landlock with seccomp.
+    Landlock {
+        /// The kernel's version of Landlock, as far as it is used: 3 or more.
+        abi: i32,
+    },
+    /// Nothing.
+    None,
+}
+
+impl Isolation {
+    /// Landlock can keep signals in from this version on.
+    const SIGNALS_ABI: i32 = 6;
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bubblewrap { .. } => f.write_str("bubblewrap"),
+            Self::Landlock { abi } if *abi < Self::SIGNALS_ABI => {
+                f.write_str("Landlock with seccomp (other processes are seen and can be signalled)")
+            }
+            Self::Landlock { .. } => f.write_str("Landlock with seccomp (other processes are seen)"),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
+/// Finds out what there is of what is wanted.
+pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxError> {
+    let wanted: &[IsolationKind] = match config.isolation {
+        IsolationChoice::Probe => &[IsolationKind::Bubblewrap, IsolationKind::Landlock],
+        IsolationChoice::Only(IsolationKind::Bubblewrap) => &[IsolationKind::Bubblewrap],
+        IsolationChoice::Only(IsolationKind::Landlock) => &[IsolationKind::Landlock],
+        IsolationChoice::Unsafe => return Ok(Isolation::None),
+    };
+    let mut reasons = Vec::new();
+    for kind in wanted {
+        let (name, found) = match kind {
+            IsolationKind::Bubblewrap => ("bubblewrap", probe_bubblewrap(config).await),
+            IsolationKind::Landlock => ("Landlock", probe_landlock(config).await),
+        };
+        match found {
+            Ok(found) => return Ok(found),
+            Err(reason) => reasons.push(format!("{name}: {reason}")),
+        }
+    }
+    Err(SandboxError::RuntimeUnavailable {
+        runtime: RUNTIME,
+        detail: format!(
+            "nothing here keeps a sandbox in ({}); install bubblewrap, or do without isolation with --unsafe-local",
+            reasons.join("; ")
+        ),
+    })
+}
+
+async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
+    let program = config.bubblewrap.iter().find(|path| path.is_file()).ok_or("it is not installed")?;
+    let mut reason = String::new();
+    for keeps_namespaces_out in [true, false] {
+        let mut command = Command::new(program);
+        command.args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
+        // Inside there is certainly one program: itself.
+        command.arg("--").arg(program).arg("--version");
+        match outcome(command).await {
+            Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), keeps_namespaces_out }),
+            Err(failed) => reason = failed,
+        }
+    }
+    Err(reason)
+}
+
+async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
+    let confinement = Confinement { network: config.network, ..Confinement::default() };
+    let command = confined(&config.launcher, &confinement).map_err(|error| error.to_string())?;
+    let said = outcome(command).await?;
+    let Confined { landlock_abi } = serde_json::from_slice(&said)
+        .map_err(|error| format!("{} does not confine: {error}", config.launcher.display()))?;
+    Ok(Isolation::Landlock { abi: landlock_abi })
+}
+
+/// The launcher, told to confine itself; a program and its arguments may follow.
+pub(super) fn confined(launcher: &Path, confinement: &Confinement) -> io::Result<Command> {
+    let mut command = Command::new(launcher);
+    command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(confinement).map_err(io::Error::other)?);
+    Ok(command)
+}
+
+/// What a program prints that ends well; else what it complains of.
+async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
+    command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(PROBE_WAIT, command.output()).await {
+        Ok(output) => output.map_err(|error| error.to_string())?,
+        Err(_) => return Err(format!("no answer within {} s", PROBE_WAIT.as_secs())),
+    };
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint: String =
+        complaint.lines().last().unwrap_or_default().chars().take(QUOTED_LENGTH).collect();
+    Err(if complaint.is_empty() { output.status.to_string() } else { complaint })
+}

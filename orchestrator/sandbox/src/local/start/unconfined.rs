@@ -1,0 +1,54 @@
+//! A server without isolation: it detaches itself, and its launcher returns when its socket answers.
+
+use std::process::Stdio;
+
+use engine::sandbox::SandboxError;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::super::process::{KnownProcess, Serving};
+use super::{START_WAIT, ServerStart};
+
+/// The launcher prints one line.
+const MAX_ANSWER_LENGTH: u64 = 4096;
+
+/// What the launcher prints.
+#[derive(Deserialize)]
+struct Started {
+    pid: i32,
+}
+
+impl ServerStart {
+    pub(super) async fn start_unconfined(&self) -> Result<(), SandboxError> {
+        let started = match timeout(START_WAIT, self.launch()).await {
+            Ok(started) => started?,
+            Err(_) => return Err(self.failed(format!("no answer within {} s", START_WAIT.as_secs()))),
+        };
+        let server = KnownProcess::with_pid(started.pid)
+            .map_err(|error| self.failed(format!("its process {} is not there: {error}", started.pid)))?;
+        self.folder.record_server(&Serving::alone(server))
+    }
+
+    async fn launch(&self) -> Result<Started, SandboxError> {
+        let mut command = Command::new(&self.binary);
+        self.serve(&mut command, "--detach");
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .kill_on_drop(true);
+        let mut launcher = self.spawn(&mut command, Stdio::piped()).await?;
+        let mut said = Vec::new();
+        let ended = async {
+            if let Some(stdout) = launcher.stdout.take() {
+                stdout.take(MAX_ANSWER_LENGTH).read_to_end(&mut said).await?;
+            }
+            launcher.wait().await
+        };
+        ended.await.map_err(|error| self.failed(format!("hearing from it: {error}")))?;
+        serde_json::from_slice(&said).map_err(|error| {
+            self.failed(format!("it printed {:?} ({error})", String::from_utf8_lossy(&said)))
+        })
+    }
+}

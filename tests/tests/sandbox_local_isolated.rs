@@ -1,0 +1,349 @@
+//! The contract of sandboxes on the local backend with each of its isolations, and what they keep in.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{SandboxError, SandboxProvider};
+use sandbox::{Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
+use tempfile::TempDir;
+use tests::glovebox;
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
+use tokio::net::{TcpListener, UnixListener};
+
+/// Not an account of any system.
+const ORDINARY_USER: u32 = 54_322;
+
+macro_rules! isolated {
+    ($module:ident, $kind:expr; $($case:ident,)*) => {
+        mod $module {
+            use super::{IsolationKind, Local};
+
+            tests::sandbox_contract!(Local::isolated($kind).await);
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                if let Some(backend) = Local::isolated($kind).await {
+                    super::$case(&backend).await;
+                }
+            })*
+        }
+    };
+    ($($module:ident: $kind:expr,)*) => {
+        $(isolated!($module, $kind;
+            what_lies_outside_the_workspace_is_read_and_not_written,
+            the_state_folder_and_other_processes_are_not_looked_into,
+            a_workspace_of_the_users_is_worked_in,
+            nothing_is_reached_without_a_network,
+            a_network_that_was_asked_for_is_reached,
+            it_has_no_privileges_and_gains_none,
+            it_has_a_terminal_and_places_of_its_own,
+            posix_shells_work,
+            a_program_that_catches_every_signal_ends_with_the_sandbox,
+        );)*
+    };
+}
+
+isolated!(bubblewrap: IsolationKind::Bubblewrap, landlock: IsolationKind::Landlock,);
+
+/// Somewhere that is neither a workspace nor hidden; an ordinary user's copy of this program lies in `/tmp`.
+fn outside() -> TempDir {
+    let program = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(program.parent().unwrap()).unwrap()
+}
+
+async fn what_lies_outside_the_workspace_is_read_and_not_written(backend: &Local) {
+    let sandbox = place(backend).await;
+    let folders = [outside(), tempfile::tempdir_in("/tmp").unwrap()];
+    for (number, folder) in folders.iter().enumerate() {
+        let number = u32::try_from(number).unwrap();
+        std::fs::write(folder.path().join("file"), "kept").unwrap();
+        let path = folder.path().display();
+        let attempts = format!(
+            "touch {path}/new; echo x > {path}/file; rm -rf {path}/file; mv {path}/file {path}/moved; \
+             truncate -s 0 {path}/file; chmod 777 {path}; ln {path}/file ./link; mkdir {path}/folder"
+        );
+        run(&*sandbox, number, &attempts).await;
+        let left: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["file"]);
+        assert_eq!(std::fs::read_to_string(folder.path().join("file")).unwrap(), "kept");
+    }
+    assert_eq!(run(&*sandbox, 10, "grep -c ^root: /etc/passwd").await.content.trim(), "1");
+    let own = run(&*sandbox, 11, "mkdir a b && echo moved > a/file && mv a/file b/file && cat b/file").await;
+    assert_eq!(own.content.trim(), "moved");
+    remove(backend, sandbox).await;
+}
+
+async fn the_state_folder_and_other_processes_are_not_looked_into(backend: &Local) {
+    let state = backend.state_dir();
+    std::fs::write(state.join("secret"), "canary-of-the-host").unwrap();
+    let named = outside();
+    std::fs::write(named.path().join("secret"), "canary-of-the-host").unwrap();
+    let config = LocalConfig { hidden: vec![named.path().into()], ..backend.config(backend.server()) };
+    let provider = LocalProvider::new(config);
+    let [other, sandbox] = [spec(backend), spec(backend)].map(|spec| async {
+        let spec = spec;
+        provider.create(&spec, &|_| {}).await.unwrap()
+    });
+    let (other, sandbox) = (other.await, sandbox.await);
+    run(&*other, 1, "echo canary-of-another > file; touch ~/mine").await;
+    let search = format!(
+        "cat {0}/secret {1}/secret {2}/file {0}/sandboxes/*/server.json /proc/{3}/environ; \
+         ls {0} {0}/sandboxes/ {1}; cat {0}/sandboxes/*/log; touch {0}/sandboxes/new ../server.json ../log; \
+         cp /proc/{3}/root{0}/secret stolen",
+        state.display(),
+        named.path().display(),
+        other.lease().working_dir,
+        std::process::id(),
+    );
+    let found = run(&*sandbox, 1, &format!("({search}) 2>/dev/null; ls")).await.content;
+    for canary in ["canary", "CARGO", "secret", "stolen", "server.json"] {
+        assert!(!found.contains(canary), "{canary}: {found}");
+    }
+    let written = std::fs::read_dir(state.join("sandboxes")).unwrap().count();
+    assert_eq!(written, 2, "two sandboxes and nothing else");
+    remove(backend, other).await;
+    remove(backend, sandbox).await;
+}
+
+async fn a_workspace_of_the_users_is_worked_in(backend: &Local) {
+    let workspace = tempfile::tempdir().unwrap();
+    let mut spec = spec(backend);
+    spec.workspace = Some(workspace.path().into());
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    run(&*sandbox, 1, "echo kept > file").await;
+    remove(backend, sandbox).await;
+    assert_eq!(std::fs::read_to_string(workspace.path().join("file")).unwrap(), "kept\n");
+
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(workspace.path(), Some(ORDINARY_USER), None).unwrap();
+        let failed = error(backend.provider().create(&spec, &|_| {}).await).to_string();
+        assert!(failed.contains(&ORDINARY_USER.to_string()), "{failed}");
+    }
+}
+
+/// The address is written so that the shell finds no such text in its own command line.
+fn connect(port: u16) -> String {
+    format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reach''ed")
+}
+
+async fn nothing_is_reached_without_a_network(backend: &Local) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let sandbox = place(backend).await;
+    let tried = run(&*sandbox, 1, &connect(listener.local_addr().unwrap().port())).await;
+    assert!(tried.exit_code != 0 && !tried.content.contains("reached"), "{tried:?}");
+
+    // A socket that has a path is reached through files, not through a network: an engine's, or another sandbox's.
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let path = folder.path().join("engine.sock");
+    let engine = UnixListener::bind(&path).unwrap();
+    let server = backend.server().path().await.unwrap();
+    let dial = format!("{} dial --socket {} < /dev/null", server.display(), path.display());
+    let tried = run(&*sandbox, 2, &dial).await;
+    assert_ne!(tried.exit_code, 0, "{tried:?}");
+    assert!(
+        Command::new(&server).arg("dial").arg("--socket").arg(&path).stdin(Stdio::null()).spawn().is_ok()
+    );
+    engine.accept().await.unwrap();
+    remove(backend, sandbox).await;
+}
+
+async fn a_network_that_was_asked_for_is_reached(backend: &Local) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = LocalConfig { network: true, ..backend.config(backend.server()) };
+    let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
+    let tried = run(&*sandbox, 1, &connect(listener.local_addr().unwrap().port())).await;
+    assert_eq!((tried.exit_code, tried.content.trim()), (0, "reached"));
+    remove(backend, sandbox).await;
+}
+
+async fn it_has_no_privileges_and_gains_none(backend: &Local) {
+    let sandbox = place(backend).await;
+    let status = run(&*sandbox, 1, "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status").await;
+    let values: Vec<&str> = status.content.split_whitespace().skip(1).step_by(2).collect();
+    assert_eq!(values, ["0000000000000000", "0000000000000000", "1"]);
+    // Written back as it was: nothing comes to harm where it is let through.
+    let settings = "for each in kernel/core_pattern vm/swappiness; do \
+                    cat /proc/sys/$each > old && cat old > /proc/sys/$each && echo writ''ten; done 2>/dev/null";
+    let written = run(&*sandbox, 2, settings).await;
+    assert!(!written.content.contains("written"), "{written:?}");
+    for (number, forbidden) in
+        [(3, "unshare --user true"), (4, "mount -t tmpfs none /mnt"), (5, "cat /etc/shadow")]
+    {
+        let tried = run(&*sandbox, number, forbidden).await;
+        let is_empty = forbidden.contains("shadow") && !tried.content.contains(':');
+        assert!(tried.exit_code != 0 || is_empty, "{forbidden}: {tried:?}");
+    }
+    let signal = run(&*sandbox, 6, &format!("kill -0 {} 2>/dev/null", std::process::id())).await;
+    assert_ne!(signal.exit_code, 0);
+    remove(backend, sandbox).await;
+}
+
+async fn it_has_a_terminal_and_places_of_its_own(backend: &Local) {
+    let sandbox = place(backend).await;
+    let terminal = run(&*sandbox, 1, "[ -t 0 ] && stty size && tty").await;
+    assert!(terminal.content.contains("/dev/pts/"), "{terminal:?}");
+    let jobs = run(&*sandbox, 2, "sleep 1042 & jobs; kill -KILL %1; wait %1; echo end''ed").await;
+    assert!(jobs.content.contains("Running") && jobs.content.contains("ended"), "{jobs:?}");
+    let substitution = run(&*sandbox, 3, "cat <(echo process) /dev/null; echo to > /dev/stderr").await;
+    assert!(substitution.content.contains("process"), "{substitution:?}");
+    let places =
+        run(&*sandbox, 4, "touch ~/mine $TMPDIR/mine && mktemp > made && cat $(cat made) && echo o''k").await;
+    assert_eq!(places.content.trim(), "ok");
+    let home = run(&*sandbox, 5, "cd && pwd").await;
+    assert!(Path::new(home.content.trim()).starts_with(backend.state_dir()), "{home:?}");
+    remove(backend, sandbox).await;
+}
+
+async fn posix_shells_work(backend: &Local) {
+    let sandbox = place(backend).await;
+    for (number, shell) in [(1, "sh"), (2, "dash"), (3, "busybox sh")] {
+        let said = run(&*sandbox, number, &format!("{shell} -c 'cd / && echo $((6*7)) | cat'")).await;
+        // 127: not on this machine.
+        assert!(said.exit_code == 127 || said.content.trim() == "42", "{shell}: {said:?}");
+    }
+    remove(backend, sandbox).await;
+}
+
+async fn a_program_that_catches_every_signal_ends_with_the_sandbox(backend: &Local) {
+    let sandbox = place(backend).await;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let seconds = 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed); // for nobody else's `sleep`
+    let deaf =
+        format!("(trap '' TERM INT HUP; setsid sleep {seconds} </dev/null >/dev/null 2>&1 &); echo o''k");
+    assert_eq!(run(&*sandbox, 1, &deaf).await.content.trim(), "ok");
+    let runs = || {
+        let mut lines =
+            std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+        let line = format!("sleep\0{seconds}\0");
+        lines.any(|path| std::fs::read(path).is_ok_and(|found| found == line.as_bytes()))
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !runs() {
+        assert!(Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    remove(backend, sandbox).await;
+    assert!(!runs());
+}
+
+/// A shell that is not bash is the sandbox's shell where bash cannot be seen.
+#[tokio::test]
+async fn the_sandboxs_own_shell_is_a_posix_one_where_bash_is_hidden() {
+    let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await else { return };
+    let hidden = ["/bin/bash", "/usr/bin/bash"].map(PathBuf::from).into();
+    let config = LocalConfig { hidden, ..backend.config(backend.server()) };
+    let sandbox = LocalProvider::new(config).create(&spec(&backend), &|_| {}).await.unwrap();
+    let said = run(&*sandbox, 1, "echo \"bash:$BASH_VERSION\"; tty").await.content;
+    assert!(said.starts_with("bash:\r\n") || said.starts_with("bash:\n"), "{said:?}");
+    assert!(said.contains("/dev/pts/"), "{said:?}");
+    remove(&backend, sandbox).await;
+}
+
+/// Whoever works in a folder that has the state folder in it hides that folder all the same, or is told why not.
+#[tokio::test]
+async fn a_workspace_around_the_state_folder_does_not_show_it() {
+    for kind in [IsolationKind::Bubblewrap, IsolationKind::Landlock] {
+        let Some(backend) = Local::isolated(kind).await else { return };
+        let home = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
+        let state_dir = home.path().join("st");
+        std::fs::create_dir(&state_dir).unwrap();
+        std::fs::write(state_dir.join("secret"), "canary").unwrap();
+        let config = LocalConfig { state_dir: state_dir.clone(), ..backend.config(backend.server()) };
+        let provider = LocalProvider::new(config);
+        let mut spec = spec(&backend);
+        spec.workspace = Some(home.path().into());
+        let created = provider.create(&spec, &|_| {}).await;
+        if kind == IsolationKind::Landlock {
+            let failed = error(created).to_string();
+            assert!(failed.contains("bubblewrap") && failed.contains("/st"), "{failed}");
+            continue;
+        }
+        let sandbox = created.unwrap();
+        let seen =
+            run(&*sandbox, 1, "cat st/secret; echo x > st/secret; rm -rf st; mv st other; touch new; ls")
+                .await;
+        assert!(!seen.content.contains("canary") && seen.content.contains("new"), "{seen:?}");
+        assert_eq!(std::fs::read_to_string(state_dir.join("secret")).unwrap(), "canary");
+        provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_isolate_is_refused_unless_that_is_asked_for() {
+    let provider = |isolation, launcher: &str| {
+        let backend = Local::of(isolation);
+        let config = backend.config(backend.server());
+        LocalProvider::new(LocalConfig {
+            bubblewrap: vec!["/nowhere/bwrap".into()],
+            launcher: launcher.into(),
+            ..config
+        })
+    };
+    let chosen = [
+        IsolationChoice::Probe,
+        IsolationChoice::Only(IsolationKind::Bubblewrap),
+        IsolationChoice::Only(IsolationKind::Landlock),
+    ];
+    for isolation in chosen {
+        let backend = Local::of(isolation);
+        let provider = provider(isolation, "/bin/true");
+        let failed = error(provider.create(&spec(&backend), &|_| {}).await);
+        assert!(matches!(failed, SandboxError::RuntimeUnavailable { runtime: "local", .. }), "{failed}");
+        let text = failed.to_string();
+        assert!(text.contains("install bubblewrap") && text.contains("--unsafe-local"), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+    assert_eq!(*provider(IsolationChoice::Unsafe, "/bin/true").isolation().await.unwrap(), Isolation::None);
+}
+
+#[tokio::test]
+async fn the_best_that_there_is_is_found() {
+    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+        let config = LocalConfig { isolation: IsolationChoice::Probe, ..backend.config(backend.server()) };
+        let provider = LocalProvider::new(config);
+        assert!(matches!(provider.isolation().await.unwrap(), Isolation::Bubblewrap { .. }));
+    }
+    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+        let config = backend.config(backend.server());
+        let config = LocalConfig { isolation: IsolationChoice::Probe, bubblewrap: Vec::new(), ..config };
+        let provider = LocalProvider::new(config);
+        assert!(matches!(provider.isolation().await.unwrap(), Isolation::Landlock { abi: 3.. }));
+    }
+}
+
+/// Root tests the same once more as an ordinary user: both ways need no privileges.
+#[test]
+fn all_of_it_holds_for_an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: an ordinary user runs these tests already");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    // Where they were built only root may look.
+    let [program, launcher] =
+        [std::env::current_exe().unwrap(), glovebox::binary().to_owned()].map(|built| {
+            let copy = folder.path().join(built.file_name().unwrap());
+            std::fs::copy(&built, &copy).unwrap();
+            copy
+        });
+    let scratch = folder.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    std::os::unix::fs::chown(&scratch, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
+    let own = scratch.join(program.file_name().unwrap());
+    std::fs::rename(program, &own).unwrap();
+    let user = ORDINARY_USER.to_string();
+    let mut tests = Command::new("setpriv");
+    tests.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(own);
+    tests.args(["sandbox_local_isolated::", "--test-threads", "2"]).current_dir("/");
+    let output = tests.env("GLOVEBOX_TEST_BINARY", launcher).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("test result: ok") && !said.contains(" 0 passed"), "{said}");
+}
