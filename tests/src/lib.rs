@@ -5,3 +5,5 @@
 pub mod glovebox;
 pub mod model_server;
 pub mod sandbox_contract;
+pub mod sshd;
+pub mod tcp_proxy;

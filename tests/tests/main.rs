@@ -7,3 +7,4 @@ mod conversation;
 mod crash_recovery;
 mod sandbox_docker;
 mod sandbox_local;
+mod sandbox_ssh;

@@ -8,6 +8,7 @@ pub mod endings;
 pub mod files;
 pub mod local;
 pub mod recovery;
+pub mod ssh;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -45,6 +45,11 @@ impl Dialer {
         Self { connector, key }
     }
 
+    /// How long to try for a server that was reached before.
+    pub(super) fn patience(&self) -> Duration {
+        self.connector.patience()
+    }
+
     /// Tries for as long as `patience`, with growing pauses. Takes a server of any life when `expected` is nothing.
     pub(super) async fn dial(
         &self,

@@ -3,17 +3,12 @@
 //! One task owns it; everyone else asks that task. It never opens a connection that nobody asked for, and ends with
 //! the [`Link`].
 
-use std::time::Duration;
-
 use protocol::BootId;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Requests};
 use super::dialer::{DialError, Dialer};
-
-/// How long a server may be out of reach before it counts as lost. A killed one must be known as lost within 5 s.
-pub(super) const PATIENCE: Duration = Duration::from_millis(3500);
 
 /// Those who ask wait for the same connection; a full queue only makes them wait in front of it.
 const ASKING_AT_ONCE: usize = 16;
@@ -68,7 +63,7 @@ impl Keeper {
         if let Some(requests) = self.connection.requests() {
             return Ok(requests);
         }
-        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), PATIENCE).await?;
+        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), self.dialer.patience()).await?;
         self.connection = connection;
         let ended = || DialError::Gone("the new connection ended at once".into());
         self.connection.requests().ok_or_else(ended)

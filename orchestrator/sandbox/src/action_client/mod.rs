@@ -63,7 +63,8 @@ impl ActionClient {
 
     /// Speaks again with the life of the server that the lease names, or without one with whichever it lives.
     pub(crate) async fn again(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
-        Self::speak(address, boot_id, link::PATIENCE).await.map_err(|error| match error {
+        let patience = address.connector.patience();
+        Self::speak(address, boot_id, patience).await.map_err(|error| match error {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Lost { detail: other.to_string() },
         })
