@@ -1,7 +1,7 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
 //! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`, `exec`,
-//! `store`, `steps`) measure only those. Ends with 1 when an aim is missed.
+//! `store`, `steps`, `ssh`) measure only those. Ends with 1 when an aim is missed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
@@ -11,6 +11,7 @@ mod figure;
 mod load;
 mod server;
 mod shell;
+mod ssh;
 mod steps;
 mod store;
 
@@ -53,6 +54,9 @@ async fn measure(groups: &[String]) -> Vec<Figure> {
     }
     if wanted("steps") {
         figures.extend(steps::measure().await);
+    }
+    if wanted("ssh") {
+        figures.extend(ssh::measure().await);
     }
     figures
 }

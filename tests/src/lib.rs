@@ -6,3 +6,5 @@ pub mod glovebox;
 pub mod model_server;
 pub mod own_engine;
 pub mod sandbox_contract;
+pub mod sshd;
+pub mod tcp_proxy;

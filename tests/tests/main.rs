@@ -15,3 +15,4 @@ mod sandbox_sweep;
 mod workspace_setup;
 mod sandbox_remote;
 mod sandbox_local_isolated;
+mod sandbox_ssh;

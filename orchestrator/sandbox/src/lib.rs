@@ -1,6 +1,7 @@
 //! Places action servers, and holds the one client that speaks to them.
 //!
-//! A backend ([`LocalProvider`], [`DockerProvider`], [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams
+//! A backend ([`LocalProvider`], [`DockerProvider`], [`SshProvider`], [`RemoteRuntimeProvider`]) turns a spec into a running
+//! server and a way to open byte streams
 //! to it; everything after that is the same client. Reads no environment and no configuration: what it needs comes in
 //! through its constructors. Knows nothing of conversations but their ids.
 
@@ -14,6 +15,7 @@ mod placement;
 mod remote;
 mod sandbox_host;
 mod server_binary;
+mod ssh;
 mod unfinished_start;
 
 pub use confine::confine_if_asked;
@@ -27,3 +29,4 @@ pub use remote::{
 };
 pub use sandbox_host::{HostKeys, HostKeysError, SandboxHost, SandboxHostConfig};
 pub use server_binary::ServerBinary;
+pub use ssh::{HostKeyQuestion, SshConfig, SshProvider, UnknownHosts};

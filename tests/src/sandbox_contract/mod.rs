@@ -12,6 +12,7 @@ pub mod own_sockets;
 pub mod random_aborts;
 pub mod recovery;
 pub mod remote;
+pub mod ssh;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

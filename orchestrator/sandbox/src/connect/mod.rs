@@ -26,8 +26,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
         None
     }
 
-    /// How long the server may be out of reach before it counts as lost, while nothing says that it is gone. A killed one
-    /// must be known as lost within 5 s.
+    /// How long the server may be out of reach before it counts as lost, while nothing says that it is gone: longer where
+    /// there is a network between. A killed one must be known as lost within 5 s.
     fn patience(&self) -> Duration {
         Duration::from_millis(3500)
     }

@@ -1,0 +1,192 @@
+//! What OpenSSH's configuration files say about a host: as much of them as decides where to connect and as whom.
+//!
+//! The first value that is found stays; files of keys add up. `Match` is understood as far as it needs no program and no
+//! network (`all`, `host`, `originalhost`, `user`); a block with more is passed over, and the log says so.
+
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lines::{Line, lines_of};
+
+use super::pattern;
+
+/// How deep files may include others, as in OpenSSH.
+const MAX_DEPTH: usize = 16;
+/// Of keys, hosts to jump over, and files of known hosts: more is a mistake.
+const MAX_VALUES: usize = 64;
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}: {problem}", file = .file.display())]
+pub(super) struct ConfigError {
+    file: PathBuf,
+    line: usize,
+    problem: String,
+}
+
+/// What is said about one host. Paths and names are as they were written, with their `~` and `%h`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) host_name: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) port: Option<u16>,
+    pub(super) identity_files: Vec<String>,
+    pub(super) identities_only: Option<bool>,
+    /// `none`, or a path.
+    pub(super) identity_agent: Option<String>,
+    /// `none`, or hosts between commas.
+    pub(super) proxy_jump: Option<String>,
+    pub(super) proxy_command: Option<String>,
+    pub(super) user_known_hosts: Option<Vec<String>>,
+    pub(super) strict_host_key_checking: Option<String>,
+    pub(super) host_key_alias: Option<String>,
+    pub(super) connect_timeout: Option<Duration>,
+}
+
+impl Settings {
+    /// Reads what the files say of a host under the name that the user gave it. Missing files say nothing.
+    pub(super) fn of(host: &str, user: &str, files: &[PathBuf], home: &Path) -> Result<Self, ConfigError> {
+        let mut reader = Reader { host, user, home, settings: Self::default() };
+        for file in files {
+            reader.read(file, 0)?;
+        }
+        Ok(reader.settings)
+    }
+}
+
+struct Reader<'a> {
+    host: &'a str,
+    user: &'a str,
+    home: &'a Path,
+    settings: Settings,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, file: &Path, depth: usize) -> Result<(), ConfigError> {
+        let failed = |line: usize, problem: String| ConfigError { file: file.to_owned(), line, problem };
+        let mut is_meant = true;
+        for (number, line) in lines_of(file).map_err(|error| failed(0, error.to_string()))? {
+            let line = line.map_err(|problem| failed(number, problem.to_owned()))?;
+            match line.keyword.as_str() {
+                "host" => is_meant = pattern::list_matches(line.words.iter().map(String::as_str), self.host),
+                "match" => is_meant = self.is_match(file, &line),
+                _ if !is_meant => {}
+                "include" if depth < MAX_DEPTH => {
+                    let files: Vec<PathBuf> =
+                        line.words.iter().flat_map(|path| self.included(path)).collect();
+                    for included in files {
+                        self.read(&included, depth + 1)?;
+                    }
+                }
+                "include" => {
+                    return Err(failed(number, format!("files include files {MAX_DEPTH} times over")));
+                }
+                _ => self.take(&line).map_err(|problem| failed(number, problem))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what is new in a line; most keywords mean nothing here.
+    fn take(&mut self, line: &Line) -> Result<(), String> {
+        let settings = &mut self.settings;
+        let first = || line.words.first().cloned().ok_or_else(|| format!("{} has no value", line.keyword));
+        let set = |place: &mut Option<String>| {
+            first().map(|value| {
+                place.get_or_insert(value);
+            })
+        };
+        match line.keyword.as_str() {
+            "hostname" => set(&mut settings.host_name),
+            "user" => set(&mut settings.user),
+            "identityagent" => set(&mut settings.identity_agent),
+            "proxyjump" => set(&mut settings.proxy_jump),
+            "proxycommand" => {
+                settings.proxy_command.get_or_insert(line.words.join(" "));
+                Ok(())
+            }
+            "stricthostkeychecking" => set(&mut settings.strict_host_key_checking),
+            "hostkeyalias" => set(&mut settings.host_key_alias),
+            "port" => {
+                let port = first()?.parse().map_err(|_| "this is no port".to_owned())?;
+                settings.port.get_or_insert(port);
+                Ok(())
+            }
+            "connecttimeout" => {
+                if let Ok(seconds) = first()?.parse() {
+                    settings.connect_timeout.get_or_insert(Duration::from_secs(seconds));
+                }
+                Ok(())
+            }
+            "identitiesonly" => {
+                settings.identities_only.get_or_insert(first()?.eq_ignore_ascii_case("yes"));
+                Ok(())
+            }
+            "identityfile" if settings.identity_files.len() < MAX_VALUES => {
+                settings.identity_files.push(first()?);
+                Ok(())
+            }
+            "userknownhostsfile" => {
+                let files = line.words.iter().take(MAX_VALUES).cloned().collect();
+                settings.user_known_hosts.get_or_insert(files);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all conditions of a `Match` hold.
+    fn is_match(&self, file: &Path, line: &Line) -> bool {
+        let host_name = self.settings.host_name.as_deref().unwrap_or(self.host);
+        let user = self.settings.user.as_deref().unwrap_or(self.user);
+        let mut words = line.words.iter().map(|word| word.to_lowercase());
+        while let Some(condition) = words.next() {
+            let name = match condition.as_str() {
+                "all" => continue,
+                "host" => host_name,
+                "originalhost" => self.host,
+                "user" => user,
+                other => {
+                    tracing::warn!(file = %file.display(), condition = other, "a Match block is passed over");
+                    return false;
+                }
+            };
+            if !words.next().is_some_and(|patterns| pattern::list_matches(patterns.split(','), name)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The files that an `Include` names: below the user's folder unless it says where, `*` and `?` in the last part.
+    fn included(&self, path: &str) -> Vec<PathBuf> {
+        let path = match path.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None => self.home.join(".ssh").join(path),
+        };
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
+        else {
+            return Vec::new();
+        };
+        if !name.contains(['*', '?']) {
+            return vec![path];
+        }
+        let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let found = entry.file_name().to_string_lossy().into_owned();
+                !found.starts_with('.') && pattern::list_matches([name], &found)
+            })
+            .map(|entry| entry.path())
+            .collect();
+        found.sort();
+        found.truncate(MAX_VALUES);
+        found
+    }
+}

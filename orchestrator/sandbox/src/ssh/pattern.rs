@@ -1,0 +1,79 @@
+//! Patterns of host names, as OpenSSH's files write them: `*`, `?`, and `!` before what is left out.
+
+/// Whether some pattern matches and none that is negated does.
+pub(super) fn list_matches<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) -> bool {
+    let name = name.to_lowercase();
+    let mut is_matched = false;
+    for pattern in patterns {
+        match pattern.strip_prefix('!') {
+            Some(negated) if matches(negated, &name) => return false,
+            Some(_) => {}
+            None => is_matched |= matches(pattern, &name),
+        }
+    }
+    is_matched
+}
+
+/// Whether one pattern matches the whole name. Takes time in proportion to the product of both lengths.
+fn matches(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
+    // Which beginnings of the pattern match what was read of the name so far.
+    let mut reached = vec![false; pattern.len() + 1];
+    let skip_stars = |reached: &mut Vec<bool>| {
+        for (place, letter) in pattern.iter().enumerate() {
+            if *letter == '*' && reached.get(place) == Some(&true) {
+                if let Some(next) = reached.get_mut(place + 1) {
+                    *next = true;
+                }
+            }
+        }
+    };
+    if let Some(start) = reached.first_mut() {
+        *start = true;
+    }
+    skip_stars(&mut reached);
+    for letter in name.chars() {
+        let mut next = vec![false; pattern.len() + 1];
+        for (place, wanted) in
+            pattern.iter().enumerate().filter(|(place, _)| reached.get(*place) == Some(&true))
+        {
+            let goes_to = match wanted {
+                '*' => place,
+                '?' => place + 1,
+                wanted if *wanted == letter => place + 1,
+                _ => continue,
+            };
+            if let Some(reached) = next.get_mut(goes_to) {
+                *reached = true;
+            }
+        }
+        reached = next;
+        skip_stars(&mut reached);
+    }
+    reached.last() == Some(&true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list_matches;
+
+    #[test]
+    fn patterns_are_openssh_s() {
+        for (patterns, name, expected) in [
+            ("*", "anything", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("Host", "hOST", true),
+            ("*.example.org,!bad.example.org", "good.example.org", true),
+            ("*.example.org,!bad.example.org", "bad.example.org", false),
+            ("!bad", "good", false),
+            ("[127.0.0.1]:2222", "[127.0.0.1]:2222", true),
+            ("", "", true),
+        ] {
+            assert_eq!(list_matches(patterns.split(','), name), expected, "{patterns} {name}");
+        }
+        assert!(!list_matches([&*"*a".repeat(500)], &"a".repeat(499)));
+    }
+}

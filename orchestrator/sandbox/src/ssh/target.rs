@@ -1,0 +1,262 @@
+//! Where to connect: what was asked for, explained by the configuration files, one hop after another.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::client_config::Settings;
+use super::config::{SshConfig, UnknownHosts};
+use super::error::SshError;
+
+/// Hosts that are jumped over, at most. It also ends a circle.
+const MAX_HOPS: usize = 8;
+/// How long a host may take to answer, unless a configuration file says.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+const DEFAULT_PORT: u16 = 22;
+/// Tried when no key is configured, the usual one first.
+const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"];
+const DEFAULT_KNOWN_HOSTS: [&str; 2] = ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"];
+
+/// A target as somebody writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+/// Everything that is needed to log in to one host.
+#[derive(Debug, Clone)]
+pub(super) struct Hop {
+    pub(super) user: String,
+    /// A name that the network knows, or an address.
+    pub(super) address: String,
+    pub(super) port: u16,
+    /// How files of known hosts name it.
+    pub(super) known_as: String,
+    pub(super) known_hosts: Vec<PathBuf>,
+    pub(super) unknown_hosts: UnknownHosts,
+    pub(super) key_files: Vec<PathBuf>,
+    pub(super) only_key_files: bool,
+    pub(super) agent: Option<PathBuf>,
+    pub(super) connect_wait: Duration,
+}
+
+impl Hop {
+    /// For messages: `user@host:port`.
+    pub(super) fn place(&self) -> String {
+        match self.port {
+            DEFAULT_PORT => format!("{}@{}", self.user, self.address),
+            port => format!("{}@{}:{port}", self.user, self.address),
+        }
+    }
+}
+
+/// The hosts to log in to, each through the one before it. Never empty.
+pub(super) fn hops(config: &SshConfig) -> Result<Vec<Hop>, SshError> {
+    let target = parse(&config.target)?;
+    let mut hops = Vec::new();
+    add(config, &target, &mut hops, 0)?;
+    Ok(hops)
+}
+
+fn add(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: usize) -> Result<(), SshError> {
+    if depth > MAX_HOPS || hops.len() >= MAX_HOPS {
+        return Err(SshError::Hopeless(format!(
+            "{} is behind more than {MAX_HOPS} hosts: see ProxyJump",
+            target.host
+        )));
+    }
+    let user = target.user.as_deref().unwrap_or(&config.user);
+    let settings = Settings::of(&target.host, user, &config.config_files, &config.home)
+        .map_err(|error| SshError::Hopeless(error.to_string()))?;
+    let jump = settings.proxy_jump.as_deref().filter(|jump| !jump.eq_ignore_ascii_case("none"));
+    match (jump, settings.proxy_command.as_deref()) {
+        (Some(jump), _) => {
+            for (number, through) in jump.split(',').enumerate() {
+                let through = parse(through.trim())?;
+                if number == 0 {
+                    add(config, &through, hops, depth + 1)?; // the first may be behind others itself
+                } else {
+                    hops.push(hop(config, &through, &settings_of(config, &through)?));
+                }
+            }
+        }
+        (None, Some(command)) if !command.eq_ignore_ascii_case("none") => {
+            return Err(SshError::Hopeless(format!(
+                "{} has a ProxyCommand, which is not run here: use ProxyJump",
+                target.host
+            )));
+        }
+        (None, _) => {}
+    }
+    hops.push(hop(config, target, &settings));
+    Ok(())
+}
+
+fn settings_of(config: &SshConfig, target: &Target) -> Result<Settings, SshError> {
+    let user = target.user.as_deref().unwrap_or(&config.user);
+    Settings::of(&target.host, user, &config.config_files, &config.home)
+        .map_err(|error| SshError::Hopeless(error.to_string()))
+}
+
+fn hop(config: &SshConfig, target: &Target, settings: &Settings) -> Hop {
+    let address = match &settings.host_name {
+        Some(name) => name.replace("%h", &target.host).replace("%%", "%"),
+        None => target.host.clone(),
+    };
+    let user = target.user.as_ref().or(settings.user.as_ref()).unwrap_or(&config.user).clone();
+    let port = target.port.or(settings.port).unwrap_or(DEFAULT_PORT);
+    let known_as = match (&settings.host_key_alias, port) {
+        (Some(alias), _) => alias.clone(),
+        (None, DEFAULT_PORT) => address.to_lowercase(),
+        (None, port) => format!("[{}]:{port}", address.to_lowercase()),
+    };
+    let expand =
+        |path: &str| expanded(path, &config.home, &[("%h", &address), ("%r", &user), ("%u", &config.user)]);
+    let expand_all = |paths: &[&str]| paths.iter().map(|path| expand(path)).collect::<Vec<PathBuf>>();
+    let as_texts = |texts: &[String]| expand_all(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut known_hosts = match &settings.user_known_hosts {
+        Some(files) => as_texts(files),
+        None => expand_all(&DEFAULT_KNOWN_HOSTS),
+    };
+    known_hosts.extend(config.global_known_hosts.iter().cloned());
+    let key_files = match settings.identity_files.as_slice() {
+        [] => expand_all(&DEFAULT_KEYS),
+        files => as_texts(files),
+    };
+    let agent = match settings.identity_agent.as_deref() {
+        None | Some("SSH_AUTH_SOCK") => config.agent.clone(),
+        Some(none) if none.eq_ignore_ascii_case("none") => None,
+        Some(path) => Some(expand(path)),
+    };
+    Hop {
+        unknown_hosts: unknown_hosts(config, settings),
+        only_key_files: settings.identities_only.unwrap_or(false),
+        connect_wait: settings.connect_timeout.filter(|wait| !wait.is_zero()).unwrap_or(CONNECT_WAIT),
+        user,
+        address,
+        port,
+        known_as,
+        known_hosts,
+        key_files,
+        agent,
+    }
+}
+
+/// What a file says of this host goes before what holds for all. Not even `no` lets a changed key pass.
+fn unknown_hosts(config: &SshConfig, settings: &Settings) -> UnknownHosts {
+    let said = settings.strict_host_key_checking.as_deref().map(str::to_lowercase);
+    match (said.as_deref(), &config.unknown_hosts) {
+        (Some("yes" | "true"), _) => UnknownHosts::Refuse,
+        (Some("accept-new" | "no" | "off" | "false"), _) => UnknownHosts::AcceptNew,
+        (_, general) => general.clone(),
+    }
+}
+
+fn expanded(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
+    let path = path.replace("%d", &home.to_string_lossy());
+    let path = tokens.iter().fold(path, |path, (token, value)| path.replace(token, value)).replace("%%", "%");
+    match path.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => PathBuf::from(path),
+    }
+}
+
+fn parse(text: &str) -> Result<Target, SshError> {
+    let refuse = |problem: &str| {
+        Err(SshError::Hopeless(format!("{text:?} is no SSH target: {problem}; write [user@]host[:port]")))
+    };
+    let written = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
+    let (user, place) = match written.rsplit_once('@') {
+        Some((user, place)) => (Some(user.to_owned()), place),
+        None => (None, written),
+    };
+    let (host, port) = match (place.strip_prefix('['), place.split_once(':')) {
+        (Some(bracketed), _) => match bracketed.split_once(']') {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => return refuse("a bracket has no end"),
+        },
+        (None, _) if place.parse::<IpAddr>().is_ok() => (place, None),
+        (None, Some((host, port))) => (host, Some(port)),
+        (None, None) => (place, None),
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) if port > 0 => Some(port),
+        Some(_) => return refuse("its port is none"),
+    };
+    let is_strange =
+        |letter: char| letter.is_control() || letter.is_whitespace() || "/'\"\\$`;&|<>(){}".contains(letter);
+    if host.is_empty() || host.starts_with('-') || host.contains(is_strange) {
+        return refuse("its host is none");
+    }
+    if user.as_deref().is_some_and(|user| user.is_empty() || user.contains(char::is_control)) {
+        return refuse("its user is none");
+    }
+    Ok(Target { user, host: host.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{hops, parse};
+    use crate::ssh::config::{SshConfig, UnknownHosts};
+    use crate::{HostSecret, ServerBinary};
+
+    fn config(target: &str, text: &str) -> (tempfile::TempDir, SshConfig) {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".ssh")).unwrap();
+        std::fs::write(home.path().join(".ssh/config"), text).unwrap();
+        let (server, secret) = (ServerBinary::at("/nowhere"), HostSecret::new([7; 32]));
+        let mut config = SshConfig::new(target, home.path(), "me", server, secret);
+        config.config_files.truncate(1);
+        (home, config)
+    }
+
+    #[test]
+    fn a_target_is_taken_apart() {
+        let parts = |text: &str| {
+            let target = parse(text).unwrap();
+            (target.user, target.host, target.port)
+        };
+        let user = |name: &str| Some(name.to_owned());
+        assert_eq!(parts("host"), (None, "host".into(), None));
+        assert_eq!(parts("me@host:7"), (user("me"), "host".into(), Some(7)));
+        assert_eq!(parts("ssh://a@b@[::1]:22/"), (user("a@b"), "::1".into(), Some(22)));
+        assert_eq!(parts("::1"), (None, "::1".into(), None));
+        for text in
+            ["", "me@", "@host", "host:", "host:0", "host:x", "[::1", "-oProxyCommand=x", "a b", "h;id"]
+        {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_jumped_over_in_their_order_and_each_is_looked_up() {
+        let text = "
+            Host far\n HostName far.example.org\n ProxyJump near,u@middle:23\n IdentityFile ~/%h.key
+            Host near\n Port 2222\n ProxyJump first\n StrictHostKeyChecking no
+            Host first\n HostKeyAlias Alias\n IdentityAgent none\n";
+        let (home, config) = config("far", text);
+        let found = hops(&config).unwrap();
+        let places: Vec<String> = found.iter().map(super::Hop::place).collect();
+        assert_eq!(places, ["me@first", "me@near:2222", "u@middle:23", "me@far.example.org"]);
+        let names: Vec<&str> = found.iter().map(|hop| hop.known_as.as_str()).collect();
+        assert_eq!(names, ["Alias", "[near]:2222", "[middle]:23", "far.example.org"]);
+        assert_eq!(found[3].key_files, [home.path().join("far.example.org.key")]);
+        assert!(matches!(found[1].unknown_hosts, UnknownHosts::AcceptNew));
+        assert!(matches!(found[3].unknown_hosts, UnknownHosts::Refuse));
+        assert_eq!(found[0].known_hosts[0], home.path().join(".ssh/known_hosts"));
+        assert_eq!(found[0].known_hosts[2], PathBuf::from("/etc/ssh/ssh_known_hosts"));
+    }
+
+    #[test]
+    fn circles_and_programs_are_refused() {
+        let (_home, circle) = config("a", "Host a\n ProxyJump b\nHost b\n ProxyJump a\n");
+        assert!(hops(&circle).unwrap_err().to_string().contains("more than 8 hosts"));
+        let (_home, program) = config("a", "ProxyCommand nc %h %p\n");
+        assert!(hops(&program).unwrap_err().to_string().contains("use ProxyJump"));
+    }
+}

@@ -1,0 +1,58 @@
+//! A wire that can be cut: passes bytes on to a port of this machine.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Accepts on a port of its own until it is dropped.
+pub struct TcpProxy {
+    port: u16,
+    connections: std::sync::Arc<Mutex<Vec<JoinHandle<()>>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl TcpProxy {
+    /// Passes everything on to this port.
+    pub async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let connections = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let made = std::sync::Arc::clone(&connections);
+        let accepting = tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let passing = tokio::spawn(async move {
+                    let Ok(mut far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).await
+                    else {
+                        return;
+                    };
+                    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await; // either side has ended
+                });
+                made.lock().unwrap().push(passing);
+            }
+        });
+        Self { port: own, connections, accepting }
+    }
+
+    /// Where it listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends what is connected now; how many that were.
+    pub fn cut(&self) -> usize {
+        let cut: Vec<JoinHandle<()>> = self.connections.lock().unwrap().drain(..).collect();
+        let open: Vec<&JoinHandle<()>> = cut.iter().filter(|connection| !connection.is_finished()).collect();
+        open.iter().for_each(|connection| connection.abort());
+        open.len()
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut();
+    }
+}
