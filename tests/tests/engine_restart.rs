@@ -11,7 +11,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Eight seconds.
-const LINES: &str = "echo ran >> counter; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
+const LINES: &str =
+    "echo ran >> counter; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
 
 /// What becomes of a command when its engine ends and comes back.
 async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
@@ -42,14 +43,21 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     if live_restore {
         let ran: Ran = ran(ended.unwrap(), &heard);
         let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
-        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect();
+        let lines: Vec<_> =
+            text.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect();
         assert_eq!(lines, (1..=80).map(|number| format!("line {number}")).collect::<Vec<_>>());
         assert_eq!(ran.exit_code, 0);
         let after = run(&*sandbox, 3, "cat counter; echo $color").await.content;
         assert_eq!(after.trim().replace("\r\n", "\n"), "ran\ngreen");
     } else {
-        assert!(matches!(ended, Err(SandboxError::Lost { .. })), "{ended:?}");
+        match ended {
+            // Asked to end, the server still tells what became of its actions.
+            Ok(observation) if signal == Signal::TERM => assert_eq!(ran(observation, &heard).exit_code, 137),
+            ended => assert!(matches!(ended, Err(SandboxError::Lost { .. })), "{ended:?}"),
+        }
         assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+        let next = sandbox.execute(&id(3), &command("true"), &|_| {}).await;
+        assert!(matches!(next, Err(SandboxError::Lost { .. })), "{next:?}");
         let placed = backend.provider().list().await.unwrap();
         assert_eq!(placed.len(), 1, "a sweep still finds it: {placed:?}");
     }

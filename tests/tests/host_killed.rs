@@ -17,7 +17,8 @@ const OPEN: usize = 20;
 const RESUMED: usize = 3;
 
 /// Runs until it is let go, and is never silent for so long that it would be answered before.
-const WAITING: &str = "echo run >> counter; while [ ! -e go ]; do echo waiting; sleep 0.2; done; echo the end";
+const WAITING: &str =
+    "echo run >> counter; while [ ! -e go ]; do echo waiting; sleep 0.2; done; echo the end";
 
 fn secret(home: &Home) -> HostSecret {
     let bytes = std::fs::read(home.path().join(".glovebox/secret")).unwrap();
@@ -50,7 +51,8 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
     let workspaces: Vec<_> = (0..OPEN).map(|number| home.workspace().join(number.to_string())).collect();
     let start = |workspace: &Path| -> Started {
         std::fs::create_dir(workspace).unwrap();
-        let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+        let mut arguments =
+            vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
         arguments.extend(place);
         home.start(&mut home.glovebox(&arguments))
     };
@@ -77,7 +79,11 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
         let resumed = home.run(&["resume", id, "--json"]).expect(0).events();
         let ended: Vec<_> = resumed.iter().filter(|event| event["observation"] == "run").collect();
         assert_eq!(ended.len(), 2, "{ended:?}");
-        assert!(ended[0]["content"].as_str().unwrap().trim_end().ends_with("waiting\nthe end"), "{}", ended[0]);
+        assert!(
+            ended[0]["content"].as_str().unwrap().trim_end().ends_with("waiting\nthe end"),
+            "{}",
+            ended[0]
+        );
         assert_eq!(std::fs::read_to_string(workspace.join("counter")).unwrap(), "run\n", "it ran once");
     }
     assert_eq!(provider.list().await.unwrap(), []);

@@ -44,7 +44,8 @@ async fn is_survived(backend: DockerBackend) {
     assert_eq!(is_told_once(&*sandbox, 20, &format!("{GLUTTON} | cat")).await, 0);
     assert_eq!(is_told_once(&*sandbox, 30, &format!("{GLUTTON} & wait $!")).await, 137);
     // One that dies between two commands is told with the next that lasts.
-    let left = format!("{GLUTTON} & victim=$!; (while kill -0 $victim; do sleep 0.1; done) 2>/dev/null; true");
+    let left =
+        format!("{GLUTTON} & victim=$!; (while kill -0 $victim; do sleep 0.1; done) 2>/dev/null; true");
     is_told_once(&*sandbox, 40, &left).await;
     // The shell itself.
     is_told_once(&*sandbox, 50, "x=0123456789; while :; do x=$x$x; done").await;
@@ -76,7 +77,8 @@ async fn a_server_that_was_the_victim_is_lost_and_the_error_says_why() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     // Only root in the sandbox can put it in harm's way, and itself where the server was.
-    let text = format!("echo 1000 > /proc/$PPID/oom_score_adj && echo 0 > /proc/$$/oom_score_adj && {GLUTTON}");
+    let text =
+        format!("echo 1000 > /proc/$PPID/oom_score_adj && echo 0 > /proc/$$/oom_score_adj && {GLUTTON}");
     let lost = error(sandbox.execute(&id(1), &command(&text), &|_| {}).await);
     assert!(matches!(&lost, SandboxError::Lost { detail } if detail.contains("out of memory")), "{lost}");
     remove(&backend, sandbox).await;

@@ -80,7 +80,8 @@ impl DockerBackend {
             ..CreateExecOptions::default()
         };
         let exec = docker.create_exec(container, options).await.unwrap().id;
-        let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None).await.unwrap() else {
+        let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None).await.unwrap()
+        else {
             panic!("detached")
         };
         let mut said = Vec::new();

@@ -45,7 +45,10 @@ impl SmallFolder {
         mount.args(["-t", "tmpfs", "-o", "size=4m", "small"]).arg(&self.path);
         let is_root = rustix::process::geteuid().is_root();
         let is_mounted = is_root && mount.status().is_ok_and(|status| status.success());
-        assert!(is_mounted || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no mount on a build machine");
+        assert!(
+            is_mounted || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "no mount on a build machine"
+        );
         self.is_mounted.store(is_mounted, Ordering::Relaxed);
         is_mounted
     }

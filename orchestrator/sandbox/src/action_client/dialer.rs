@@ -75,25 +75,28 @@ impl Dialer {
         let mut deadline = begun + patience;
         let mut pause = FIRST_PAUSE;
         let mut last = String::from("the server does not answer");
-        let mut attempts = 0;
+        let (mut attempts, mut is_unknown) = (0, false);
+        let may_be_unknown = || trust == Trust::Known && begun.elapsed() < ENGINE_PATIENCE;
         loop {
             attempts += 1;
             match timeout_at(deadline, self.attempt(expected)).await {
                 Ok(Ok(reached)) => return Ok(reached),
                 Ok(Err(Failure::Final(error))) => return Err(error),
-                Ok(Err(Failure::Passing(reason))) => last = reason,
+                Ok(Err(Failure::Passing(reason))) => (last, is_unknown) = (reason, false),
                 Ok(Err(Failure::Paused(reason))) => {
-                    last = reason;
+                    (last, is_unknown) = (reason, false);
                     if trust == Trust::Known {
                         deadline = Instant::now() + patience;
                     }
                 }
                 Ok(Err(Failure::Unknown(reason))) => {
-                    last = reason;
-                    if trust == Trust::Known && begun.elapsed() < ENGINE_PATIENCE {
+                    (last, is_unknown) = (reason, true);
+                    if may_be_unknown() {
                         deadline = Instant::now() + patience;
                     }
                 }
+                // An engine that comes back takes connections before it answers.
+                Err(_elapsed) if is_unknown && may_be_unknown() => deadline = Instant::now() + patience,
                 Err(_elapsed) => return Err(DialError::OutOfPatience { patience, attempts, last }),
             }
             if Instant::now() + pause >= deadline {

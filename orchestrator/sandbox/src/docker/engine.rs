@@ -88,17 +88,18 @@ impl Engine {
     /// The end of what a container wrote. Best effort: it goes into an error that has its own reason.
     pub(super) async fn log_tail(&self, container: &str) -> String {
         let options = LogsOptionsBuilder::default().stdout(true).stderr(true).tail("all").build();
-        let logs = self.docker.logs(container, Some(options)).map_ok(LogOutput::into_bytes);
-        let tail = logs.take_while(|piece| std::future::ready(piece.is_ok())).fold(
-            Vec::new(),
-            async |mut tail: Vec<u8>, piece| {
-                tail.extend_from_slice(&piece.unwrap_or_default());
+        let mut logs = self.docker.logs(container, Some(options)).map_ok(LogOutput::into_bytes);
+        let mut tail: Vec<u8> = Vec::new();
+        let read = async {
+            while let Some(Ok(piece)) = logs.next().await {
+                tail.extend_from_slice(&piece);
                 let excess = tail.len().saturating_sub(KEPT_LOG_LENGTH);
                 tail.drain(..excess);
-                tail
-            },
-        );
-        String::from_utf8_lossy(&timeout(LOGS_WAIT, tail).await.unwrap_or_default()).into_owned()
+            }
+        };
+        // What came until then is better than nothing.
+        let _ = timeout(LOGS_WAIT, read).await;
+        String::from_utf8_lossy(&tail).into_owned()
     }
 
     /// Why nothing can be run in a container any more; nothing when it runs, or the engine does not say.

@@ -51,8 +51,11 @@ impl ContainerStart<'_> {
 
     /// The error with what the container wrote, and with the one cause that can be known from here.
     async fn explained(&self, error: SandboxError) -> SandboxError {
-        let logs = self.engine.log_tail(self.sandbox.as_str()).await;
-        match (with_logs(error, logs), machine::mismatch(self.engine, &self.config.server).await) {
+        let (logs, mismatch) = tokio::join!(
+            self.engine.log_tail(self.sandbox.as_str()),
+            machine::mismatch(self.engine, &self.config.server)
+        );
+        match (with_logs(error, logs), mismatch) {
             (SandboxError::Start { detail, logs }, Some(mismatch)) => {
                 SandboxError::Start { detail: format!("{detail}: {mismatch}"), logs }
             }
