@@ -83,7 +83,12 @@ fn unpack(path: &Path) -> io::Result<PathBuf> {
         file.write_all(EMBEDDED)?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
         file.as_file().sync_all()?;
-        file.persist(path)?;
+        // One that another start has just put there is not replaced: something may hold on to that very file.
+        if let Err(taken) = file.persist_noclobber(path)
+            && !is_intact(path)?
+        {
+            taken.file.persist(path)?;
+        }
     }
     path.canonicalize()
 }

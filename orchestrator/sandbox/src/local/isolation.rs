@@ -18,6 +18,7 @@ use engine::sandbox::SandboxError;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::process::KnownProcess;
 use super::{LocalConfig, RUNTIME, bubblewrap};
 use crate::confine::{CONFINE_ARGUMENT, Confined, Confinement};
 
@@ -84,7 +85,7 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// Finds out what there is of what is wanted.
+/// Finds out what there is of what is wanted. Not to be dropped before it ends, within 15 s.
 pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxError> {
     let wanted: &[IsolationKind] = match config.isolation {
         IsolationChoice::Probe => &[IsolationKind::Bubblewrap, IsolationKind::Landlock],
@@ -144,12 +145,22 @@ pub(super) fn confined(launcher: &Path, confinement: &Confinement) -> io::Result
     Ok(command)
 }
 
-/// What a program prints that ends well; else what it complains of.
+/// What a program prints that ends well; else what it complains of. Not to be dropped before, nor reached by a terminal's
+/// ^C: of a `bwrap` that is killed while it starts, the half that is in the namespaces stays.
 async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
-    command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(PROBE_WAIT, command.output()).await {
+    command.env_clear().process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let probe = command.spawn().map_err(|error| error.to_string())?;
+    let pid = probe.id().and_then(|pid| i32::try_from(pid).ok());
+    let output = match timeout(PROBE_WAIT, probe.wait_with_output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
-        Err(_) => return Err(format!("no answer within {} s", PROBE_WAIT.as_secs())),
+        Err(_) => {
+            // One that cannot be ended either is not waited for.
+            if let Some(Ok(process)) = pid.map(KnownProcess::with_pid) {
+                let _ = process.end_with_descendants().await;
+            }
+            return Err(format!("no answer within {} s", PROBE_WAIT.as_secs()));
+        }
     };
     if output.status.success() {
         return Ok(output.stdout);

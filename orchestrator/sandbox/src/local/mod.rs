@@ -96,7 +96,15 @@ impl LocalProvider {
     /// # Errors
     /// [`SandboxError::RuntimeUnavailable`] when what was chosen does not work here; it says why, and what to do.
     pub async fn isolation(&self) -> Result<&Isolation, SandboxError> {
-        self.isolation.get_or_try_init(|| isolation::probe(&self.config)).await
+        let probe = || async {
+            let config = Arc::clone(&self.config);
+            // A task of its own: it goes on when nobody waits for this any more.
+            let probed = self.removals.spawn(async move { isolation::probe(&config).await });
+            probed.await.unwrap_or_else(|panic| {
+                Err(SandboxError::Host { doing: "trying out isolation".into(), source: panic.into() })
+            })
+        };
+        self.isolation.get_or_try_init(probe).await
     }
 
     async fn place(

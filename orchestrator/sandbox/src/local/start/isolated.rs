@@ -54,7 +54,9 @@ impl ServerStart {
         let temporary = self.folder.temporary();
         match &isolated.isolation {
             Isolation::Bubblewrap { program, keeps_namespaces_out } => {
+                // In a group of its own: of a `bwrap` that a terminal's ^C ends while it starts, one half would stay.
                 let mut command = Command::new(program);
+                command.process_group(0);
                 command.args(bubblewrap::namespaces(*keeps_namespaces_out, isolated.network));
                 command.args(bubblewrap::mounts(&isolated.view, &temporary)).arg("--");
                 Ok((command, "/tmp".into()))
