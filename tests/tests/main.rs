@@ -5,7 +5,6 @@
 mod command_line;
 mod conversation;
 mod crash_recovery;
-mod image_check;
 mod sandbox_docker;
 mod sandbox_local;
 mod workspace_setup;

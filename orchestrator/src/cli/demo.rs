@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         ..SandboxSpec::of(new_conversation_id()?)
     };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
-    let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), None, Output::Silent).await?;
+    let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Silent).await?;
     let Some(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);

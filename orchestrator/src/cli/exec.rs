@@ -44,7 +44,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     };
     warn_of_runtime(&config.runtime, config.image.is_some());
     let output = if arguments.json { Output::Silent } else { Output::Transcript };
-    let observation = in_fresh_sandbox(&config, spec, command, None, output).await?;
+    let observation = in_fresh_sandbox(&config, spec, command, output).await?;
     let Some(observation) = observation else { return Ok(Exit::Interrupted) };
     if arguments.json {
         print::line(&serde_json::to_string(&observation)?)?;
@@ -56,13 +56,11 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 }
 
 /// Runs one command in a sandbox that is removed afterwards, also after ^C: then there is no observation. Its output
-/// goes to standard output as it comes, unless nothing is to be shown. After its timeout, in seconds, it ends with the
-/// sandbox, and the observation says that it had not ended.
+/// goes to standard output as it comes, unless nothing is to be shown.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     spec: SandboxSpec,
     command: String,
-    timeout: Option<f64>,
     output: Output,
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
@@ -82,7 +80,7 @@ pub(super) async fn in_fresh_sandbox(
     drop(screen);
     let id = ActionId::of(&spec.conversation, EventId::FIRST);
     let result = tokio::select! {
-        result = perform(sandbox.as_ref(), &id, command, timeout, output) => Some(result),
+        result = perform(sandbox.as_ref(), &id, command, output) => Some(result),
         () = interrupts.next() => None,
     };
     let sandbox_id = sandbox.lease().sandbox_id.clone();
@@ -97,11 +95,10 @@ async fn perform(
     sandbox: &dyn Sandbox,
     id: &ActionId,
     command: String,
-    timeout: Option<f64>,
     output: Output,
 ) -> anyhow::Result<Observation> {
     let run = RunAction { command, blocking: true, ..Default::default() };
-    let request = ActionRequest::new(SandboxAction::Run(run), timeout);
+    let request = ActionRequest::new(SandboxAction::Run(run), None);
     let lost = AtomicU64::new(0);
     let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
         (Output::Json | Output::Silent, _) => {}

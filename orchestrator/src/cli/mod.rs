@@ -5,7 +5,6 @@ mod conversations;
 mod demo;
 mod exec;
 mod follow;
-mod image;
 pub(crate) mod print;
 mod resume;
 mod run;
@@ -46,9 +45,6 @@ enum Command {
     Exec(exec::ExecArguments),
     /// Go on with a conversation that was stopped, killed, or hit a limit.
     Resume(resume::ResumeArguments),
-    /// Look at images.
-    #[command(subcommand)]
-    Image(image::ImageCommand),
     /// Look at past conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
@@ -81,7 +77,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,
         Command::Resume(command) => resume::run(command, overrides).await,
-        Command::Image(command) => image::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::Completions(command) => completions::run(&command),
