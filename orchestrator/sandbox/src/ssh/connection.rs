@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelStream, ChannelWriteHalf};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,8 @@ use super::target::Hop;
 
 /// For the other side to open a channel. One that does not in this time is not there any more.
 const CHANNEL_WAIT: Duration = Duration::from_secs(5);
+/// Hosts allow ten sessions on a connection; the file protocol and a little air are among them.
+const COMMANDS_AT_ONCE: usize = 6;
 /// Of each of a command's two outputs.
 const MAX_OUTPUT: usize = 512 << 10;
 
@@ -30,6 +33,7 @@ pub(super) struct Connection {
     /// Nothing new is begun on it.
     is_given_up: AtomicBool,
     has_run: AtomicBool,
+    commands: Semaphore,
     tasks: TaskTracker,
     _through: Vec<Handle<HostKeyCheck>>,
 }
@@ -51,6 +55,7 @@ impl Connection {
             place: hops.last().map(Hop::place).unwrap_or_default(),
             is_given_up: AtomicBool::new(false),
             has_run: AtomicBool::new(false),
+            commands: Semaphore::new(COMMANDS_AT_ONCE),
             tasks: TaskTracker::new(),
             _through: through,
         }))
@@ -74,6 +79,7 @@ impl Connection {
     ) -> Result<Ran, SshError> {
         let own = Arc::clone(self);
         self.to_its_end(async move {
+            let _turn = own.commands.acquire().await; // never closed
             let (mut output, control) = own.session().await?.split();
             let ran = timeout(limit, hear(&mut output, &control, command, input)).await;
             let _ = control.close().await; // gone: closed already

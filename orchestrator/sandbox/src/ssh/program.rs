@@ -39,6 +39,7 @@ pub(super) struct Program {
 pub(super) struct Identity {
     pub(super) file: String,
     pub(super) length: String,
+    /// `sha256:…`: as the argument of a command, not to be taken for a key by whoever looks for one.
     pub(super) sha256: String,
 }
 
@@ -52,7 +53,11 @@ impl Program {
             let bytes = self.server.bytes().await?;
             let sha256 = hex(digest::digest(&digest::SHA256, &bytes).as_ref());
             let short = sha256.get(..16).unwrap_or_default();
-            Ok(Identity { file: format!("action-server-{short}"), length: bytes.len().to_string(), sha256 })
+            Ok(Identity {
+                file: format!("action-server-{short}"),
+                length: bytes.len().to_string(),
+                sha256: format!("sha256:{sha256}"),
+            })
         };
         self.identity.get_or_try_init(read).await
     }

@@ -4,6 +4,6 @@ file=$root/bin/$1; part=$root/bin/$4;
 if test "$5" = stdin; then
     cat > "$part" || { rm -f "$part"; say unwritable "$root/bin"; exit 0; };
 fi;
-is_intact "$part" "$2" "$3" || { rm -f "$part"; say damaged; exit 0; };
+is_intact "$part" "$2" "${3#sha256:}" || { rm -f "$part"; say damaged; exit 0; };
 chmod 700 "$part" && mv -f "$part" "$file" || { rm -f "$part"; say unwritable "$root/bin"; exit 0; };
 say installed;

@@ -1,6 +1,6 @@
 # Arguments: the server's file, its length, its SHA-256, the idle timeout, the lifetime, the time now, the workspace or
 # nothing. The key is the first line of standard input: nothing but the server may read from it.
-file=$root/bin/$1; length=$2; sum=$3; idle=$4; stays=$5; time=$6; work=$7;
+file=$root/bin/$1; length=$2; sum=${3#sha256:}; idle=$4; stays=$5; time=$6; work=$7;
 case $home in /*) ;; *) say unwritable "$home"; exit 0;; esac;
 need_file() {
     mkdir -p "$root/bin" && test -w "$root/bin" || { say unwritable "$root/bin"; exit 0; };
