@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use engine::sandbox::Sandbox;
 use protocol::ActionId;
+use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::ssh::Ssh;
 use tests::sandbox_contract::{Backend, run, spec};
-use tests::sandbox_contract::local::Local;
 
 use super::figure::{Figure, quantile_ms};
 
@@ -51,13 +51,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         ),
         Figure::plain("ssh: the same on a connection that stands", quantile_ms(&mut third, 0.5), "ms")
             .with_floor(floor),
-        Figure::within(
-            "ssh: HTTP round trip, p50 (floor: a unix socket)",
-            over_ssh,
-            "ms",
-            over_socket,
-            3.0,
-        ),
+        Figure::within("ssh: HTTP round trip, p50 (floor: a unix socket)", over_ssh, "ms", over_socket, 3.0),
     ]
 }
 

@@ -1,0 +1,96 @@
+//! What breaks between here and there while an action runs.
+
+use std::time::Duration;
+
+use engine::sandbox::Sandbox;
+use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::{Backend, Heard, Ran, command, id, ran, remove, run, spec};
+use tests::sshd::{Options, USER};
+use tests::tcp_proxy::TcpProxy;
+use tokio::time::timeout;
+
+const LINES: usize = 400;
+
+/// Prints numbered lines for seconds, and leaves a trace of having run.
+const PRINTING: &str = "echo once >> ran; i=0; while [ $i -lt 400 ]; do printf 'line %05d\\n' $i; i=$((i+1)); sleep 0.01; done; exit 7";
+
+/// Runs the command, and `breaks` when about a quarter of its output has come.
+async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Ran {
+    let (heard, first) = (Heard::default(), id(1));
+    let (listener, request) = (heard.listener(), command(PRINTING));
+    let broken = async {
+        heard.until("line 00100").await;
+        breaks().await;
+    };
+    let (ended, ()) = timeout(Duration::from_secs(50), async {
+        tokio::join!(sandbox.execute(&first, &request, &listener), broken)
+    })
+    .await
+    .expect("an action ends although its connection breaks");
+    ran(ended.unwrap(), &heard)
+}
+
+/// The output is whole, in order, and the command ran once.
+async fn assert_whole(sandbox: &dyn Sandbox, ran: &Ran) {
+    assert_eq!(ran.exit_code, 7);
+    let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+    let lines: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("line ") && line.len() == 10).collect();
+    let expected: Vec<String> = (0..LINES).map(|number| format!("line {number:05}")).collect();
+    assert_eq!(lines, expected);
+    assert_eq!(run(sandbox, 2, "cat ran").await.content.trim(), "once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_cut_in_mid_output_loses_nothing() {
+    for settings in ["", "AllowStreamLocalForwarding no"] {
+        let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
+        let proxy = TcpProxy::to(backend.sshd.port()).await;
+        backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
+        let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+        let ran = run_through(&*sandbox, async || {
+            assert!(proxy.cut() > 0);
+            tokio::time::sleep(Duration::from_millis(700)).await; // the next break is another one
+            assert!(proxy.cut() > 0);
+        })
+        .await;
+        assert_whole(&*sandbox, &ran).await;
+        remove(&backend, sandbox).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sshd_that_is_restarted_in_mid_output_loses_nothing() {
+    let Some(backend) = Ssh::new() else { return };
+    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let ran = run_through(&*sandbox, async || {
+        backend.sshd.stop();
+        // Longer than a server of this machine may be out of reach.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        backend.sshd.start_again();
+    })
+    .await;
+    assert_whole(&*sandbox, &ran).await;
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_sandboxes_come_back_over_one_new_connection() {
+    let Some(backend) = Ssh::new() else { return };
+    let proxy = TcpProxy::to(backend.sshd.port()).await;
+    backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
+    let provider = backend.provider();
+    let mut sandboxes = Vec::new();
+    for _ in 0..4 {
+        sandboxes.push(provider.create(&spec(&backend), &|_| {}).await.unwrap());
+    }
+    assert_eq!(proxy.cut(), 1);
+    let again = sandboxes.iter().map(|sandbox| run(&**sandbox, 1, "echo back"));
+    for ran in futures_util::future::join_all(again).await {
+        assert_eq!(ran.content.trim(), "back");
+    }
+    assert_eq!(proxy.cut(), 1);
+    for sandbox in sandboxes {
+        remove(&backend, sandbox).await;
+    }
+}

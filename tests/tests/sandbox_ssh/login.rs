@@ -1,0 +1,239 @@
+//! Who logs in where: keys of files and of agents, hosts that are known or not, hosts in between.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider};
+use sandbox::{SshConfig, SshProvider, UnknownHosts};
+use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::{error, spec};
+use tests::sshd::{Options, USER, new_key};
+
+/// Looks at what is placed: a login and a command, and nothing is uploaded.
+async fn log_in(config: SshConfig) -> Result<(), SandboxError> {
+    SshProvider::new(config).list().await.map(drop)
+}
+
+fn config_of(backend: &Ssh) -> SshConfig {
+    backend.config(backend.server())
+}
+
+/// Ends when it is dropped.
+struct Agent(Child, std::path::PathBuf);
+
+impl Agent {
+    fn with_key(folder: &Path, key: &Path) -> Self {
+        let socket = folder.join("agent");
+        let mut agent = Command::new("/usr/bin/ssh-agent");
+        let agent = agent
+            .arg("-D")
+            .arg("-a")
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !socket.exists() {
+            std::thread::yield_now();
+        }
+        let add = |key: &Path| {
+            let added =
+                Command::new("/usr/bin/ssh-add").arg("-q").arg(key).env("SSH_AUTH_SOCK", &socket).status();
+            assert!(added.unwrap().success());
+        };
+        let other = folder.join("other");
+        new_key(&other, "ed25519", "");
+        add(&other);
+        add(key);
+        Self(agent, socket)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_every_kind_are_accepted_from_files() {
+    let Some(backend) = Ssh::new() else { return };
+    let folder = backend.sshd.client_home().join(".ssh");
+    std::fs::remove_file(folder.join("id_ed25519")).unwrap();
+    std::fs::remove_file(folder.join("id_ed25519.pub")).unwrap();
+    for (kind, name) in [("rsa", "id_rsa"), ("ecdsa", "id_ecdsa"), ("ed25519", "named")] {
+        let key = folder.join(name);
+        new_key(&key, kind, "");
+        backend.sshd.accept_keys(&std::fs::read_to_string(key.with_extension("pub")).unwrap());
+        if name == "named" {
+            let port = backend.sshd.port();
+            backend.configure(&format!(
+                "Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n IdentityFile ~/.ssh/named\n"
+            ));
+        }
+        log_in(config_of(&backend)).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        std::fs::remove_file(&key).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_only_an_agent_can_use_is_used_and_without_it_is_named() {
+    let Some(backend) = Ssh::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let encrypted = backend.sshd.client_home().join(".ssh/id_ed25519");
+    for kind in ["ed25519", "rsa"] {
+        let plain = folder.path().join(kind);
+        new_key(&plain, kind, "");
+        let agent = Agent::with_key(folder.path(), &plain);
+        backend.sshd.accept_keys(&std::fs::read_to_string(plain.with_extension("pub")).unwrap());
+        // The same key, locked: what a user with an agent has on disk.
+        std::fs::copy(&plain, &encrypted).unwrap();
+        std::fs::copy(plain.with_extension("pub"), encrypted.with_extension("pub")).unwrap();
+        let mut locked = Command::new("/usr/bin/ssh-keygen");
+        locked.args(["-q", "-p", "-P", "", "-N", "a passphrase", "-f"]);
+        assert!(locked.arg(&encrypted).stdout(Stdio::null()).status().unwrap().success());
+
+        for only_named in ["no", "yes"] {
+            let port = backend.sshd.port();
+            backend.configure(&format!(
+                "Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n IdentitiesOnly {only_named}\n"
+            ));
+            log_in(SshConfig { agent: Some(agent.1.clone()), ..config_of(&backend) }).await.unwrap();
+        }
+        let failed = error(log_in(config_of(&backend)).await);
+        assert!(matches!(failed, SandboxError::Start { .. }), "{failed}");
+        let text = failed.to_string();
+        assert!(
+            text.contains("encrypted") && text.contains("ssh-add") && text.contains("id_ed25519"),
+            "{text}"
+        );
+        drop(agent);
+        std::fs::remove_file(folder.path().join("agent")).unwrap_or_default();
+    }
+    let gone = SshConfig { agent: Some(folder.path().join("agent")), ..config_of(&backend) };
+    let text = error(log_in(gone).await).to_string();
+    assert!(text.contains("does not answer"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_host_is_treated_as_the_policy_says() {
+    let Some(backend) = Ssh::new() else { return };
+    let known_hosts = || {
+        std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts"))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    let with = |unknown_hosts| SshConfig { unknown_hosts, ..config_of(&backend) };
+    backend.sshd.write_known_hosts("");
+
+    let refused = error(log_in(with(UnknownHosts::Refuse)).await);
+    assert!(matches!(refused, SandboxError::Start { .. }), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("is not known") && text.contains("SHA256:") && text.contains("ssh -p"), "{text}");
+
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let answering = |answer: bool| {
+        let asked = Arc::clone(&asked);
+        UnknownHosts::Ask(Arc::new(move |question| {
+            asked.lock().unwrap().push(question.clone());
+            answer
+        }))
+    };
+    let text = error(log_in(with(answering(false))).await).to_string();
+    assert!(text.contains("was not accepted"), "{text}");
+    assert_eq!(known_hosts(), "");
+    log_in(with(answering(true))).await.unwrap();
+    let questions = asked.lock().unwrap().clone();
+    assert_eq!(questions.len(), 2);
+    assert_eq!(questions[0].host, format!("[127.0.0.1]:{}", backend.sshd.port()));
+    assert_eq!(questions[0].algorithm, "ssh-ed25519");
+    assert!(known_hosts().starts_with(&questions[0].host), "{}", known_hosts());
+    log_in(with(UnknownHosts::Refuse)).await.unwrap();
+
+    backend.sshd.write_known_hosts("");
+    log_in(with(UnknownHosts::AcceptNew)).await.unwrap();
+    log_in(with(UnknownHosts::Refuse)).await.unwrap();
+
+    // A file of the user's decides for its host.
+    backend.sshd.write_known_hosts("");
+    let port = backend.sshd.port();
+    backend.configure(&format!(
+        "Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n StrictHostKeyChecking yes\n"
+    ));
+    assert!(log_in(with(UnknownHosts::AcceptNew)).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_host_key_is_refused_with_the_place_of_the_old_one() {
+    let Some(backend) = Ssh::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for kind in ["ed25519", "ecdsa"] {
+        let other = folder.path().join(kind);
+        new_key(&other, kind, "");
+        let key = std::fs::read_to_string(other.with_extension("pub")).unwrap();
+        backend.sshd.write_known_hosts(&format!("# mine\n[127.0.0.1]:{} {key}", backend.sshd.port()));
+        for unknown_hosts in
+            [UnknownHosts::Refuse, UnknownHosts::AcceptNew, UnknownHosts::Ask(Arc::new(|_| true))]
+        {
+            let failed = error(log_in(SshConfig { unknown_hosts, ..config_of(&backend) }).await);
+            assert!(matches!(failed, SandboxError::Start { .. }), "{failed}");
+            let text = failed.to_string();
+            // A key of another kind than the known one is no new host: the server has no such key to show.
+            assert!(text.contains("known_hosts:2") && text.contains("ssh-keygen -R"), "{text}");
+        }
+    }
+    // Hashed by ssh-keygen itself.
+    backend.sshd.make_known();
+    let known = backend.sshd.client_home().join(".ssh/known_hosts");
+    let key = std::fs::read_to_string(&known)
+        .unwrap()
+        .replace("[127.0.0.1]:*", &format!("[127.0.0.1]:{}", backend.sshd.port()));
+    backend.sshd.write_known_hosts(&key);
+    let hashed = Command::new("/usr/bin/ssh-keygen")
+        .args(["-q", "-H", "-f"])
+        .arg(&known)
+        .stderr(Stdio::null())
+        .status();
+    assert!(hashed.unwrap().success());
+    assert!(std::fs::read_to_string(&known).unwrap().starts_with("|1|"));
+    log_in(config_of(&backend)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_is_reached_through_another() {
+    let Some(backend) = Ssh::new() else { return };
+    let Some(between) = Ssh::with(&Options { settings: "LogLevel DEBUG", ..Options::default() }) else {
+        return;
+    };
+    let keys = |backend: &Ssh| {
+        let key = backend.sshd.client_home().join(".ssh/id_ed25519.pub");
+        std::fs::read_to_string(key).unwrap()
+    };
+    between.sshd.accept_keys(&keys(&backend));
+    let host_key = |backend: &Ssh| {
+        let known = std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts")).unwrap();
+        known.replace("[127.0.0.1]:*", &format!("[127.0.0.1]:{}", backend.sshd.port()))
+    };
+    backend.sshd.write_known_hosts(&format!("{}{}", host_key(&backend), host_key(&between)));
+    backend.configure(&format!(
+        "Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n ProxyJump between\n\
+         Host between\n HostName 127.0.0.1\n Port {}\n User {USER}\n",
+        backend.sshd.port(),
+        between.sshd.port()
+    ));
+    let provider = SshProvider::new(config_of(&backend));
+    let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
+    assert_eq!(tests::sandbox_contract::run(&*sandbox, 1, "echo far").await.content.trim(), "far");
+    provider.destroy(&Sandbox::lease(&*sandbox).sandbox_id).await.unwrap();
+    let through =
+        format!("direct_tcpip: originator 127.0.0.1 port 0, target 127.0.0.1 port {}", backend.sshd.port());
+    assert!(between.sshd.log().contains(&through), "{}", between.sshd.log());
+
+    // Each host is checked on its own.
+    backend.sshd.write_known_hosts(&host_key(&backend));
+    let text = error(log_in(config_of(&backend)).await).to_string();
+    assert!(text.contains(&format!("[127.0.0.1]:{} is not known", between.sshd.port())), "{text}");
+}

@@ -1,0 +1,129 @@
+//! Hosts that cannot be used: a typed error of one line that says what to do, in time, and nothing left.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{SandboxError, SandboxProvider};
+use sandbox::{SshConfig, SshProvider};
+use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::{Backend, error, spec};
+use tests::sshd::{Options, USER};
+
+/// The error of a start, which must come soon and in one line.
+async fn refusal(backend: &Ssh, config: SshConfig) -> SandboxError {
+    let begun = Instant::now();
+    let spec = spec(backend);
+    let failed = error(SshProvider::new(config).create(&spec, &|_| {}).await);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(!failed.to_string().contains('\n'), "{failed}");
+    assert_eq!(
+        backend.left_of(&format!("glovebox-{}", spec.conversation).parse().unwrap()).await,
+        Vec::<String>::new()
+    );
+    failed
+}
+
+fn assert_start(failed: &SandboxError, words: &[&str]) {
+    assert!(matches!(failed, SandboxError::Start { .. }), "{failed:?}");
+    let text = failed.to_string();
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_not_accepted_says_how_to_give_one() {
+    let Some(backend) = Ssh::new() else { return };
+    backend.sshd.accept_keys("");
+    let failed = refusal(&backend, backend.config(backend.server())).await;
+    assert_start(&failed, &["id_ed25519", "ssh-copy-id", USER]);
+    std::fs::remove_file(backend.sshd.client_home().join(".ssh/id_ed25519")).unwrap();
+    std::fs::remove_file(backend.sshd.client_home().join(".ssh/id_ed25519.pub")).unwrap();
+    let failed = refusal(&backend, backend.config(backend.server())).await;
+    assert_start(&failed, &["no key that can be tried"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_does_not_answer_is_not_available() {
+    let Some(backend) = Ssh::new() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap().port();
+    let target = |port: u16| {
+        backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"));
+        SshConfig { start_timeout: Duration::from_secs(2), ..backend.config(backend.server()) }
+    };
+    // It accepts and says nothing: the start's own time is over first.
+    assert_start(&refusal(&backend, target(silent)).await, &["2 s"]);
+    drop(listener);
+    let failed = refusal(&backend, target(silent)).await;
+    assert!(matches!(failed, SandboxError::RuntimeUnavailable { runtime: "ssh", .. }), "{failed:?}");
+    assert!(failed.to_string().contains(&silent.to_string()), "{failed}");
+}
+
+/// Whatever a host says instead of SSH, or after it, ends in an error and costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_babbles_is_an_error() {
+    let Some(backend) = Ssh::new() else { return };
+    for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let babbling = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.write_all(greeting);
+            let mut written = 0;
+            // Until nobody listens any more.
+            while written < 64 << 20 && stream.write_all(&[b'x'; 4096]).is_ok() {
+                written += 4096;
+            }
+            written
+        });
+        backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"));
+        let failed = refusal(&backend, backend.config(backend.server())).await;
+        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+        assert!(babbling.join().unwrap() < 64 << 20, "it was heard for too long");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_without_a_shell_is_said_to_have_none() {
+    let Some(backend) = Ssh::with(&Options { shell: Some("/usr/sbin/nologin"), ..Options::default() }) else {
+        return;
+    };
+    let failed = refusal(&backend, backend.config(backend.server())).await;
+    assert_start(&failed, &["not available", "needs a POSIX shell", USER]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_shell_that_greets_is_listened_past() {
+    let Some(backend) = Ssh::with(&Options { shell: Some("/bin/bash"), ..Options::default() }) else {
+        return;
+    };
+    std::fs::write(backend.sshd.home().join(".bashrc"), "echo glovebox started /nowhere; printf 'Welcome'\n")
+        .unwrap();
+    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    tests::sandbox_contract::remove(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_folder_that_cannot_be_written_is_named() {
+    let Some(backend) = Ssh::with(&Options { locked_home: true, ..Options::default() }) else { return };
+    let failed = refusal(&backend, backend.config(backend.server())).await;
+    assert_start(&failed, &[".glovebox", "cannot be written", "denied"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_without_room_is_said_to_be_full() {
+    for without_sftp in [false, true] {
+        let options = Options { home_kib: Some(256), without_sftp, ..Options::default() };
+        let Some(backend) = Ssh::with(&options) else { return };
+        let failed = refusal(&backend, backend.config(backend.server())).await;
+        assert_start(&failed, &["No space left", "make room"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_of_another_kind_is_told_apart() {
+    for (uname, words) in [("Darwin arm64", "Darwin on arm64"), ("Linux sparc", "Linux on sparc")] {
+        let Some(backend) = Ssh::with(&Options { uname: Some(uname), ..Options::default() }) else { return };
+        let failed = refusal(&backend, backend.config(backend.server())).await;
+        assert_start(&failed, &[words, std::env::consts::ARCH]);
+    }
+}
