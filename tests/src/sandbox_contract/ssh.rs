@@ -77,8 +77,8 @@ impl Backend for Ssh {
             let arguments = std::fs::read(process.join("cmdline")).unwrap_or_default();
             let working_dir = std::fs::read_link(process.join("cwd")).unwrap_or_default();
             let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-            // A script that just answered has the sandbox's name in its arguments and ends this moment.
-            let is_server = arguments.contains(&*folder.to_string_lossy());
+            // With its end: another sandbox's name may begin with this one's.
+            let is_server = arguments.contains(&format!("{}/", folder.display()));
             if is_server || working_dir.starts_with(&folder) {
                 left.push(format!("{}: {arguments}", process.display()));
             }

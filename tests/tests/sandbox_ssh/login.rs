@@ -217,7 +217,8 @@ async fn a_host_is_reached_through_another() {
         let known = std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts")).unwrap();
         known.replace("[127.0.0.1]:*", &format!("[127.0.0.1]:{}", backend.sshd.port()))
     };
-    backend.sshd.write_known_hosts(&format!("{}{}", host_key(&backend), host_key(&between)));
+    let own_key = host_key(&backend);
+    backend.sshd.write_known_hosts(&format!("{own_key}{}", host_key(&between)));
     backend.configure(&format!(
         "Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n ProxyJump between\n\
          Host between\n HostName 127.0.0.1\n Port {}\n User {USER}\n",
@@ -233,7 +234,7 @@ async fn a_host_is_reached_through_another() {
     assert!(between.sshd.log().contains(&through), "{}", between.sshd.log());
 
     // Each host is checked on its own.
-    backend.sshd.write_known_hosts(&host_key(&backend));
+    backend.sshd.write_known_hosts(&own_key);
     let text = error(log_in(config_of(&backend)).await).to_string();
     assert!(text.contains(&format!("[127.0.0.1]:{} is not known", between.sshd.port())), "{text}");
 }

@@ -21,10 +21,11 @@ fn matches(pattern: &str, name: &str) -> bool {
     let mut reached = vec![false; pattern.len() + 1];
     let skip_stars = |reached: &mut Vec<bool>| {
         for (place, letter) in pattern.iter().enumerate() {
-            if *letter == '*' && reached.get(place) == Some(&true) {
-                if let Some(next) = reached.get_mut(place + 1) {
-                    *next = true;
-                }
+            if *letter == '*'
+                && reached.get(place) == Some(&true)
+                && let Some(next) = reached.get_mut(place + 1)
+            {
+                *next = true;
             }
         }
     };
