@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
+use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{
     RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, SandboxHost,
     SandboxHostConfig, ServerBinary,
@@ -140,8 +141,20 @@ pub struct ByHand {
 pub struct RunningServer {
     /// Where it listens.
     pub address: SocketAddr,
-    _process: Child,
+    process: Child,
     folder: TempDir,
+}
+
+impl Drop for RunningServer {
+    /// Gently, and waited for: it ends what it runs, which a test would leave behind otherwise.
+    fn drop(&mut self) {
+        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// The key of servers that are started by hand.
@@ -163,7 +176,7 @@ impl RunningServer {
             assert!(process.try_wait().unwrap().is_none(), "the action server has ended");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Self { address, _process: process, folder }
+        Self { address, process, folder }
     }
 
     /// An orchestrator's provider for it.

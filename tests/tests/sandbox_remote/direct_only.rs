@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
 use sandbox::{RemoteServerConfig, RemoteServerProvider};
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::remote::{ByHand, Lent, SERVER_KEY};

@@ -17,10 +17,13 @@ use tests::sandbox_contract::remote::{ByHand, SERVER_KEY};
 use tests::sandbox_contract::{error, run};
 use tokio::net::TcpListener;
 
+/// The statuses and bodies of each route's answers, in their order.
+type Script = Vec<(&'static str, VecDeque<(u16, Value)>)>;
+
 /// Answers each route from its script; what the script does not name is 404, as V0's services say it.
 #[derive(Clone, Default)]
 struct Service {
-    answers: Arc<Mutex<Vec<(&'static str, VecDeque<(u16, Value)>)>>>,
+    answers: Arc<Mutex<Script>>,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
 }
 

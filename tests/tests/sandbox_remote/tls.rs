@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
