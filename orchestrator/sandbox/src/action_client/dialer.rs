@@ -1,6 +1,7 @@
 //! Opens connections and makes sure who is at the other end: the same life of the same server.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -21,6 +22,22 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Dialer {
     connector: Box<dyn Connector>,
     key: HeaderValue,
+    frozen: Frozen,
+}
+
+/// When a server was last seen frozen on purpose. Locked only to copy, never across a wait.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Frozen(Arc<Mutex<Option<Instant>>>);
+
+impl Frozen {
+    /// When that was; nothing: never.
+    pub(super) fn last_seen(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 /// Why there is no connection to the server that was asked for.
@@ -42,7 +59,30 @@ pub(super) enum DialError {
 
 impl Dialer {
     pub(super) fn new(connector: Box<dyn Connector>, key: HeaderValue) -> Self {
-        Self { connector, key }
+        Self { connector, key, frozen: Frozen::default() }
+    }
+
+    pub(super) fn frozen(&self) -> Frozen {
+        self.frozen.clone()
+    }
+
+    /// The same, and a server that is frozen on purpose is waited for: its time does not count.
+    pub(super) async fn dial_past_pauses(
+        &self,
+        expected: &BootId,
+        patience: Duration,
+    ) -> Result<(Connection, Info), DialError> {
+        loop {
+            match self.dial(Some(expected), patience).await {
+                Err(DialError::OutOfPatience { .. }) if self.connector.is_paused().await => {
+                    while self.connector.is_paused().await {
+                        self.frozen.see();
+                        sleep(LONGEST_PAUSE).await;
+                    }
+                }
+                reached => return reached,
+            }
+        }
     }
 
     /// Tries for as long as `patience`, with growing pauses. Takes a server of any life when `expected` is nothing.

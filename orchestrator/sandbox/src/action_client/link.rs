@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use protocol::BootId;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Requests};
-use super::dialer::{DialError, Dialer};
+use super::dialer::{DialError, Dialer, Frozen};
 
 /// How long a server may be out of reach before it counts as lost. A killed one must be known as lost within 5 s.
 pub(super) const PATIENCE: Duration = Duration::from_millis(3500);
@@ -23,6 +24,7 @@ type Answer = Result<Requests, DialError>;
 /// A connection that is made again when it breaks.
 pub(super) struct Link {
     asking: mpsc::Sender<oneshot::Sender<Answer>>,
+    frozen: Frozen,
     _keeper: AbortOnDropHandle<()>,
 }
 
@@ -30,8 +32,14 @@ impl Link {
     /// Keeps `connection`, and after it others to the life `boot_id` of the same server.
     pub(super) fn keep(dialer: Dialer, connection: Connection, boot_id: BootId) -> Self {
         let (asking, asked) = mpsc::channel(ASKING_AT_ONCE);
+        let frozen = dialer.frozen();
         let keeper = Keeper { dialer, connection, boot_id, asked };
-        Self { asking, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
+        Self { asking, frozen, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
+    }
+
+    /// When the server was last seen frozen on purpose, by those who waited for a connection; nothing: never.
+    pub(super) fn last_frozen(&self) -> Option<Instant> {
+        self.frozen.last_seen()
     }
 
     /// A connection that was open a moment ago.
@@ -68,7 +76,7 @@ impl Keeper {
         if let Some(requests) = self.connection.requests() {
             return Ok(requests);
         }
-        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), PATIENCE).await?;
+        let (connection, _info) = self.dialer.dial_past_pauses(&self.boot_id, PATIENCE).await?;
         self.connection = connection;
         let ended = || DialError::Gone("the new connection ended at once".into());
         self.connection.requests().ok_or_else(ended)

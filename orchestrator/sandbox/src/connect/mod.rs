@@ -21,6 +21,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 pub(crate) trait Connector: Send + Sync + 'static {
     /// Opens a stream. Tried again by the caller, who also bounds how long it takes.
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError>;
+
+    /// Whether the server is frozen on purpose, and will answer once it goes on. Bounds itself.
+    async fn is_paused(&self) -> bool {
+        false
+    }
 }
 
 /// Why there is no stream.

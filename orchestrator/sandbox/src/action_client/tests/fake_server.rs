@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use protocol::sandbox_api::{Frame, Info, KEY_HEADER, Limits};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::{ByteStream, ConnectError, Connector};
@@ -32,6 +34,8 @@ pub(super) enum Act {
     CutAndStartAgain(&'static str),
     /// The same, and take no connection from then on.
     CutForEver,
+    /// The same, and be frozen on purpose for so long.
+    CutAndFreeze(Duration),
 }
 
 impl Act {
@@ -67,11 +71,23 @@ struct State {
     boot_id: Option<&'static str>,
     script: VecDeque<(String, Act)>,
     connections: usize,
+    frozen_until: Option<Instant>,
+}
+
+impl State {
+    fn is_frozen(&self) -> bool {
+        self.frozen_until.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 impl FakeServer {
     pub(super) fn new(boot_id: &'static str) -> Self {
-        Self(Arc::new(Mutex::new(State { boot_id: Some(boot_id), script: VecDeque::new(), connections: 0 })))
+        Self(Arc::new(Mutex::new(State {
+            boot_id: Some(boot_id),
+            script: VecDeque::new(),
+            connections: 0,
+            frozen_until: None,
+        })))
     }
 
     /// Expects this request next.
@@ -112,6 +128,7 @@ impl FakeServer {
             Act::Cut => {}
             Act::CutAndStartAgain(boot_id) => state.boot_id = Some(boot_id),
             Act::CutForEver => state.boot_id = None,
+            Act::CutAndFreeze(time) => state.frozen_until = Some(Instant::now() + time),
         }
         cut.cancel();
         respond(500, Vec::new())
@@ -123,7 +140,7 @@ impl Connector for FakeServer {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         {
             let mut state = self.0.lock().unwrap();
-            if state.boot_id.is_none() {
+            if state.boot_id.is_none() || state.is_frozen() {
                 let source = io::ErrorKind::ConnectionReset.into();
                 return Err(ConnectError::Failed { doing: "connecting".into(), source });
             }
@@ -143,6 +160,10 @@ impl Connector for FakeServer {
             let _ = cut.run_until_cancelled(serving).await;
         });
         Ok(Box::new(near))
+    }
+
+    async fn is_paused(&self) -> bool {
+        self.0.lock().unwrap().is_frozen()
     }
 }
 

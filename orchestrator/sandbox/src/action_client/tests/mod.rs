@@ -126,6 +126,19 @@ async fn a_server_out_of_reach_is_lost_within_five_seconds_for_everyone_who_wait
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_frozen_on_purpose_is_waited_for_beyond_the_actions_time() {
+    let frozen = Duration::from_secs(3600);
+    let server = FakeServer::new("boot-1")
+        .on("POST /v1/actions/c.1?after=0", Act::CutAndFreeze(frozen))
+        .on("GET /v1/actions/c.1?after=0", Act::frames(&[ending()]));
+    let client = client(&server).await;
+    let begun = Instant::now();
+    let request = ActionRequest { timeout: Some(1.0), ..request() };
+    assert_eq!(client.execute(&id(), &request, &|_| {}).await.unwrap(), done());
+    assert!(begun.elapsed() >= frozen && begun.elapsed() < frozen + Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_without_end_is_lost() {
     let mut server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::Cut);
     for _ in 0..10 {
