@@ -13,7 +13,7 @@ mod placement;
 mod server_binary;
 mod unfinished_start;
 
-pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
+pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, spare_holder};
 pub use host_secret::HostSecret;
 pub use local::{LocalConfig, LocalProvider};
 pub use server_binary::ServerBinary;
