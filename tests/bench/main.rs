@@ -1,7 +1,7 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
 //! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`, `exec`,
-//! `store`, `steps`, `ssh`) measure only those. Ends with 1 when an aim is missed.
+//! `placement`, `store`, `steps`, `ssh`) measure only those. Ends with 1 when an aim is missed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
@@ -9,6 +9,7 @@ mod bare_http;
 mod exec;
 mod figure;
 mod load;
+mod placement;
 mod server;
 mod shell;
 mod ssh;
@@ -48,6 +49,9 @@ async fn measure(groups: &[String]) -> Vec<Figure> {
     }
     if wanted("exec") {
         figures.extend(exec::measure().await);
+    }
+    if wanted("placement") {
+        figures.extend(placement::measure().await);
     }
     if wanted("store") {
         figures.extend(store::measure().await);

@@ -106,6 +106,10 @@ async fn serve(
     // Before the socket exists, which a signal that nobody expects would leave behind.
     let mut terminate = signal(SignalKind::terminate()).context("expecting SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("expecting SIGINT")?;
+    // Where files have a limit, writing beyond it would end us. Handled, it is that write's error; what is run here gets
+    // the signal as if nobody had handled it.
+    let _file_too_large =
+        signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("expecting SIGXFSZ")?;
     let listener = Listener::bind(&config.address)?;
     if config.is_detached {
         // The launcher takes this as the word that the socket listens.

@@ -20,7 +20,7 @@ mod unfinished_start;
 
 pub use confine::confine_if_asked;
 pub use connect::{ServerUrl, ServerUrlError};
-pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
+pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, spare_holder};
 pub use host_secret::HostSecret;
 pub use local::{BUBBLEWRAP_PROGRAMS, Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
 pub use remote::{

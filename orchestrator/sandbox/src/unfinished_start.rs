@@ -52,7 +52,10 @@ impl UnfinishedStart {
 
     /// Hands over what the start came to: a sandbox that somebody has now, or an error once all of it is removed.
     pub(crate) async fn end<T>(mut self, started: Result<T, SandboxError>) -> Result<T, SandboxError> {
-        if let (Some(removal), Err(_)) = (self.removal.take(), &started) {
+        let removal = self.removal.take();
+        if started.is_err()
+            && let Some(removal) = removal
+        {
             // A task of its own: it goes on when nobody waits for this any more. A panic in it is logged by itself.
             let _ = self.removals.spawn(removal).await;
         }

@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use bollard::Docker;
 use bollard::exec::{CreateExecOptions, StartExecResults};
 use bollard::query_parameters::KillContainerOptionsBuilder;
-use engine::sandbox::SandboxProvider;
+use engine::sandbox::{SandboxProvider, SandboxSpec};
 use futures_util::StreamExt as _;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use sandbox::{DockerConfig, DockerProvider, HostSecret, ServerBinary};
 use tempfile::TempDir;
+use tokio::net::{TcpListener, UnixStream};
 
 use super::Backend;
 use super::faults::Breakable;
@@ -55,9 +56,42 @@ impl DockerBackend {
         Self { host: Some(host.into()), ..self }
     }
 
+    /// The same, reached over a connection on loopback, so that the engine seems to be another machine's. What passes the
+    /// bytes on ends with the runtime.
+    pub async fn behind_tcp(self) -> Self {
+        let socket =
+            self.host().unwrap_or("unix:///var/run/docker.sock").trim_start_matches("unix://").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut far = UnixStream::connect(&socket).await.unwrap();
+                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+            }
+        });
+        self.reached_at(format!("tcp://{address}"))
+    }
+
+    /// Whether a sandbox was made ahead: then its key is that of another name.
+    pub async fn was_made_ahead(&self, sandbox: &SandboxId) -> bool {
+        let found = self.engine().await.inspect_container(sandbox.as_str(), None).await.unwrap();
+        found.config.unwrap().labels.unwrap()["glovebox.key"] != sandbox.as_str()
+    }
+
     /// How the engine is reached.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    /// The engine itself, for what a provider does not tell.
+    pub async fn engine(&self) -> Docker {
+        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
+        Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap()
+    }
+
+    /// The name of the sandbox that is placed for a spec.
+    pub fn id_of(&self, spec: &SandboxSpec) -> SandboxId {
+        format!("glovebox-{}", spec.conversation).parse().unwrap()
     }
 
     /// What a host program would configure.
@@ -116,8 +150,7 @@ impl Backend for DockerBackend {
     }
 
     async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
-        let docker = self.engine().await;
-        match docker.inspect_container(sandbox.as_str(), None).await {
+        match self.engine().await.inspect_container(sandbox.as_str(), None).await {
             Ok(found) => vec![format!("container {:?}", found.name)],
             Err(bollard::errors::Error::DockerResponseServerError { status_code: 404, .. }) => Vec::new(),
             Err(error) => panic!("looking for {sandbox}: {error}"),

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
-use protocol::action::RunAction;
+use protocol::action::{RunAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
 use sandbox::ServerBinary;
@@ -113,6 +113,19 @@ pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
 pub fn command(text: &str) -> ActionRequest {
     let action = RunAction { command: text.into(), blocking: true, ..RunAction::default() };
     ActionRequest::new(SandboxAction::Run(action), Some(60.0))
+}
+
+/// A file to be written, as a request.
+pub fn write(path: &str, content: &str) -> ActionRequest {
+    let action = WriteAction {
+        path: path.into(),
+        content: content.into(),
+        start: 0,
+        end: -1,
+        thought: String::new(),
+        security_risk: protocol::SecurityRisk::default(),
+    };
+    ActionRequest::new(SandboxAction::Write(action), Some(60.0))
 }
 
 /// An action's id.

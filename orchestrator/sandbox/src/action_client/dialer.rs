@@ -1,6 +1,7 @@
 //! Opens connections and makes sure who is at the other end: the same life of the same server.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -34,6 +35,22 @@ pub(super) enum Trust {
 pub(super) struct Dialer {
     connector: Box<dyn Connector>,
     key: HeaderValue,
+    frozen: Frozen,
+}
+
+/// When a server was last seen frozen on purpose. Locked only to copy, never across a wait.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Frozen(Arc<Mutex<Option<Instant>>>);
+
+impl Frozen {
+    /// When that was; nothing: never.
+    pub(super) fn last_seen(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 /// Why there is no connection to the server that was asked for.
@@ -55,7 +72,11 @@ pub(super) enum DialError {
 
 impl Dialer {
     pub(super) fn new(connector: Box<dyn Connector>, key: HeaderValue) -> Self {
-        Self { connector, key }
+        Self { connector, key, frozen: Frozen::default() }
+    }
+
+    pub(super) fn frozen(&self) -> Frozen {
+        self.frozen.clone()
     }
 
     /// How long its server may be out of reach before it counts as lost.

@@ -5,10 +5,11 @@
 
 use protocol::BootId;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, Requests};
-use super::dialer::{DialError, Dialer, Trust};
+use super::dialer::{DialError, Dialer, Frozen, Trust};
 
 /// Those who ask wait for the same connection; a full queue only makes them wait in front of it.
 const ASKING_AT_ONCE: usize = 16;
@@ -18,6 +19,7 @@ type Answer = Result<Requests, DialError>;
 /// A connection that is made again when it breaks.
 pub(super) struct Link {
     asking: mpsc::Sender<oneshot::Sender<Answer>>,
+    frozen: Frozen,
     _keeper: AbortOnDropHandle<()>,
 }
 
@@ -25,8 +27,14 @@ impl Link {
     /// Keeps `connection`, and after it others to the life `boot_id` of the same server.
     pub(super) fn keep(dialer: Dialer, connection: Connection, boot_id: BootId) -> Self {
         let (asking, asked) = mpsc::channel(ASKING_AT_ONCE);
+        let frozen = dialer.frozen();
         let keeper = Keeper { dialer, connection, boot_id, asked };
-        Self { asking, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
+        Self { asking, frozen, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
+    }
+
+    /// When the server was last seen frozen on purpose, by those who waited for a connection; nothing: never.
+    pub(super) fn last_frozen(&self) -> Option<Instant> {
+        self.frozen.last_seen()
     }
 
     /// A connection that was open a moment ago.

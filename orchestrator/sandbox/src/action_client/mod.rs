@@ -24,6 +24,7 @@ use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, BootId, Observation, SandboxId};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::connect::{ConnectError, Connector};
 use dialer::{DialError, Dialer, Trust};
@@ -33,6 +34,9 @@ pub(crate) use under_way::ActionsUnderWay;
 /// How many actions may be under way in one sandbox. Far above what agents do, and below the streams that a server
 /// takes: a request above those would wait in silence.
 const ACTIONS_AT_ONCE: usize = 128;
+
+/// A server that lives answers in milliseconds.
+const ALIVE_WAIT: Duration = Duration::from_secs(1);
 
 /// How often a cancel is sent when the connection breaks under it.
 const CANCEL_ATTEMPTS: u32 = 3;
@@ -61,6 +65,9 @@ impl OpenStream for Streams {
         self.0.connect().await.map_err(|error| match error {
             ConnectError::Gone(detail) => SandboxError::Lost { detail },
             ConnectError::Failed { doing, source } => SandboxError::Host { doing, source },
+            ConnectError::Paused(detail) | ConnectError::Unknown(detail) => {
+                SandboxError::Host { doing: detail, source: std::io::ErrorKind::NotConnected.into() }
+            }
         })
     }
 }
@@ -90,6 +97,21 @@ impl ActionClient {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Lost { detail: other.to_string() },
         })
+    }
+
+    /// Whether its server answers now.
+    pub(crate) async fn answers(&self) -> bool {
+        let asked = async {
+            let mut requests = self.link.requests().await.ok()?;
+            request::send(&mut requests, request::info(&self.key)).await.ok()
+        };
+        let answer = timeout(ALIVE_WAIT, asked).await.ok().flatten();
+        answer.is_some_and(|answer| answer.status().is_success())
+    }
+
+    /// The same server, whose sandbox has got another name.
+    pub(crate) fn known_as(self, sandbox_id: SandboxId) -> Self {
+        Self { lease: SandboxLeased { sandbox_id, ..self.lease }, ..self }
     }
 
     async fn speak(

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use protocol::sandbox_api::{ActionRequest, ErrorCode, FrameDecoder};
 use protocol::{ActionId, Observation};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::heard::Heard;
 use super::link::Link;
@@ -40,10 +40,24 @@ pub(super) async fn perform(
     let limit = action.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match limit.and_then(|limit| limit.checked_add(GRACE)) {
         None => performance.run().await,
-        Some(limit) => timeout(limit, performance.run()).await.unwrap_or_else(|_| {
-            let detail = format!("action {id} has no ending {} s after its time", GRACE.as_secs());
-            Err(SandboxError::Lost { detail })
-        }),
+        Some(limit) => tokio::select! {
+            ended = performance.run() => ended,
+            () = overdue(link, limit) => {
+                let detail = format!("action {id} has no ending {} s after its time", GRACE.as_secs());
+                Err(SandboxError::Lost { detail })
+            }
+        },
+    }
+}
+
+/// Ends when the limit has passed and, where the server was frozen on purpose, as much time for an ending after that.
+async fn overdue(link: &Link, limit: Duration) {
+    sleep(limit).await;
+    while let Some(time_left) = link.last_frozen().and_then(|frozen| GRACE.checked_sub(frozen.elapsed())) {
+        if time_left.is_zero() {
+            return;
+        }
+        sleep(time_left).await;
     }
 }
 

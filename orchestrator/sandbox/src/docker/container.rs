@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 
-use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType};
-use engine::sandbox::{Lifetime, Resources, SandboxSpec};
+use bollard::models::{
+    ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig, ResourcesUlimits,
+};
+use engine::sandbox::{Resources, SandboxSpec};
+use protocol::SandboxId;
 
 use super::image::Image;
+use super::labels::{self, Belongs};
 use super::user::User;
-use super::{DockerConfig, ServerSource};
+use super::{DockerConfig, Gpus, ServerSource, mounts};
 
+/// What is ours in a container.
+pub(super) const OUR_FOLDER: &str = "/.glovebox";
 /// Where the server's file is in a container.
 pub(super) const SERVER: &str = "/.glovebox/action-server";
 /// Its socket: in a file system of its own, so that the image needs no writable folder.
@@ -18,13 +24,6 @@ pub(super) const WORKSPACE: &str = "/workspace";
 
 const RUN_FOLDER: &str = "/.glovebox/run";
 const HOME_FOLDER: &str = "/.glovebox/home";
-
-const MARK_LABEL: &str = "glovebox";
-const CONVERSATION_LABEL: &str = "glovebox.conversation";
-pub(super) const OWNER_LABEL: &str = "glovebox.owner";
-pub(super) const LIFETIME_LABEL: &str = "glovebox.lifetime";
-/// The lifetime of what no sweep removes.
-pub(super) const UNTIL_REMOVED: &str = "until-removed";
 
 /// What package managers and test suites do as root, and nothing else: own, read and write any file of the container
 /// (dpkg, tar, npm), act as another user (apt's `_apt`, database servers under test), end its processes. Not among
@@ -38,11 +37,15 @@ const CPU_PERIOD: i64 = 100_000;
 /// Everything that decides a container.
 pub(super) struct ContainerPlan<'a> {
     pub(super) config: &'a DockerConfig,
+    pub(super) name: &'a SandboxId,
+    pub(super) belongs: Belongs<'a>,
     pub(super) spec: &'a SandboxSpec,
     pub(super) image: &'a Image,
     pub(super) server: &'a ServerSource,
     /// Whom it runs as, when that is not the image's own user.
     pub(super) user: Option<User>,
+    /// Whether the engine's storage is asked to bound the disk.
+    pub(super) is_disk_bounded: bool,
 }
 
 impl ContainerPlan<'_> {
@@ -62,30 +65,33 @@ impl ContainerPlan<'_> {
             attach_stdin: Some(true),
             open_stdin: Some(true),
             stdin_once: Some(true),
-            labels: Some(self.labels()),
+            labels: Some(labels::of_container(
+                &self.config.owner,
+                self.name,
+                self.belongs,
+                self.spec.lifetime,
+            )),
             host_config: Some(self.host_config()),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn labels(&self) -> HashMap<String, String> {
-        let lifetime = match self.spec.lifetime {
-            Lifetime::Conversation => "conversation",
-            Lifetime::UntilRemoved => UNTIL_REMOVED,
-        };
-        HashMap::from([
-            (MARK_LABEL.into(), "1".into()),
-            (CONVERSATION_LABEL.into(), self.spec.conversation.to_string()),
-            (OWNER_LABEL.into(), self.config.owner.clone()),
-            (LIFETIME_LABEL.into(), lifetime.into()),
-        ])
-    }
-
     fn host_config(&self) -> HostConfig {
-        let Resources { memory_bytes, cpus, pids, disk_bytes: _ } = self.spec.resources;
+        let Resources { memory_bytes, cpus, pids, disk_bytes } = self.spec.resources;
         let memory = i64::try_from(memory_bytes).unwrap_or(i64::MAX);
+        let disk = i64::try_from(disk_bytes).unwrap_or(i64::MAX);
+        let disk_option = || HashMap::from([("size".to_owned(), disk_bytes.to_string())]);
         HostConfig {
-            network_mode: Some(self.config.network.clone().unwrap_or_else(|| "none".into())),
+            // The others are joined before the start: an engine takes only one here.
+            network_mode: Some(self.config.networks().next().unwrap_or("none").to_owned()),
+            storage_opt: self.is_disk_bounded.then(disk_option),
+            // Where the storage cannot bound all that is written, no single file grows beyond this.
+            ulimits: Some(vec![ResourcesUlimits {
+                name: Some("fsize".into()),
+                soft: Some(disk),
+                hard: Some(disk),
+            }]),
+            device_requests: self.config.gpus.as_ref().map(|gpus| vec![device_request(gpus)]),
             memory: Some(memory),
             memory_swap: Some(memory), // together: no swap on top
             cpu_period: Some(CPU_PERIOD),
@@ -94,7 +100,7 @@ impl ContainerPlan<'_> {
             cap_drop: Some(vec!["ALL".into()]),
             cap_add: Some(CAPABILITIES.iter().map(|name| (*name).into()).collect()),
             security_opt: Some(vec!["no-new-privileges".into()]),
-            mounts: Some(self.mounts()),
+            mounts: Some(mounts::of(self.server, self.spec)),
             tmpfs: Some(self.memory_folders()),
             // What runs inside can write to the server's stderr: the host's disk is not theirs to fill.
             log_config: Some(HostConfigLogConfig {
@@ -108,16 +114,6 @@ impl ContainerPlan<'_> {
         }
     }
 
-    fn mounts(&self) -> Vec<Mount> {
-        let server = match self.server {
-            ServerSource::Mounted(path) => Some(bind(path.to_string_lossy().into(), SERVER, true)),
-            ServerSource::Uploaded => None,
-        };
-        let workspace = self.spec.workspace.as_ref();
-        let workspace = workspace.map(|path| bind(path.to_string_lossy().into(), WORKSPACE, false));
-        server.into_iter().chain(workspace).collect()
-    }
-
     fn memory_folders(&self) -> HashMap<String, String> {
         // Open to every user: only the engine knows the number behind the name of an image's user.
         let mut folders =
@@ -129,14 +125,17 @@ impl ContainerPlan<'_> {
     }
 }
 
-/// A mount that is refused, not created, when its source is missing.
-fn bind(source: String, target: &str, read_only: bool) -> Mount {
-    Mount {
-        typ: Some(MountType::BIND),
-        source: Some(source),
-        target: Some(target.into()),
-        read_only: Some(read_only),
-        ..Mount::default()
+fn device_request(gpus: &Gpus) -> DeviceRequest {
+    let (count, device_ids) = match gpus {
+        Gpus::All => (Some(-1), None),
+        Gpus::Ids(ids) => (None, Some(ids.clone())),
+    };
+    // No driver is named: the engine knows which of its own have this capability.
+    DeviceRequest {
+        count,
+        device_ids,
+        capabilities: Some(vec![vec!["gpu".into()]]),
+        ..DeviceRequest::default()
     }
 }
 
@@ -145,23 +144,35 @@ mod tests {
     use engine::sandbox::{Resources, SandboxSpec};
 
     use super::super::image::Image;
-    use super::super::{DockerConfig, ServerSource};
-    use super::ContainerPlan;
+    use super::super::{DockerConfig, Gpus, ServerSource};
+    use super::{Belongs, ContainerPlan};
     use crate::{HostSecret, ServerBinary};
 
     #[test]
     fn a_container_is_closed_bounded_and_never_sees_its_key() {
-        let config = DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me");
+        let config = DockerConfig {
+            gpus: Some(Gpus::Ids(vec!["3".into()])),
+            ..DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me")
+        };
         let spec = SandboxSpec {
             workspace: Some("/home/me/work".into()),
-            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 << 30 },
+            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 2 << 30 },
             ..SandboxSpec::of("c".parse().unwrap())
         };
         let sandbox = "glovebox-c".parse().unwrap();
-        let image = Image { name: "i".into(), user: String::new() };
+        let image = Image { name: "i".into(), id: "sha256:1".into(), user: String::new() };
         let server = ServerSource::Mounted("/s".into());
         let user = Some(super::User { uid: 1000, gid: 100 });
-        let plan = ContainerPlan { config: &config, spec: &spec, image: &image, server: &server, user };
+        let plan = ContainerPlan {
+            config: &config,
+            name: &sandbox,
+            belongs: Belongs::To(&spec.conversation),
+            spec: &spec,
+            image: &image,
+            server: &server,
+            user,
+            is_disk_bounded: true,
+        };
         let body = plan.body();
         let host = body.host_config.clone().unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("none"));
@@ -170,6 +181,9 @@ mod tests {
         assert_eq!(host.cap_drop.as_deref(), Some(&["ALL".to_owned()][..]));
         assert_eq!(host.privileged, None);
         assert_eq!(host.port_bindings, None);
+        assert_eq!(host.storage_opt.unwrap()["size"], "2147483648");
+        assert_eq!(host.ulimits.unwrap()[0].hard, Some(2 << 30));
+        assert_eq!(host.device_requests.unwrap()[0].device_ids, Some(vec!["3".to_owned()]));
         let mounts: Vec<_> = host
             .mounts
             .iter()

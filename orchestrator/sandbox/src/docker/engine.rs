@@ -1,6 +1,8 @@
 //! The engine: one client of its API, and what its refusals mean.
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
@@ -14,13 +16,12 @@ use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use protocol::SandboxId;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::RUNTIME;
-use super::container::{LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
+use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
+use super::{RUNTIME, discovery};
 use crate::placement::{KEPT_LOG_LENGTH, chain, conversation_of, start_error};
-
-const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
 /// For one request to the engine; a pull streams and has a time of its own.
 const REQUEST_SECONDS: u64 = 60;
@@ -34,12 +35,27 @@ pub(super) struct Engine {
     pub(super) docker: Docker,
     /// Its unix socket lies on this host, so it probably sees this host's files; a desktop's virtual machine may not.
     pub(super) is_local: bool,
+    known: Arc<Known>,
+}
+
+/// What an engine was found to be: asked once, it stays so for as long as it runs.
+#[derive(Debug, Default)]
+struct Known {
+    is_rootless: OnceCell<bool>,
+    bounds_disk: OnceLock<bool>,
 }
 
 impl Engine {
+    /// The engine at `host`, or the first that answers of those where one usually listens.
+    pub(super) async fn find(host: Option<&str>, runtime_dir: Option<&Path>) -> Result<Self, SandboxError> {
+        match host {
+            Some(host) => Self::connect(host).await,
+            None => discovery::first_that_answers(&discovery::usual_sockets(runtime_dir)).await,
+        }
+    }
+
     /// Connects, and agrees on the version of the API that both know.
-    pub(super) async fn connect(host: Option<&str>) -> Result<Self, SandboxError> {
-        let host = host.unwrap_or(DEFAULT_HOST);
+    pub(super) async fn connect(host: &str) -> Result<Self, SandboxError> {
         let connected = match host.split_once("://") {
             Some(("unix", path)) => Docker::connect_with_unix(path, REQUEST_SECONDS, API_DEFAULT_VERSION),
             Some(("tcp" | "http", _)) => {
@@ -52,13 +68,36 @@ impl Engine {
             Err(error) => Err(error),
         };
         let is_local = host.starts_with("unix://");
-        docker.map(|docker| Self { docker, is_local }).map_err(|error| SandboxError::RuntimeUnavailable {
-            runtime: RUNTIME,
-            detail: format!(
-                "asking the engine at {host} for its version: {}; is Docker running?",
-                chain(&error)
-            ),
-        })
+        match docker {
+            Ok(docker) => Ok(Self { docker, is_local, known: Arc::default() }),
+            Err(error) => Err(SandboxError::RuntimeUnavailable {
+                runtime: RUNTIME,
+                detail: format!(
+                    "asking the engine at {host} for its version: {}; is Docker running?",
+                    chain(&error)
+                ),
+            }),
+        }
+    }
+
+    /// Whether root of its containers is the user who runs it.
+    pub(super) async fn is_rootless(&self) -> Result<bool, SandboxError> {
+        let asked = self.known.is_rootless.get_or_try_init(async || {
+            let info = self.docker.info().await;
+            let info = info.map_err(|error| failed("asking the engine how it runs", &error))?;
+            Ok(info.security_options.iter().flatten().any(|option| option == "name=rootless"))
+        });
+        asked.await.copied()
+    }
+
+    /// Whether its storage can bound a container's disk; nothing: not tried yet.
+    pub(super) fn bounds_disk(&self) -> Option<bool> {
+        self.known.bounds_disk.get().copied()
+    }
+
+    /// Keeps the answer. The first one stays.
+    pub(super) fn remember_bounds_disk(&self, answer: bool) {
+        let _ = self.known.bounds_disk.set(answer);
     }
 
     /// Removes a container with its volumes, running or not. One that is not there is no error.
@@ -73,6 +112,19 @@ impl Engine {
                 source: std::io::Error::other(error),
             }),
         }
+    }
+
+    /// Removes the container that was made with this name, whatever it is called now.
+    pub(super) async fn remove_made_as(&self, name: &SandboxId) -> Result<(), SandboxError> {
+        let filters = HashMap::from([("label", vec![format!("{KEY_LABEL}={name}")])]);
+        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let containers = self.docker.list_containers(Some(options)).await;
+        let containers =
+            containers.map_err(|error| failed(&format!("looking for what was {name}"), &error))?;
+        for id in containers.into_iter().filter_map(|container| container.id) {
+            self.remove(&id).await?;
+        }
+        Ok(())
     }
 
     /// The containers that carry this owner's label.
@@ -102,6 +154,12 @@ impl Engine {
         String::from_utf8_lossy(&tail).into_owned()
     }
 
+    /// The end of what a container wrote, for who asks for it. [`SandboxError::Lost`] when it is not there.
+    pub(super) async fn logs(&self, container: &str) -> Result<String, SandboxError> {
+        self.look_at(container).await?;
+        Ok(self.log_tail(container).await)
+    }
+
     /// Why nothing can be run in a container any more; nothing when it runs, or the engine does not say.
     pub(super) async fn end_of(&self, container: &str) -> Option<String> {
         let found = match self.docker.inspect_container(container, None).await {
@@ -111,18 +169,13 @@ impl Engine {
             }
             Err(_) => return None,
         };
-        if found.running == Some(true) {
+        // Podman does not count one that is frozen among those that run.
+        if found.running == Some(true) || found.paused == Some(true) {
             return None;
         }
         let memory = if found.oom_killed == Some(true) { ", out of memory" } else { "" };
         let code = found.exit_code.unwrap_or_default();
         Some(format!("the container {container} has ended with code {code}{memory}"))
-    }
-
-    /// Whether a container is frozen. Not, when the engine does not say.
-    pub(super) async fn is_paused(&self, container: &str) -> bool {
-        let found = self.docker.inspect_container(container, None).await;
-        found.ok().and_then(|found| found.state?.paused) == Some(true)
     }
 }
 

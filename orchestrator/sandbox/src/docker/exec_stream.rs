@@ -12,7 +12,6 @@ use bollard::errors::Error;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use protocol::SandboxId;
 use tokio_util::io::StreamReader;
 
 use super::container::{SERVER, SOCKET};
@@ -28,20 +27,21 @@ const MAX_COMPLAINT: usize = 4 << 10;
 /// Runs `action-server dial` in one container.
 pub(super) struct ExecStream {
     engine: Engine,
-    container: SandboxId,
+    /// Its name, or its id where the name is going to change.
+    container: String,
 }
 
 impl ExecStream {
-    pub(super) fn new(engine: Engine, container: SandboxId) -> Self {
-        Self { engine, container }
+    pub(super) fn new(engine: Engine, container: impl Into<String>) -> Self {
+        Self { engine, container: container.into() }
     }
 
     async fn refused(&self, doing: &'static str, error: &Error) -> ConnectError {
         // 409: not running, or paused. Only the container's state tells which.
         match status(error) {
-            Some(404 | 409) => match self.engine.end_of(self.container.as_str()).await {
+            Some(404 | 409) => match self.engine.end_of(&self.container).await {
                 Some(ended) => ConnectError::Gone(ended),
-                None if self.engine.is_paused(self.container.as_str()).await => {
+                None if self.engine.is_paused(&self.container).await == Some(true) => {
                     ConnectError::Paused(format!("the container {} is paused", self.container))
                 }
                 None => self.failed(doing, said(error)),
@@ -63,7 +63,7 @@ impl ExecStream {
         error: impl std::fmt::Display,
         complaint: &Complaint,
     ) -> ConnectError {
-        if let Some(ended) = self.engine.end_of(self.container.as_str()).await {
+        if let Some(ended) = self.engine.end_of(&self.container).await {
             return ConnectError::Gone(ended);
         }
         let code = self.engine.docker.inspect_exec(exec).await.ok().and_then(|exec| exec.exit_code);
@@ -83,7 +83,7 @@ impl Connector for ExecStream {
             ..CreateExecOptions::default()
         };
         let docker = &self.engine.docker;
-        let exec = match docker.create_exec(self.container.as_str(), options).await {
+        let exec = match docker.create_exec(&self.container, options).await {
             Ok(exec) => exec.id,
             Err(error) => return Err(self.refused("preparing `action-server dial`", &error).await),
         };

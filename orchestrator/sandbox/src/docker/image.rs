@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use bollard::errors::Error;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use engine::sandbox::{SandboxError, StartProgress};
 use futures_util::StreamExt;
 use tokio::time::{Instant, timeout};
 
+use super::DockerConfig;
 use super::engine::{Engine, failed, said, status};
 use super::pull_progress::PullProgress;
 
@@ -21,32 +23,42 @@ const STALL: Duration = Duration::from_secs(90);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) name: String,
+    /// What it is now: another one may get its name.
+    pub(super) id: String,
     /// Whom its containers run as unless told otherwise; root when it does not say.
     pub(super) user: String,
 }
 
-/// Finds the image, pulls it when it is missing.
+/// Finds the image, pulls it when it is missing or another platform's.
 pub(super) async fn ensure(
     engine: &Engine,
+    config: &DockerConfig,
     name: &str,
-    pull_timeout: Duration,
     on_progress: &(dyn Fn(StartProgress) + Send + Sync),
 ) -> Result<Image, SandboxError> {
-    if let Some(image) = find(engine, name).await? {
+    let platform = config.platform.as_deref();
+    if let Some(image) = find(engine, name, platform).await? {
         return Ok(image);
     }
-    match timeout(pull_timeout, pull(engine, name, on_progress)).await {
+    match timeout(config.pull_timeout, pull(engine, name, platform, on_progress)).await {
         Ok(pulled) => pulled?,
-        Err(_) => return Err(no_such_image(name, format!("not pulled within {} s", pull_timeout.as_secs()))),
+        Err(_) => {
+            let limit = config.pull_timeout.as_secs();
+            return Err(no_such_image(name, format!("not pulled within {limit} s")));
+        }
     }
-    find(engine, name).await?.ok_or_else(|| no_such_image(name, "pulled, and not there".into()))
+    find(engine, name, platform).await?.ok_or_else(|| no_such_image(name, "pulled, and not there".into()))
 }
 
-async fn find(engine: &Engine, name: &str) -> Result<Option<Image>, SandboxError> {
+async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Option<Image>, SandboxError> {
     match engine.docker.inspect_image(name).await {
         Ok(found) => {
+            let own = [found.os, found.architecture, found.variant].map(Option::unwrap_or_default);
+            if platform.is_some_and(|wanted| !is_platform(&own, wanted)) {
+                return Ok(None);
+            }
             let user = found.config.and_then(|config| config.user).unwrap_or_default();
-            Ok(Some(Image { name: name.to_owned(), user }))
+            Ok(Some(Image { name: name.to_owned(), id: found.id.unwrap_or_default(), user }))
         }
         Err(error) if status(&error) == Some(404) => Ok(None),
         // A name that is not one.
@@ -58,11 +70,13 @@ async fn find(engine: &Engine, name: &str) -> Result<Option<Image>, SandboxError
 async fn pull(
     engine: &Engine,
     name: &str,
+    platform: Option<&str>,
     on_progress: &(dyn Fn(StartProgress) + Send + Sync),
 ) -> Result<(), SandboxError> {
     let (repository, tag) = split_reference(name);
-    let options = CreateImageOptionsBuilder::default().from_image(repository).tag(tag).build();
-    let mut messages = engine.docker.create_image(Some(options), None, None);
+    let options = CreateImageOptionsBuilder::default().from_image(repository).tag(tag);
+    let options = platform.into_iter().fold(options, CreateImageOptionsBuilder::platform);
+    let mut messages = engine.docker.create_image(Some(options.build()), None, None);
     let mut progress = PullProgress::default();
     let (mut last_message, mut last_told) = (Instant::now(), None);
     loop {
@@ -77,13 +91,7 @@ async fn pull(
                 progress.hear(&message);
                 last_message = Instant::now();
             }
-            Ok(Some(Err(error @ bollard::errors::Error::DockerStreamError { .. }))) => {
-                return Err(no_such_image(name, said(&error)));
-            }
-            Ok(Some(Err(error))) if status(&error).is_some() => {
-                return Err(no_such_image(name, said(&error)));
-            }
-            Ok(Some(Err(error))) => return Err(failed(&format!("pulling the image {name}"), &error)),
+            Ok(Some(Err(error))) => return Err(not_pulled(name, platform, &error)),
             Err(_) if last_message.elapsed() > STALL => {
                 return Err(no_such_image(name, format!("the pull stands still for {} s", STALL.as_secs())));
             }
@@ -92,12 +100,34 @@ async fn pull(
     }
 }
 
+/// The engine's words, and what they leave open: a registry says "not found" also to who has not logged in.
+fn not_pulled(name: &str, platform: Option<&str>, error: &Error) -> SandboxError {
+    let platform = platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
+    match (error, status(error)) {
+        (Error::DockerStreamError { .. }, _) | (_, Some(_)) => no_such_image(
+            name,
+            format!(
+                "pulling it{platform}: {}; check its name, that the engine reaches its registry, and whether that \
+                 wants a `docker login` and `docker pull`",
+                said(error)
+            ),
+        ),
+        (_, None) => failed(&format!("pulling the image {name}{platform}"), error),
+    }
+}
+
 fn no_such_image(image: &str, detail: String) -> SandboxError {
     SandboxError::NoSuchImage { image: image.to_owned(), detail }
 }
 
+/// Whether what is `[system, architecture, variant]` is the platform `system/architecture[/variant]`.
+fn is_platform(own: &[String; 3], wanted: &str) -> bool {
+    let mut wanted = wanted.split('/');
+    own.iter().all(|own| wanted.next().is_none_or(|wanted| wanted == own))
+}
+
 /// Repository and tag. Without a tag the engine would pull all of them; a digest stays where it is.
-fn split_reference(name: &str) -> (&str, &str) {
+pub(super) fn split_reference(name: &str) -> (&str, &str) {
     if name.contains('@') {
         return (name, "");
     }
@@ -110,7 +140,17 @@ fn split_reference(name: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::split_reference;
+    use super::{is_platform, split_reference};
+
+    #[test]
+    fn a_platform_is_compared_as_far_as_it_is_named() {
+        let own = ["linux", "arm64", "v8"].map(String::from);
+        for (wanted, expected) in
+            [("linux", true), ("linux/arm64", true), ("linux/arm64/v8", true), ("linux/amd64", false)]
+        {
+            assert_eq!(is_platform(&own, wanted), expected, "{wanted}");
+        }
+    }
 
     #[test]
     fn references_are_split_at_their_tag() {

@@ -5,25 +5,34 @@
 //! program, which attaches to it again or sweeps it away by its labels.
 
 mod archive;
+mod config;
 mod container;
+mod discovery;
 mod engine;
 mod exec_stream;
 mod image;
+mod labels;
+mod lifecycle;
 mod machine;
+mod mounts;
 mod pull_progress;
+mod snapshot;
+mod spare;
 mod start;
+mod usage;
 mod user;
+mod warm_pool;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress,
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Usage,
 };
 use async_trait::async_trait;
-use protocol::SandboxId;
 use protocol::record::SandboxLeased;
+use protocol::{BootId, SandboxId};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -31,67 +40,48 @@ use tokio_util::task::TaskTracker;
 use crate::action_client::{ActionClient, Address};
 use crate::placement::sandbox_id_of;
 use crate::unfinished_start::UnfinishedStart;
-use crate::{HostSecret, ServerBinary};
+pub use config::{DEFAULT_IMAGE, DockerConfig, Gpus, MAX_HOLDER_LENGTH, Pool};
 use engine::Engine;
 use exec_stream::ExecStream;
+use image::Image;
+use labels::Belongs;
+pub use spare::spare_holder;
+use warm_pool::WarmPool;
 
 const RUNTIME: &str = "docker";
 
 /// An engine that is well answers in milliseconds.
 const ANSWER_WAIT: Duration = Duration::from_millis(1500);
 
-/// What is used when no image is asked for: small, and has a package manager, bash and glibc, which most programs that
-/// are not built inside expect.
-pub const DEFAULT_IMAGE: &str = "debian:bookworm-slim";
-
-/// What the Docker backend needs of the host.
-#[derive(Debug)]
-pub struct DockerConfig {
-    /// `unix://PATH` or `tcp://HOST:PORT` (plain, no TLS), as in `DOCKER_HOST`; nothing: the default socket.
-    pub host: Option<String>,
-    /// The server's program.
-    pub server: ServerBinary,
-    /// What keys are derived from.
-    pub secret: HostSecret,
-    /// Labels this installation's containers, so that a sweep leaves those of others alone.
-    pub owner: String,
-    /// When a spec names no image; [`DEFAULT_IMAGE`] is a good one.
-    pub default_image: String,
-    /// The engine's network that containers join; nothing: no network.
-    pub network: Option<String>,
-    /// From the image being there to a server that answers.
-    pub start_timeout: Duration,
-    /// For the whole pull of an image.
-    pub pull_timeout: Duration,
-}
-
-impl DockerConfig {
-    /// The default engine and image, no network, 60 s to start and 30 minutes to pull.
-    pub fn new(server: ServerBinary, secret: HostSecret, owner: impl Into<String>) -> Self {
-        Self {
-            host: None,
-            server,
-            secret,
-            owner: owner.into(),
-            default_image: DEFAULT_IMAGE.into(),
-            network: None,
-            start_timeout: Duration::from_secs(60),
-            pull_timeout: Duration::from_secs(1800),
-        }
-    }
-}
-
 /// Places sandboxes as containers.
 pub struct DockerProvider {
-    config: Arc<DockerConfig>,
+    installation: Arc<Installation>,
+    pool: Option<WarmPool>,
+}
+
+/// What the provider and what it does in the background share.
+struct Installation {
+    config: DockerConfig,
     engine: OnceCell<Engine>,
     removals: TaskTracker,
 }
 
+impl Installation {
+    /// The engine; asked for anew until it has answered once.
+    async fn engine(&self) -> Result<&Engine, SandboxError> {
+        let DockerConfig { host, runtime_dir, .. } = &self.config;
+        self.engine.get_or_try_init(|| Engine::find(host.as_deref(), runtime_dir.as_deref())).await
+    }
+}
+
 impl DockerProvider {
-    /// Does not speak to the engine yet.
+    /// Does not speak to the engine yet, unless there is a pool to fill: that is done by a task of the runtime which this
+    /// is called in.
     pub fn new(config: DockerConfig) -> Self {
-        Self { config: Arc::new(config), engine: OnceCell::new(), removals: TaskTracker::new() }
+        let installation =
+            Arc::new(Installation { config, engine: OnceCell::new(), removals: TaskTracker::new() });
+        let pool = WarmPool::start(&installation);
+        Self { installation, pool }
     }
 
     /// Whether the engine answers, within 2 s: for whoever would place sandboxes elsewhere if it does not.
@@ -107,18 +97,88 @@ impl DockerProvider {
         answered.map_err(silent)?.map(|_| ())
     }
 
-    /// The engine; asked for anew until it has answered once.
     async fn engine(&self) -> Result<&Engine, SandboxError> {
-        self.engine.get_or_try_init(|| Engine::connect(self.config.host.as_deref())).await
+        self.installation.engine().await
     }
 
-    fn address(&self, engine: &Engine, sandbox: &SandboxId) -> Address {
-        Address {
-            runtime: RUNTIME,
-            sandbox: sandbox.clone(),
-            key: self.config.secret.key_of(sandbox),
-            connector: Box::new(ExecStream::new(engine.clone(), sandbox.clone())),
+    /// A sandbox that was made ahead, if there is one that fits.
+    async fn adopt(
+        &self,
+        engine: &Engine,
+        spec: &SandboxSpec,
+        sandbox: &SandboxId,
+        image: &Image,
+    ) -> Option<ActionClient> {
+        let pool = self.pool.as_ref().filter(|pool| pool.fits(spec, image))?;
+        while let Some(spare) = pool.take(image) {
+            match spare.adopt(engine, sandbox).await {
+                Ok(client) => return Some(client),
+                Err(error) => tracing::warn!(%sandbox, %error, "adopting a sandbox that was made ahead"),
+            }
         }
+        None
+    }
+
+    async fn place(
+        &self,
+        engine: &Engine,
+        spec: &SandboxSpec,
+        sandbox: &SandboxId,
+        image: &Image,
+        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
+    ) -> Result<ActionClient, SandboxError> {
+        let (removing, left) = (engine.clone(), sandbox.clone());
+        let unfinished = UnfinishedStart::new(&self.installation.removals, async move {
+            if let Err(error) = removing.remove(left.as_str()).await {
+                tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
+            }
+        });
+        let start = start::ContainerStart {
+            engine,
+            config: &self.installation.config,
+            spec,
+            belongs: Belongs::To(&spec.conversation),
+            sandbox,
+            image,
+            steps: unfinished.steps(),
+        };
+        let started = start.run(on_progress).await;
+        unfinished.end(started.map(|started| started.client)).await
+    }
+
+    /// Where a sandbox is that is there. One that is frozen goes on: who speaks with it wants that.
+    async fn address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
+        let engine = self.engine().await?;
+        let found = engine.look_at(sandbox.as_str()).await?;
+        if found.is_paused {
+            engine.resume(sandbox.as_str()).await?;
+        }
+        let key_of = found.key_of.as_ref().unwrap_or(sandbox);
+        Ok(address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str()))
+    }
+
+    async fn speak(
+        &self,
+        sandbox: &SandboxId,
+        boot_id: Option<&BootId>,
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        Ok(Box::new(ActionClient::again(self.address(sandbox).await?, boot_id).await?))
+    }
+}
+
+/// Where the server of a container is: `sandbox` is what it is known as, `key_of` what it was made as.
+fn address(
+    config: &DockerConfig,
+    engine: &Engine,
+    sandbox: &SandboxId,
+    key_of: &SandboxId,
+    container: &str,
+) -> Address {
+    Address {
+        runtime: RUNTIME,
+        sandbox: sandbox.clone(),
+        key: config.secret.key_of(key_of),
+        connector: Box::new(ExecStream::new(engine.clone(), container)),
     }
 }
 
@@ -134,44 +194,51 @@ impl SandboxProvider for DockerProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let sandbox = sandbox_id_of(&spec.conversation)?;
-        let engine = self.engine().await?;
-        let image_name = spec.image.as_deref().unwrap_or(&self.config.default_image);
-        let image = image::ensure(engine, image_name, self.config.pull_timeout, on_progress).await?;
-
-        let (removing, left) = (engine.clone(), sandbox.clone());
-        let unfinished = UnfinishedStart::new(&self.removals, async move {
-            if let Err(error) = removing.remove(left.as_str()).await {
-                tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
-            }
-        });
-        let start = start::ContainerStart {
-            engine,
-            config: &self.config,
-            spec,
-            sandbox: &sandbox,
-            image: &image,
-            steps: unfinished.steps(),
+        let (engine, config) = (self.engine().await?, &self.installation.config);
+        let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
+        let image = image::ensure(engine, config, image_name, on_progress).await?;
+        let client = match self.adopt(engine, spec, &sandbox, &image).await {
+            Some(adopted) => adopted,
+            None => self.place(engine, spec, &sandbox, &image, on_progress).await?,
         };
-        let started = start.run(self.address(engine, &sandbox), on_progress).await;
-        Ok(Box::new(unfinished.end(started).await?))
+        // Made now or ahead: from here on it is the conversation's, and can be given what is the conversation's own.
+        Ok(Box::new(client))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.address(self.engine().await?, &lease.sandbox_id);
-        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+        self.speak(&lease.sandbox_id, Some(&lease.boot_id)).await
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.address(self.engine().await?, sandbox);
-        Ok(Box::new(ActionClient::again(address, None).await?))
+        self.speak(sandbox, None).await
     }
 
     async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
-        self.engine().await?.containers_of(&self.config.owner).await
+        self.engine().await?.containers_of(&self.installation.config.owner).await
+    }
+
+    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.engine().await?.pause(sandbox.as_str()).await
+    }
+
+    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.engine().await?.resume(sandbox.as_str()).await
+    }
+
+    async fn snapshot(&self, sandbox: &SandboxId, name: Option<&str>) -> Result<String, SandboxError> {
+        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, name).await
+    }
+
+    async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+        self.engine().await?.usage(sandbox.as_str()).await
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        self.engine().await?.logs(sandbox.as_str()).await
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.address(self.engine().await?, sandbox).into())
+        Ok(self.address(sandbox).await?.into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -179,8 +246,11 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn settle(&self) {
-        self.removals.close();
-        self.removals.wait().await;
+        if let Some(pool) = &self.pool {
+            pool.end();
+        }
+        self.installation.removals.close();
+        self.installation.removals.wait().await;
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Leaves what it created to its caller, who removes it when this ends in an error.
 
+use std::time::Duration;
+
 use bollard::errors::Error;
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, NetworkConnectRequest};
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
@@ -16,31 +18,46 @@ use tokio::time::timeout;
 use super::container::ContainerPlan;
 use super::engine::{Engine, failed, status};
 use super::image::Image;
+use super::labels::Belongs;
 use super::user::{self, User};
-use super::{DockerConfig, ServerSource, archive, machine};
-use crate::action_client::{ActionClient, Address};
+use super::{DockerConfig, ServerSource, address, archive, machine, mounts};
+use crate::action_client::ActionClient;
 use crate::placement::{start_error, with_logs};
 use crate::unfinished_start::Steps;
+
+/// So much of a container's id names it: what the engine's own lists show.
+const SHORT_ID_LENGTH: usize = 12;
+
+/// For asking the engine why it refused: the error must come within a second of the start's timeout.
+const EXPLANATION_WAIT: Duration = Duration::from_millis(300);
 
 /// Everything that a start needs.
 pub(super) struct ContainerStart<'a> {
     pub(super) engine: &'a Engine,
     pub(super) config: &'a DockerConfig,
     pub(super) spec: &'a SandboxSpec,
+    pub(super) belongs: Belongs<'a>,
+    /// The container's name, and what its key is derived from.
     pub(super) sandbox: &'a SandboxId,
     pub(super) image: &'a Image,
     pub(super) steps: Steps,
+}
+
+/// A container whose server answers.
+pub(super) struct Started {
+    pub(super) client: ActionClient,
+    /// What names the container whatever it is called.
+    pub(super) container: String,
 }
 
 impl ContainerStart<'_> {
     /// Ends in a client, or within the start's timeout in an error with the container's logs.
     pub(super) async fn run(
         &self,
-        address: Address,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
+    ) -> Result<Started, SandboxError> {
         let (container, limit) = (self.sandbox.as_str(), self.config.start_timeout);
-        let started = timeout(limit, self.start(address, on_progress)).await.unwrap_or_else(|_| {
+        let started = timeout(limit, self.start(on_progress)).await.unwrap_or_else(|_| {
             Err(start_error(format!("the container {container} was not ready within {} s", limit.as_secs())))
         });
         match started {
@@ -49,68 +66,146 @@ impl ContainerStart<'_> {
         }
     }
 
-    /// The error with what the container wrote, and with the one cause that can be known from here.
-    async fn explained(&self, error: SandboxError) -> SandboxError {
-        let (logs, mismatch) = tokio::join!(
-            self.engine.log_tail(self.sandbox.as_str()),
-            machine::mismatch(self.engine, &self.config.server)
-        );
-        match (with_logs(error, logs), mismatch) {
-            (SandboxError::Start { detail, logs }, Some(mismatch)) => {
-                SandboxError::Start { detail: format!("{detail}: {mismatch}"), logs }
-            }
-            (error, _) => error,
-        }
-    }
-
     async fn start(
         &self,
-        address: Address,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
+    ) -> Result<Started, SandboxError> {
         on_progress(StartProgress::Starting);
-        let user = match &self.spec.workspace {
-            Some(workspace) => Some(user::for_workspace(self.engine, workspace).await?),
-            None => None,
+        mounts::check_targets(&self.spec.volumes)?;
+        let user = user::for_folders_of(self.engine, self.spec).await?;
+        let container: String = self.create(user).await?.chars().take(SHORT_ID_LENGTH).collect();
+        self.open_workspace(user).await?;
+        self.join_networks().await?;
+        let named = match self.belongs {
+            Belongs::To(_) => self.sandbox.as_str(),
+            Belongs::AheadBy(_) => &container, // its name is going to change
         };
-        self.create(user).await?;
+        let address = address(self.config, self.engine, self.sandbox, self.sandbox, named);
         self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
-        ActionClient::first(address, self.config.start_timeout).await
+        let client = ActionClient::first(address, self.config.start_timeout).await?;
+        Ok(Started { client, container })
+    }
+
+    /// Creates the container; answers with its id. Whether the engine's storage bounds a container's disk is seen by
+    /// asking for it: nothing else tells.
+    async fn create(&self, user: Option<User>) -> Result<String, SandboxError> {
+        let is_disk_bounded = self.engine.bounds_disk();
+        match self.create_with_server(user, is_disk_bounded != Some(false)).await {
+            Err(CreateError::Engine(error)) if is_disk_bounded.is_none() && status(&error).is_some() => {
+                let created = self.create_with_server(user, false).await;
+                if created.is_ok() {
+                    tracing::debug!(%error, "the engine's storage does not bound a container's disk");
+                    self.engine.remember_bounds_disk(false);
+                }
+                created
+            }
+            created => {
+                if created.is_ok() && is_disk_bounded.is_none() {
+                    self.engine.remember_bounds_disk(true);
+                }
+                created
+            }
+        }
+        .map_err(|error| {
+            error.of(&format!("creating the container {} from {}", self.sandbox, self.image.name))
+        })
     }
 
     /// Creates the container with the server's file in it: mounted where the engine sees this host's files.
-    async fn create(&self, user: Option<User>) -> Result<(), SandboxError> {
-        let doing = || format!("creating the container {} from {}", self.sandbox, self.image.name);
+    async fn create_with_server(
+        &self,
+        user: Option<User>,
+        is_disk_bounded: bool,
+    ) -> Result<String, CreateError> {
         if self.engine.is_local {
-            let mounted = ServerSource::Mounted(self.config.server.path().await?);
-            match self.create_from(&mounted, user).await {
-                Ok(()) => return self.open_workspace(user).await,
+            let mounted = ServerSource::Mounted(self.config.server.path().await.map_err(CreateError::Step)?);
+            match self.create_from(&mounted, user, is_disk_bounded).await {
                 // It does not see this file: an engine in a virtual machine behind a local socket.
                 Err(CreateError::Engine(error)) if status(&error) == Some(400) => {}
-                Err(error) => return Err(error.of(&doing())),
+                created => return created,
             }
         }
-        self.create_from(&ServerSource::Uploaded, user).await.map_err(|error| error.of(&doing()))?;
-        let server = self.config.server.bytes().await?;
-        self.upload("the action server", archive::with_program(".glovebox", "action-server", &server))
-            .await?;
-        self.open_workspace(user).await
+        let id = self.create_from(&ServerSource::Uploaded, user, is_disk_bounded).await?;
+        let upload = async {
+            let server = self.config.server.bytes().await?;
+            self.upload("the action server", archive::with_program(".glovebox", "action-server", &server))
+                .await
+        };
+        upload.await.map_err(CreateError::Step)?;
+        Ok(id)
     }
 
     /// A step that is taken to its end: the engine creates the container also when nobody waits for it any more.
-    async fn create_from(&self, server: &ServerSource, user: Option<User>) -> Result<(), CreateError> {
-        let Self { config, spec, image, .. } = self;
-        let body = ContainerPlan { config, spec, image, server, user }.body();
-        let (engine, sandbox) = (self.engine.clone(), self.sandbox.clone());
-        let created = self.steps.take(async move { Ok(create_in_place(&engine, &sandbox, body).await) });
+    async fn create_from(
+        &self,
+        server: &ServerSource,
+        user: Option<User>,
+        is_disk_bounded: bool,
+    ) -> Result<String, CreateError> {
+        let Self { config, spec, image, belongs, sandbox: name, .. } = *self;
+        let plan = ContainerPlan { config, name, belongs, spec, image, server, user, is_disk_bounded };
+        let (body, platform) = (plan.body(), config.platform.clone());
+        let (engine, name) = (self.engine.clone(), name.clone());
+        let created = self
+            .steps
+            .take(async move { Ok(create_in_place(&engine, &name, platform.as_deref(), body).await) });
         created.await.map_err(CreateError::Step)?.map_err(CreateError::Engine)
+    }
+
+    /// Joins the networks beyond the first, which the container was created with.
+    async fn join_networks(&self) -> Result<(), SandboxError> {
+        for network in self.config.networks().skip(1) {
+            let request =
+                NetworkConnectRequest { container: self.sandbox.to_string(), endpoint_config: None };
+            let joined = self.engine.docker.connect_network(network, request).await;
+            joined.map_err(|error| {
+                failed(&format!("joining the container {} to the network {network}", self.sandbox), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The error with what the container wrote, and with the cause where it can be known from here.
+    async fn explained(&self, error: SandboxError) -> SandboxError {
+        let (logs, mismatch, missing) = tokio::join!(
+            self.engine.log_tail(self.sandbox.as_str()),
+            machine::mismatch(self.engine, &self.config.server),
+            timeout(EXPLANATION_WAIT, self.missing_network()),
+        );
+        let (detail, logs) = match with_logs(error, logs) {
+            SandboxError::Start { detail, logs } => (detail, logs),
+            other => return other,
+        };
+        let detail = match (missing.ok().flatten(), mismatch, &self.config.gpus) {
+            (Some(network), ..) => format!(
+                "the engine has no network {network}: make it with `docker network create {network}`, or configure \
+                 another one"
+            ),
+            (None, Some(mismatch), _) => format!("{detail}: {mismatch}"),
+            (None, None, Some(_)) => {
+                format!("{detail} (GPUs were asked for: the engine needs the NVIDIA Container Toolkit)")
+            }
+            (None, None, None) => detail,
+        };
+        SandboxError::Start { detail, logs }
+    }
+
+    async fn missing_network(&self) -> Option<&str> {
+        for network in self.config.networks() {
+            let found = self.engine.docker.inspect_network(network, None).await;
+            if found.is_err_and(|error| status(&error) == Some(404)) {
+                return Some(network);
+            }
+        }
+        None
     }
 
     /// The engine makes a workspace that only root can write to; an image's own user needs one before the start.
     async fn open_workspace(&self, user: Option<User>) -> Result<(), SandboxError> {
         let runs_as_root = matches!(self.image.user.split(':').next(), None | Some("" | "0" | "root"));
-        if user.is_some() || runs_as_root {
+        // What is mounted there is not ours to open.
+        if user.is_some() || runs_as_root || mounts::cover_workspace(self.spec) {
             return Ok(());
         }
         self.upload("the workspace's folder", archive::with_open_folder("workspace")).await
@@ -162,23 +257,28 @@ impl CreateError {
     }
 }
 
-/// Creates the container, in the place of one that a crash has left.
+/// Creates the container, in the place of one that a crash has left. Answers with its id.
 async fn create_in_place(
     engine: &Engine,
     sandbox: &SandboxId,
+    platform: Option<&str>,
     body: ContainerCreateBody,
-) -> Result<(), Error> {
-    let options = || Some(CreateContainerOptionsBuilder::default().name(sandbox.as_str()).build());
-    match engine.docker.create_container(options(), body.clone()).await {
+) -> Result<String, Error> {
+    let options = || {
+        let named = CreateContainerOptionsBuilder::default().name(sandbox.as_str());
+        Some(platform.into_iter().fold(named, CreateContainerOptionsBuilder::platform).build())
+    };
+    let created = match engine.docker.create_container(options(), body.clone()).await {
         // The name is taken. Looking first would cost every start a round trip.
         Err(error) if status(&error) == Some(409) => {
             tracing::info!(%sandbox, "removing the container that is left from before");
             // Whether that went well shows in the next line.
             let _ = engine.remove(sandbox.as_str()).await;
-            engine.docker.create_container(options(), body).await.map(drop)
+            engine.docker.create_container(options(), body).await
         }
-        created => created.map(drop),
-    }
+        created => created,
+    };
+    created.map(|created| created.id)
 }
 
 async fn hand_over(key: &SecretString, mut stdin: impl AsyncWrite + Unpin) -> std::io::Result<()> {

@@ -1,13 +1,16 @@
-//! Whom a container runs as when it works in a folder of the host: whoever owns what it makes there.
+//! Whom a container runs as when it writes to folders of the host: whoever owns what it makes there.
 
 use std::fmt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use engine::sandbox::SandboxError;
+use engine::sandbox::{SandboxError, SandboxSpec};
+use rustix::fs::Access;
 
-use super::engine::{Engine, failed};
-use crate::placement::{check_workspace, unusable_workspace};
+use super::engine::Engine;
+use super::mounts::host_source;
+use crate::placement::{check_workspace, start_error, unusable_workspace};
 
 /// A user and a group of the host, as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,29 +34,124 @@ impl User {
     }
 }
 
-/// Whom to run as in this workspace, which is checked as far as it can be seen from here.
-pub(super) async fn for_workspace(engine: &Engine, workspace: &Path) -> Result<User, SandboxError> {
+/// Whom to run as with these folders of the host, which are checked as far as it can be seen from here. Nothing: none is
+/// written to, and the image's own user does.
+pub(super) async fn for_folders_of(
+    engine: &Engine,
+    spec: &SandboxSpec,
+) -> Result<Option<User>, SandboxError> {
     let caller = User::of_this_process();
+    let volumes = spec.volumes.iter().filter_map(|volume| Some((host_source(volume)?, volume.read_only)));
+    let written = volumes.clone().filter(|(_, read_only)| !read_only).map(|(path, _)| path);
+    let first = spec.workspace.as_deref().or(written.clone().next());
     if !engine.is_local {
-        return Ok(caller); // the folder is the engine's host's: the engine refuses one that is missing
+        // The folders are the engine's host's: the engine refuses those that are missing.
+        return Ok(first.map(|_| caller));
     }
-    let path = check_workspace(workspace)?;
-    if is_rootless(engine).await? {
-        return Ok(User::ROOT); // of a rootless engine's containers: outside of them, that is the caller
+    if let Some(workspace) = &spec.workspace {
+        check_workspace(workspace)?;
     }
-    if caller != User::ROOT {
-        return Ok(caller);
+    for (path, read_only) in volumes {
+        check_source(path, read_only)?;
     }
-    // Root works for others: what it makes in a user's folder must be that user's.
-    let found = path.metadata().map_err(|error| unusable_workspace(workspace, error))?;
-    let owner = User { uid: found.uid(), gid: found.gid() };
-    if owner.uid != 0 && found.mode() & 0o300 != 0o300 {
-        return Err(unusable_workspace(workspace, format!("its owner {owner} has no right to")));
-    }
-    Ok(owner)
+    let Some(first) = first else { return Ok(None) };
+    let user = if engine.is_rootless().await? {
+        User::ROOT // of a rootless engine's containers: outside of them, that is the caller
+    } else if caller != User::ROOT {
+        caller
+    } else {
+        // Root works for others: what it makes in a user's folder must be that user's.
+        let found = first.metadata().map_err(|error| missing_source(first, &error))?;
+        let owner = User { uid: found.uid(), gid: found.gid() };
+        check_rights_of(owner, spec.workspace.as_deref(), written)?;
+        owner
+    };
+    Ok(Some(user))
 }
 
-async fn is_rootless(engine: &Engine) -> Result<bool, SandboxError> {
-    let info = engine.docker.info().await.map_err(|error| failed("asking the engine how it runs", &error))?;
-    Ok(info.security_options.iter().flatten().any(|option| option == "name=rootless"))
+/// Whether this process can use a volume's source.
+fn check_source(path: &Path, read_only: bool) -> Result<(), SandboxError> {
+    let found = path.metadata().map_err(|error| missing_source(path, &error))?;
+    if read_only {
+        return Ok(());
+    }
+    let needed = if found.is_dir() { Access::WRITE_OK | Access::EXEC_OK } else { Access::WRITE_OK };
+    rustix::fs::access(path, needed).map_err(|error| unwritable_source(path, error))
+}
+
+/// Whether a user other than this process's can write where the container is to.
+fn check_rights_of<'a>(
+    user: User,
+    workspace: Option<&Path>,
+    mut sources: impl Iterator<Item = &'a Path>,
+) -> Result<(), SandboxError> {
+    let has_none = || format!("the user {user} has no right to");
+    if let Some(workspace) = workspace
+        && !may_write(workspace, user)
+    {
+        return Err(unusable_workspace(workspace, has_none()));
+    }
+    match sources.find(|source| !may_write(source, user)) {
+        Some(source) => Err(unwritable_source(source, has_none())),
+        None => Ok(()),
+    }
+}
+
+/// What the mode says. True where something finer than a mode decides, or nothing can be seen.
+fn may_write(path: &Path, user: User) -> bool {
+    let Ok(found) = path.metadata() else { return true };
+    let has_access_list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
+    if user.uid == 0 || has_access_list {
+        return true;
+    }
+    let needed = if found.is_dir() { 0o3 } else { 0o2 };
+    let shift = match () {
+        () if found.uid() == user.uid => 6,
+        () if found.gid() == user.gid => 3,
+        () => 0,
+    };
+    (found.mode() >> shift) & needed == needed
+}
+
+/// The start error for a volume whose source is not there, or cannot be seen.
+fn missing_source(path: &Path, error: &io::Error) -> SandboxError {
+    start_error(format!("the volume {} cannot be mounted: {error}; make it first", path.display()))
+}
+
+/// The start error for a volume whose source cannot be written.
+fn unwritable_source(path: &Path, reason: impl fmt::Display) -> SandboxError {
+    start_error(format!(
+        "the volume {} cannot be written: {reason}; mount it with :ro to only read it",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::{User, may_write};
+
+    #[test]
+    fn the_mode_says_who_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let owner = folder.path().metadata().unwrap();
+        let (owner, other) = ((owner.uid(), owner.gid()), (1042, 1042));
+        for (mode, owner_may, group_may, others_may) in [
+            (0o700, true, false, false),
+            (0o575, false, true, false),
+            (0o557, false, false, true),
+            (0o666, false, false, false),
+        ] {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            let may =
+                |(uid, _): (u32, u32), (_, gid): (u32, u32)| may_write(folder.path(), User { uid, gid });
+            if owner.0 != 0 {
+                assert_eq!(may(owner, owner), owner_may, "{mode:o}");
+            }
+            assert_eq!(may(other, owner), group_may, "{mode:o}");
+            assert_eq!(may(other, other), others_may, "{mode:o}");
+        }
+        assert!(may_write(folder.path(), User { uid: 0, gid: 0 }), "root may always");
+    }
 }

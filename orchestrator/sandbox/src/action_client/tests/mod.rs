@@ -142,6 +142,19 @@ async fn a_server_that_is_frozen_or_of_unknown_fate_is_not_taken_for_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_frozen_on_purpose_is_waited_for_beyond_the_actions_time() {
+    // At half a second an attempt: an hour.
+    let server = FakeServer::new("boot-1")
+        .on("POST /v1/actions/c.1?after=0", Act::CutAndPause(7200))
+        .on("GET /v1/actions/c.1?after=0", Act::frames(&[ending()]));
+    let client = client(&server).await;
+    let begun = Instant::now();
+    let request = ActionRequest { timeout: Some(1.0), ..request() };
+    assert_eq!(client.execute(&id(), &request, &|_| {}).await.unwrap(), done());
+    assert!(begun.elapsed() > Duration::from_secs(3500), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_without_end_is_lost() {
     let mut server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::Cut);
     for _ in 0..10 {

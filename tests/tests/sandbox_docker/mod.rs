@@ -1,14 +1,20 @@
 //! The contract of sandboxes on the Docker backend, and what only that one does.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider, StartProgress, sweep};
 use sandbox::DockerProvider;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
-use tokio::net::{TcpListener, UnixStream};
+
+mod files;
+mod network;
+mod pause;
+mod platform;
+mod pull;
+mod snapshot;
+mod usage;
+mod warm_pool;
 
 mod busybox {
     use super::DockerBackend;
@@ -25,34 +31,6 @@ mod debian {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::debian());
     tests::sandbox_faults!(DockerBackend::debian());
-}
-
-#[tokio::test]
-async fn files_in_a_workspace_of_the_host_have_its_owner() {
-    let Some(backend) = DockerBackend::busybox() else { return };
-    let workspace = tempfile::tempdir().unwrap();
-    let owner =
-        if rustix::process::geteuid().is_root() { 54_321 } else { rustix::process::geteuid().as_raw() };
-    std::os::unix::fs::chown(workspace.path(), Some(owner), None).unwrap();
-    let mut spec = spec(&backend);
-    spec.workspace = Some(workspace.path().into());
-    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
-    let ran = run(&*sandbox, 1, "echo made > file && echo ok > $HOME/x && cat $HOME/x").await;
-    assert_eq!(ran.content.trim(), "ok");
-    remove(&backend, sandbox).await;
-    let file = workspace.path().join("file");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "made\n");
-    assert_eq!(file.metadata().unwrap().uid(), owner);
-}
-
-#[tokio::test]
-async fn a_workspace_that_cannot_be_used_is_a_start_error_that_names_it() {
-    let Some(backend) = DockerBackend::busybox() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let mut spec = spec(&backend);
-    spec.workspace = Some(folder.path().join("missing"));
-    let failed = error(backend.provider().create(&spec, &|_| {}).await);
-    assert!(matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("missing")), "{failed}");
 }
 
 #[tokio::test]
@@ -98,18 +76,7 @@ async fn whether_an_engine_answers_is_known_within_two_seconds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_does_not_see_our_files_gets_the_server_uploaded() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let socket =
-        backend.host().unwrap_or("unix:///var/run/docker.sock").trim_start_matches("unix://").to_owned();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    // Ends with the test's runtime.
-    tokio::spawn(async move {
-        while let Ok((mut near, _)) = listener.accept().await {
-            let mut far = UnixStream::connect(&socket).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
-        }
-    });
-    let backend = backend.reached_at(format!("tcp://{address}"));
+    let backend = backend.behind_tcp().await;
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo far").await.content.trim(), "far");
     remove(&backend, sandbox).await;
@@ -148,33 +115,4 @@ async fn a_sandbox_paused_for_longer_than_a_connection_lasts_goes_on() {
     // Pings go out every 5 s, and are answered within 10 s or never.
     let Some(backend) = DockerBackend::busybox() else { return };
     tests::sandbox_contract::faults::frozen_for(&backend, Duration::from_secs(22)).await;
-}
-
-/// `cargo test -p tests -- --ignored --nocapture start_time`
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement: it says nothing on a busy machine"]
-async fn start_time_is_the_containers_own_and_little_more() {
-    let Some(backend) = DockerBackend::busybox() else { return };
-    let provider = backend.provider();
-    provider.destroy(&"glovebox-none".parse().unwrap()).await.unwrap();
-    let (mut ours, mut floor) = (Vec::new(), Vec::new());
-    for _ in 0..15 {
-        let begun = Instant::now();
-        let mut command = tokio::process::Command::new("docker");
-        command.args(["run", "--rm", "--network", "none", &backend.image().unwrap(), "true"]);
-        assert!(command.status().await.unwrap().success());
-        floor.push(begun.elapsed());
-
-        let begun = Instant::now();
-        let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
-        let placed = begun.elapsed();
-        assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-        ours.push((begun.elapsed(), placed));
-        remove(&backend, sandbox).await;
-    }
-    ours.sort();
-    floor.sort();
-    let ((ours, placed), floor) = (ours[7], floor[7]);
-    println!("create to first result: {ours:?} (placed after {placed:?}); `docker run --rm true`: {floor:?}");
-    assert!(ours < floor + Duration::from_millis(100));
 }

@@ -1,0 +1,101 @@
+//! Where an engine may listen when nobody says where, and which of them does.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::sandbox::SandboxError;
+use tokio::time::timeout;
+
+use super::RUNTIME;
+use super::engine::Engine;
+
+/// An engine on this host answers in milliseconds; one that hangs must not keep the next from being asked.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// Docker's socket, rootless Docker's, then Podman's own two.
+pub(super) fn usual_sockets(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
+    let of_user = |name: &str| runtime_dir.map(|folder| folder.join(name));
+    [
+        Some("/var/run/docker.sock".into()),
+        of_user("docker.sock"),
+        of_user("podman/podman.sock"),
+        Some("/run/podman/podman.sock".into()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The first engine that exists and answers; the error names what was tried and what came of it.
+pub(super) async fn first_that_answers(sockets: &[PathBuf]) -> Result<Engine, SandboxError> {
+    let mut tried = Vec::with_capacity(sockets.len());
+    for socket in sockets {
+        let host = format!("unix://{}", socket.display());
+        if !socket.exists() {
+            tried.push(format!("there is no {}", socket.display()));
+            continue;
+        }
+        match timeout(ANSWER_WAIT, Engine::connect(&host)).await {
+            Ok(Ok(engine)) => return Ok(engine),
+            Ok(Err(error)) => tried.push(error.to_string()),
+            Err(_) => tried.push(format!("{host} does not answer within {} s", ANSWER_WAIT.as_secs())),
+        }
+    }
+    Err(SandboxError::RuntimeUnavailable {
+        runtime: RUNTIME,
+        detail: format!(
+            "no engine answers: {}; start Docker or Podman, or set DOCKER_HOST",
+            tried.join("; ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::{first_that_answers, usual_sockets};
+
+    #[test]
+    fn dockers_socket_comes_first_then_the_users_then_podmans() {
+        let sockets = usual_sockets(Some(Path::new("/run/user/7")));
+        let expected = [
+            "/var/run/docker.sock",
+            "/run/user/7/docker.sock",
+            "/run/user/7/podman/podman.sock",
+            "/run/podman/podman.sock",
+        ];
+        assert_eq!(sockets, expected.map(PathBuf::from));
+        assert_eq!(usual_sockets(None).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_first_engine_that_answers_is_taken_and_without_one_all_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let [missing, deaf, answering] =
+            ["missing", "deaf", "answering"].map(|name| folder.path().join(name));
+        drop(UnixListener::bind(&deaf).unwrap());
+        let error = first_that_answers(&[missing.clone(), deaf.clone()]).await.unwrap_err().to_string();
+        for socket in [&missing, &deaf] {
+            assert!(error.contains(socket.to_str().unwrap()), "{error}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+
+        let listener = UnixListener::bind(&answering).unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let body = r#"{"ApiVersion":"1.41","Version":"20.10"}"#;
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+                let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let engine = first_that_answers(&[missing, deaf, answering]).await.unwrap();
+        assert!(engine.is_local);
+    }
+}

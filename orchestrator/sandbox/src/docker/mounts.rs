@@ -1,0 +1,101 @@
+//! What of the host is seen in a container: the server's file, the workspace, the spec's volumes. Pure.
+
+use std::path::{Component, Path};
+
+use bollard::models::{Mount, MountType};
+use engine::sandbox::{SandboxError, SandboxSpec, Volume};
+
+use super::ServerSource;
+use super::container::{OUR_FOLDER, SERVER, WORKSPACE};
+use crate::placement::start_error;
+
+/// All mounts of a container.
+pub(super) fn of(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {
+    let server = match server {
+        ServerSource::Mounted(path) => Some(bind(path.to_string_lossy().into(), SERVER, true)),
+        ServerSource::Uploaded => None,
+    };
+    let workspace = spec.workspace.as_ref();
+    let workspace = workspace.map(|path| bind(path.to_string_lossy().into(), WORKSPACE, false));
+    server.into_iter().chain(workspace).chain(spec.volumes.iter().map(volume)).collect()
+}
+
+/// Whether a folder of the host, or a volume of the engine's, is in the workspace's place.
+pub(super) fn cover_workspace(spec: &SandboxSpec) -> bool {
+    spec.workspace.is_some() || spec.volumes.iter().any(|volume| is_at(&volume.target, WORKSPACE))
+}
+
+/// The folder or file of the host behind a volume; nothing: it is one of the engine's.
+pub(super) fn host_source(volume: &Volume) -> Option<&Path> {
+    volume.source.starts_with('/').then(|| Path::new(&volume.source))
+}
+
+/// Refuses volumes that would come between us and our server.
+pub(super) fn check_targets(volumes: &[Volume]) -> Result<(), SandboxError> {
+    for Volume { target, .. } in volumes {
+        let path = Path::new(target);
+        let is_plain =
+            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !is_plain || path.starts_with(OUR_FOLDER) {
+            return Err(start_error(format!(
+                "a volume cannot be mounted at {target}: choose a plain path that is not below {OUR_FOLDER}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_at(target: &str, place: &str) -> bool {
+    // Paths are compared by their parts: `/workspace/` is `/workspace`.
+    Path::new(target) == Path::new(place)
+}
+
+fn volume(volume: &Volume) -> Mount {
+    match host_source(volume) {
+        Some(_) => bind(volume.source.clone(), &volume.target, volume.read_only),
+        None => Mount {
+            typ: Some(MountType::VOLUME),
+            source: Some(volume.source.clone()),
+            target: Some(volume.target.clone()),
+            read_only: Some(volume.read_only),
+            ..Mount::default()
+        },
+    }
+}
+
+/// A mount that is refused, not created, when its source is missing.
+fn bind(source: String, target: &str, read_only: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source),
+        target: Some(target.into()),
+        read_only: Some(read_only),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::sandbox::SandboxSpec;
+
+    use super::{check_targets, cover_workspace};
+
+    #[test]
+    fn a_volume_may_take_the_workspaces_place_and_never_ours() {
+        let with = |volume: &str| SandboxSpec {
+            volumes: vec![volume.parse().unwrap()],
+            ..SandboxSpec::of("c".parse().unwrap())
+        };
+        assert!(cover_workspace(&with("/a:/workspace/")));
+        assert!(!cover_workspace(&with("/a:/workspace/sub")));
+        for (volume, is_fine) in [
+            ("/a:/data", true),
+            ("/a:/.gloveboxes", true),
+            ("/a:/.glovebox", false),
+            ("/a://.glovebox/run", false),
+            ("/a:/data/../.glovebox", false),
+        ] {
+            assert_eq!(check_targets(&with(volume).volumes).is_ok(), is_fine, "{volume}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Placing a sandbox in a container, until its first command has ended, against the engine's own command line.
+//!
+//! Measured in turns: what else the machine does meets both alike. Nothing without an engine.
+
+use std::time::{Duration, Instant};
+
+use engine::sandbox::{Condition, Resources, Sandbox, SandboxProvider, SandboxSpec};
+use sandbox::{DockerConfig, DockerProvider, Pool};
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, id, run, spec};
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use super::figure::{Figure, quantile_ms};
+
+const ROUNDS: usize = 15;
+const ROUND_TRIPS: usize = 500;
+const POOL_SIZE: usize = 4;
+/// How often the pool is emptied and waited for.
+const POOL_ROUNDS: usize = 3;
+
+pub(crate) async fn measure() -> Vec<Figure> {
+    let Some(backend) = DockerBackend::busybox() else { return Vec::new() };
+    let mounting = backend.provider();
+    let far = DockerBackend::busybox().map(DockerBackend::behind_tcp);
+    let uploading = match far {
+        Some(far) => far.await.provider(),
+        None => return Vec::new(),
+    };
+    // What is asked only once: the engine's version, how it runs.
+    for provider in [&mounting, &uploading] {
+        place(&**provider, &backend).await;
+    }
+    let (mut floor, mut mounted, mut uploaded) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        floor.push(docker_run(&backend).await);
+        mounted.push(place(&*mounting, &backend).await);
+        uploaded.push(place(&*uploading, &backend).await);
+    }
+    let floor = quantile_ms(&mut floor, 0.5);
+    let mut adopted = adopt(&backend).await;
+    let mut trips = round_trips(&*mounting, &backend).await;
+    vec![
+        Figure::within(
+            "docker, bind mount: create to first result (floor: docker run)",
+            quantile_ms(&mut mounted, 0.5),
+            "ms",
+            floor,
+            1.1,
+        ),
+        Figure::within(
+            "docker, upload: create to first result (floor: docker run)",
+            quantile_ms(&mut uploaded, 0.5),
+            "ms",
+            floor,
+            1.1,
+        ),
+        Figure::below(
+            "docker, warm pool: create to sandbox, p50",
+            quantile_ms(&mut adopted.0, 0.5),
+            "ms",
+            30.0,
+        ),
+        Figure::plain(
+            "docker, warm pool: create to first result, p50",
+            quantile_ms(&mut adopted.1, 0.5),
+            "ms",
+        ),
+        Figure::below("HTTP round trip over exec stdio, p50", quantile_ms(&mut trips, 0.5), "ms", 1.0),
+    ]
+}
+
+async fn docker_run(backend: &DockerBackend) -> Duration {
+    let image = backend.image().unwrap_or_default();
+    let begin = Instant::now();
+    let status =
+        Command::new("docker").args(["run", "--rm", "--network", "none", &image, "true"]).status().await;
+    assert!(status.unwrap().success());
+    begin.elapsed()
+}
+
+async fn place(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Duration {
+    let begin = Instant::now();
+    let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
+    let took = begin.elapsed();
+    remove(provider, sandbox).await;
+    took
+}
+
+async fn remove(provider: &dyn SandboxProvider, sandbox: Box<dyn Sandbox>) {
+    let name = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    provider.destroy(&name).await.unwrap();
+}
+
+/// Until there is a sandbox, and until its first command has ended.
+async fn adopt(backend: &DockerBackend) -> (Vec<Duration>, Vec<Duration>) {
+    let provider = DockerProvider::new(DockerConfig {
+        owner: format!("bench-{}", std::process::id()),
+        pool: Some(Pool { size: POOL_SIZE, image: None }),
+        ..backend.config()
+    });
+    let (mut placed, mut answered) = (Vec::new(), Vec::new());
+    for _ in 0..POOL_ROUNDS {
+        wait_until_full(&provider).await;
+        for _ in 0..POOL_SIZE {
+            let spec = SandboxSpec { resources: Resources::default(), ..spec(backend) };
+            let begin = Instant::now();
+            let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+            let took = begin.elapsed();
+            assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
+            let ended = begin.elapsed();
+            if backend.was_made_ahead(&sandbox.lease().sandbox_id).await {
+                placed.push(took);
+                answered.push(ended);
+            }
+            remove(&provider, sandbox).await;
+        }
+    }
+    provider.settle().await;
+    (placed, answered)
+}
+
+async fn wait_until_full(provider: &DockerProvider) {
+    let is_full = async || {
+        let placed = provider.list().await.unwrap();
+        placed.iter().filter(|spare| spare.condition == Condition::Running).count() == POOL_SIZE
+    };
+    while !is_full().await {
+        sleep(Duration::from_millis(50)).await;
+    }
+    // The last one runs and may not be connected yet; one that is not is not counted.
+    sleep(Duration::from_millis(300)).await;
+}
+
+/// Cancels of what was never asked for: an answer of a few bytes.
+async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Vec<Duration> {
+    let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
+    let mut trips = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        let begin = Instant::now();
+        sandbox.cancel(&id(1042)).await.unwrap();
+        trips.push(begin.elapsed());
+    }
+    remove(provider, sandbox).await;
+    trips
+}

@@ -1,0 +1,133 @@
+//! Folders of the host and volumes of the engine inside: who owns what is made there, and what cannot be used.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use bollard::query_parameters::RemoveVolumeOptions;
+use engine::sandbox::{SandboxError, SandboxSpec, Volume};
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, error, id, remove, run, spec, write};
+
+/// A user that no image knows, where this process may act for others: the greatest that a container can have.
+fn some_user() -> u32 {
+    let caller = rustix::process::geteuid();
+    if caller.is_root() { i32::MAX.unsigned_abs() } else { caller.as_raw() }
+}
+
+fn mounted(source: &Path, target: &str, read_only: bool) -> Volume {
+    Volume { source: source.to_str().unwrap().into(), target: target.into(), read_only }
+}
+
+#[tokio::test]
+async fn files_in_a_workspace_of_the_host_have_its_owner() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    for owner in
+        if rustix::process::geteuid().is_root() { vec![1, 54_321, some_user()] } else { vec![some_user()] }
+    {
+        let workspace = tempfile::tempdir().unwrap();
+        chown(workspace.path(), Some(owner), None).unwrap();
+        let spec = SandboxSpec { workspace: Some(workspace.path().into()), ..spec(&backend) };
+        let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+        let ran = run(&*sandbox, 1, "echo made > file && echo ok > $HOME/x && cat $HOME/x").await;
+        assert_eq!(ran.content.trim(), "ok");
+        remove(&backend, sandbox).await;
+        let file = workspace.path().join("file");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "made\n");
+        assert_eq!(file.metadata().unwrap().uid(), owner);
+    }
+}
+
+#[tokio::test]
+async fn volumes_are_seen_written_as_their_owner_and_read_only_where_asked() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let (written, read) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    chown(written.path(), Some(some_user()), None).unwrap();
+    std::fs::write(read.path().join("file"), "read").unwrap();
+    std::fs::set_permissions(read.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut spec = spec(&backend);
+    spec.volumes =
+        vec![mounted(read.path(), "/read", true), mounted(written.path(), "/deep/er/written", false)];
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "cat /read/file").await.content.trim(), "read");
+    assert_ne!(run(&*sandbox, 2, "touch /read/new").await.exit_code, 0);
+    assert_eq!(run(&*sandbox, 3, "touch /deep/er/written/new").await.exit_code, 0);
+    remove(&backend, sandbox).await;
+    assert_eq!(written.path().join("new").metadata().unwrap().uid(), some_user());
+    assert!(!read.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn a_named_volume_outlives_its_sandboxes() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let mut spec = spec(&backend);
+    let name = format!("glovebox-test-{}", spec.conversation);
+    spec.volumes = vec![Volume { source: name.clone(), target: "/cache".into(), read_only: false }];
+    for (number, command) in [(1, "echo kept > /cache/file"), (2, "cat /cache/file")] {
+        let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+        let ran = run(&*sandbox, number, command).await;
+        assert_eq!(ran.exit_code, 0, "{}", ran.content);
+        assert_eq!(ran.content.trim(), if number == 1 { "" } else { "kept" });
+        remove(&backend, sandbox).await;
+    }
+    backend.engine().await.remove_volume(&name, None::<RemoveVolumeOptions>).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_that_cannot_be_used_is_a_start_error_that_names_it() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = spec(&backend);
+    spec.workspace = Some(folder.path().join("missing"));
+    let failed = error(backend.provider().create(&spec, &|_| {}).await);
+    assert!(matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("missing")), "{failed}");
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_used_is_a_start_error_that_names_it() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = spec(&backend);
+    let missing = folder.path().join("missing");
+    let mut cases = vec![
+        (mounted(&missing, "/data", false), missing.to_str().unwrap().to_owned()),
+        (mounted(&missing, "/data", true), missing.to_str().unwrap().to_owned()),
+        (mounted(folder.path(), "/.glovebox/run", false), "/.glovebox/run".to_owned()),
+    ];
+    if rustix::process::geteuid().is_root() {
+        // The workspace's owner decides who writes, and this folder is another's.
+        let (workspace, others) = (folder.path().join("workspace"), folder.path().join("others"));
+        for (path, owner) in [(&workspace, some_user()), (&others, 1)] {
+            std::fs::create_dir(path).unwrap();
+            chown(path, Some(owner), Some(owner)).unwrap();
+        }
+        spec.workspace = Some(workspace);
+        cases.push((mounted(&others, "/data", false), others.to_str().unwrap().to_owned()));
+    }
+    for (volume, named) in cases {
+        spec.volumes = vec![volume];
+        let failed = error(backend.provider().create(&spec, &|_| {}).await);
+        assert!(
+            matches!(&failed, SandboxError::Start { detail, .. } if detail.contains(&named) && !detail.contains('\n')),
+            "{failed}"
+        );
+    }
+    assert!(!missing.exists(), "the engine made it");
+}
+
+#[tokio::test]
+async fn a_runaway_file_ends_at_the_disks_size_and_the_server_lives() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let mut spec = spec(&backend);
+    spec.resources.disk_bytes = 1 << 20;
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    let ran =
+        run(&*sandbox, 1, "dd if=/dev/zero of=/tmp/runaway bs=64k count=64; stat -c %s /tmp/runaway").await;
+    assert!(ran.content.trim().ends_with("1048576"), "{}", ran.content);
+    // The server itself, which would be ended by the signal that comes with such a write.
+    let text = "x".repeat(2 << 20);
+    let write = write("/tmp/large", &text);
+    let written = sandbox.execute(&id(2), &write, &|_| {}).await.unwrap();
+    assert!(matches!(written.kind, protocol::ObservationKind::Error(_)), "{:?}", written.kind);
+    assert_eq!(run(&*sandbox, 3, "echo alive").await.content.trim(), "alive");
+    remove(&backend, sandbox).await;
+}

@@ -1,0 +1,68 @@
+//! A sandbox that is frozen on purpose is not lost.
+
+use std::time::Duration;
+
+use engine::sandbox::{Condition, SandboxError};
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
+use tokio::time::{sleep, timeout};
+
+/// Longer than the pings of both sides wait.
+const LONG: Duration = Duration::from_secs(17);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_is_outlived_by_the_shell_by_what_runs_and_by_the_link() {
+    let Some(backend) = DockerBackend::debian() else { return };
+    let provider = backend.provider();
+    let sandbox = place(&backend).await;
+    let name = sandbox.lease().sandbox_id.clone();
+    run(&*sandbox, 1, "kept=value").await;
+    let (heard, second) = (Heard::default(), id(2));
+    let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), heard.listener());
+    let pausing = async {
+        heard.until("begun").await;
+        provider.pause(&name).await.unwrap();
+        provider.pause(&name).await.unwrap(); // no error twice
+        let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
+        assert_eq!(found.unwrap().condition, Condition::Paused);
+        sleep(LONG).await;
+        provider.resume(&name).await.unwrap();
+        provider.resume(&name).await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
+    let ran = ran(ended.unwrap(), &heard);
+    assert!(ran.content.contains("value"), "{}", ran.content);
+
+    // Asked while it is frozen, it answers when it goes on.
+    provider.pause(&name).await.unwrap();
+    let asking = run(&*sandbox, 3, "echo $kept");
+    let resuming = async {
+        sleep(Duration::from_secs(1)).await;
+        provider.resume(&name).await.unwrap();
+    };
+    assert_eq!(tokio::join!(asking, resuming).0.content.trim(), "value");
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_attaches_to_a_frozen_sandbox_lets_it_go_on() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let sandbox = place(&backend).await;
+    run(&*sandbox, 1, "kept=value").await;
+    let lease = sandbox.lease().clone();
+    drop(sandbox);
+    backend.provider().pause(&lease.sandbox_id).await.unwrap();
+    let sandbox = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
+    assert_eq!(run(&*sandbox, 2, "echo $kept").await.content.trim(), "value");
+    remove(&backend, sandbox).await;
+
+    for failed in [
+        error(backend.provider().pause(&lease.sandbox_id).await),
+        error(backend.provider().resume(&lease.sandbox_id).await),
+        error(backend.provider().usage(&lease.sandbox_id).await),
+        error(backend.provider().logs(&lease.sandbox_id).await),
+        error(backend.provider().snapshot(&lease.sandbox_id, None).await),
+    ] {
+        assert!(matches!(failed, SandboxError::Lost { .. }), "{failed:?}");
+    }
+}

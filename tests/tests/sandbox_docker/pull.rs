@@ -1,0 +1,195 @@
+//! Pulls from a registry on loopback that a test plays.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bollard::query_parameters::RemoveImageOptions;
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use ring::digest::{SHA256, digest};
+use sandbox::{DockerConfig, DockerProvider};
+use serde_json::json;
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, error, spec};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+const LAYERS: usize = 2;
+const LAYER_BYTES: usize = 3 << 20;
+/// A layer comes in so many pieces, with a pause after each: long enough for the engine to tell of it.
+const PIECES: usize = 20;
+const PIECE_PAUSE: Duration = Duration::from_millis(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_tells_its_bytes_and_their_total() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let registry = Registry::start(Manner::Serves).await;
+    let spec = SandboxSpec { image: Some(registry.image()), ..spec(&backend) };
+    let told = Mutex::new(Vec::new());
+    let on_progress = |progress: StartProgress| {
+        if let StartProgress::Pulling { received_bytes, total_bytes, .. } = progress {
+            told.lock().unwrap().push((received_bytes, total_bytes));
+        }
+    };
+    // Whether this image can be started is not the question: it holds two files of noise.
+    let created = backend.provider().create(&spec, &on_progress).await.map(drop);
+    assert!(!matches!(created, Err(SandboxError::NoSuchImage { .. })), "{created:?}");
+    backend.provider().destroy(&backend.id_of(&spec)).await.unwrap();
+    backend.engine().await.remove_image(&registry.image(), None::<RemoveImageOptions>, None).await.unwrap();
+
+    let told = told.into_inner().unwrap();
+    let all = u64::try_from(registry.layers_length).unwrap();
+    assert!(told.is_sorted_by_key(|(received, _)| *received), "{told:?}");
+    assert!(
+        told.iter().any(|(received, total)| *total == Some(all) && *received > 0 && *received < all),
+        "{told:?}"
+    );
+    assert!(
+        told.iter().all(|(received, total)| received <= &all && total.is_none_or(|total| total <= all)),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_wants_a_login_or_never_answers_is_a_typed_error_in_time() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    for (manner, reason) in [(Manner::Refuses, "docker login"), (Manner::Hangs, "not pulled within 2 s")] {
+        let registry = Registry::start(manner).await;
+        let spec = SandboxSpec { image: Some(registry.image()), ..spec(&backend) };
+        let config = DockerConfig { pull_timeout: Duration::from_secs(2), ..backend.config() };
+        let provider = DockerProvider::new(config);
+        let failed = timeout(Duration::from_secs(4), provider.create(&spec, &|_| {})).await.unwrap();
+        let failed = error(failed);
+        assert!(matches!(failed, SandboxError::NoSuchImage { .. }), "{failed:?}");
+        let text = failed.to_string();
+        assert!(text.contains(reason) && !text.contains('\n'), "{text}");
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Manner {
+    Serves,
+    Refuses,
+    Hangs,
+}
+
+/// One image behind the registry's API, in plain HTTP; engines allow that on loopback. Ends with the test's runtime.
+struct Registry {
+    address: std::net::SocketAddr,
+    layers_length: usize,
+}
+
+impl Registry {
+    async fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let documents = Arc::new(documents());
+        let layers_length =
+            documents.iter().filter(|document| document.is_layer).map(|layer| layer.body.len()).sum();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, manner, Arc::clone(&documents)));
+            }
+        });
+        Self { address, layers_length }
+    }
+
+    fn image(&self) -> String {
+        format!("{}/glovebox/noise:1", self.address)
+    }
+}
+
+struct Document {
+    path: String,
+    kind: &'static str,
+    is_layer: bool,
+    body: Vec<u8>,
+}
+
+/// The manifest and what it names by digest.
+fn documents() -> Vec<Document> {
+    let blob = |kind, is_layer, body: Vec<u8>| Document {
+        path: format!("/v2/glovebox/noise/blobs/{}", digest_of(&body)),
+        kind,
+        is_layer,
+        body,
+    };
+    let layers: Vec<_> = (0..LAYERS).map(layer).collect();
+    let digests: Vec<_> = layers.iter().map(|layer| digest_of(layer)).collect();
+    let config = json!({
+        "architecture": "amd64", "os": "linux", "config": {},
+        "rootfs": {"type": "layers", "diff_ids": digests},
+    })
+    .to_string();
+    let layer_kind = "application/vnd.docker.image.rootfs.diff.tar";
+    let sized =
+        |kind: &str, body: &[u8]| json!({"mediaType": kind, "size": body.len(), "digest": digest_of(body)});
+    let config_kind = "application/vnd.docker.container.image.v1+json";
+    let kind = "application/vnd.docker.distribution.manifest.v2+json";
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": kind, "config": sized(config_kind, config.as_bytes()),
+        "layers": layers.iter().map(|layer| sized(layer_kind, layer)).collect::<Vec<_>>(),
+    })
+    .to_string();
+    let mut documents = vec![
+        blob(config_kind, false, config.into()),
+        Document { path: "/v2/".into(), kind: "application/json", is_layer: false, body: "{}".into() },
+    ];
+    for name in ["1".to_owned(), digest_of(manifest.as_bytes())] {
+        let (path, body) = (format!("/v2/glovebox/noise/manifests/{name}"), manifest.clone().into());
+        documents.push(Document { path, kind, is_layer: false, body });
+    }
+    documents.extend(layers.into_iter().map(|layer| blob(layer_kind, true, layer)));
+    documents
+}
+
+/// An archive with a file of noise that no other run has: an engine that knows a layer does not ask for it.
+fn layer(number: usize) -> Vec<u8> {
+    let mut noise = vec![0; LAYER_BYTES];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut noise).unwrap();
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.set_size(noise.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, format!("noise-{number}"), &noise[..]).unwrap();
+    archive.into_inner().unwrap()
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    let hash = digest(&SHA256, bytes);
+    let digits: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+async fn answer(mut stream: TcpStream, manner: Manner, documents: Arc<Vec<Document>>) -> std::io::Result<()> {
+    let (reading, mut writing) = stream.split();
+    let mut lines = BufReader::new(reading).lines();
+    let request = lines.next_line().await?.unwrap_or_default();
+    while lines.next_line().await?.is_some_and(|line| !line.is_empty()) {}
+    let mut words = request.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let found = documents.iter().find(|document| document.path == path);
+    let (status, kind, body): (_, _, &[u8]) = match (manner, found) {
+        (Manner::Hangs, _) => return std::future::pending().await,
+        (Manner::Refuses, _) => ("401 Unauthorized", "application/json", b"{}"),
+        (Manner::Serves, Some(found)) => ("200 OK", found.kind, &found.body),
+        (Manner::Serves, None) => ("404 Not Found", "application/json", b"{}"),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nwww-authenticate: Basic realm=\"test\"\r\ndocker-distribution-api-version: registry/2.0\r\n\
+         docker-content-digest: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        digest_of(body),
+        body.len()
+    );
+    writing.write_all(head.as_bytes()).await?;
+    if method != "HEAD" {
+        let is_layer = found.is_some_and(|found| found.is_layer);
+        for piece in body.chunks(body.len().div_ceil(PIECES).max(1)) {
+            writing.write_all(piece).await?;
+            if is_layer {
+                sleep(PIECE_PAUSE).await;
+            }
+        }
+    }
+    writing.shutdown().await
+}

@@ -1,0 +1,148 @@
+//! Sandboxes that are made ahead, and what becomes of them.
+
+use std::time::Duration;
+
+use bollard::query_parameters::RemoveVolumeOptions;
+use engine::sandbox::{Condition, Placed, Resources, Sandbox, SandboxProvider, SandboxSpec};
+use protocol::SandboxId;
+use sandbox::{DockerConfig, DockerProvider, Pool, spare_holder};
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend, remove, run, spec};
+use tokio::time::{sleep, timeout};
+
+/// A provider with a pool, and an owner that no other test has.
+fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String>) -> DockerConfig {
+    DockerConfig {
+        owner: format!("pool-{name}-{}", std::process::id()),
+        holder: "holder-1".into(),
+        pool: Some(Pool { size, image }),
+        ..backend.config()
+    }
+}
+
+fn fitting(backend: &DockerBackend) -> SandboxSpec {
+    SandboxSpec { resources: Resources::default(), ..spec(backend) }
+}
+
+/// Waits until so many spares are there and answer.
+async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
+    let full = async {
+        loop {
+            let placed = provider.list().await.unwrap();
+            let spares: Vec<Placed> =
+                placed.into_iter().filter(|placed| placed.conversation.is_none()).collect();
+            assert!(spares.len() <= count, "{spares:?}");
+            let are_running = spares.iter().all(|spare| spare.condition == Condition::Running);
+            if spares.len() == count && are_running {
+                return spares.into_iter().map(|spare| spare.sandbox).collect();
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), full).await.unwrap()
+}
+
+/// Takes sandboxes until one was made ahead: a spare that runs may not be connected yet.
+async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (SandboxSpec, Box<dyn Sandbox>) {
+    for _ in 0..20 {
+        let spec = fitting(backend);
+        let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+        if backend.was_made_ahead(&sandbox.lease().sandbox_id).await {
+            return (spec, sandbox);
+        }
+        remove(backend, sandbox).await;
+    }
+    panic!("nothing was made ahead");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_from_the_pool_is_its_conversations_and_can_be_attached_to() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let provider = DockerProvider::new(pooled(&backend, "adopt", 1, None));
+    let [spare] = &spares(&provider, 1).await[..] else { panic!("one spare") };
+    assert_eq!(spare_holder(spare), Some("holder-1"));
+
+    let (spec, sandbox) = adopted(&backend, &provider).await;
+    assert_eq!(sandbox.lease().sandbox_id, backend.id_of(&spec));
+    assert_eq!(run(&*sandbox, 1, "echo kept > file; cat file").await.content.trim(), "kept");
+    let placed = provider.list().await.unwrap();
+    assert!(
+        placed.iter().any(|placed| placed.conversation.as_ref() == Some(&spec.conversation)),
+        "{placed:?}"
+    );
+
+    // A host that starts again knows neither the pool nor the name that it was made with.
+    let lease = sandbox.lease().clone();
+    drop(sandbox);
+    let sandbox = backend.provider().attach(&lease).await.unwrap();
+    assert_eq!(run(&*sandbox, 2, "cat file").await.content.trim(), "kept");
+    let found = backend.provider().find(&lease.sandbox_id).await.unwrap();
+    assert_eq!(*found.lease(), lease);
+
+    // One that is left from before is replaced by a spare too.
+    spares(&provider, 1).await;
+    let second = provider.create(&spec, &|_| {}).await.unwrap();
+    assert_ne!(second.lease().boot_id, lease.boot_id);
+    assert_eq!(second.lease().sandbox_id, lease.sandbox_id);
+    assert_ne!(run(&*second, 1, "cat file").await.exit_code, 0);
+    remove(&backend, second).await;
+
+    provider.settle().await;
+    assert_eq!(provider.list().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_asks_for_more_than_an_image_is_made_for_itself() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let provider = DockerProvider::new(pooled(&backend, "fits", 1, None));
+    spares(&provider, 1).await;
+    let small = Resources { pids: 100, ..Resources::default() };
+    let stays = engine::sandbox::Lifetime::UntilRemoved;
+    let workspace = tempfile::tempdir().unwrap();
+    for spec in [
+        SandboxSpec { resources: small, ..fitting(&backend) },
+        SandboxSpec { lifetime: stays, ..fitting(&backend) },
+        SandboxSpec { workspace: Some(workspace.path().into()), ..fitting(&backend) },
+        SandboxSpec { volumes: vec!["cache:/cache:ro".parse().unwrap()], ..fitting(&backend) },
+    ] {
+        let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+        assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await, "{spec:?}");
+        remove(&backend, sandbox).await;
+    }
+    provider.settle().await;
+    backend.engine().await.remove_volume("cache", None::<RemoveVolumeOptions>).await.unwrap();
+    assert_eq!(provider.list().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spare_that_died_is_thrown_away_and_another_is_made() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let provider = DockerProvider::new(pooled(&backend, "died", 1, None));
+    let dead = spares(&provider, 1).await;
+    provider.destroy(&dead[0]).await.unwrap();
+    // Whatever was at hand: a create never fails for the pool, and never waits for it.
+    let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
+    remove(&backend, sandbox).await;
+    assert_ne!(spares(&provider, 1).await, dead);
+    drop(provider); // without a word: what it made ahead goes too
+    let other = DockerProvider::new(DockerConfig { pool: None, ..pooled(&backend, "died", 1, None) });
+    let gone = async {
+        while !other.list().await.unwrap().is_empty() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), gone).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_cannot_be_filled_holds_nobody_up() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    // A registry that nobody runs, on loopback.
+    let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));
+    let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
+    assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await);
+    remove(&backend, sandbox).await;
+    timeout(Duration::from_secs(10), provider.settle()).await.unwrap();
+    assert_eq!(provider.list().await.unwrap(), []);
+}
