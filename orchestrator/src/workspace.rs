@@ -4,11 +4,13 @@
 //! configuration, at the start and at each resume, and reach the sandbox through its environment alone.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use protocol::ConversationId;
 use protocol::record::WorkspaceSetup;
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::compose::StateDir;
 use crate::config::Config;
 use crate::exit::UsageError;
 
@@ -18,6 +20,62 @@ const SCRIPTS: [&str; 4] =
 
 /// Where V0's `owner/name` is.
 const USUAL_HOST: &str = "https://github.com/";
+
+/// The folder that a conversation works in.
+pub(crate) enum WorkFolder {
+    /// On this machine, seen inside.
+    Here(PathBuf),
+    /// On the machine of the sandbox, as its user names it.
+    There(PathBuf),
+    /// Made with the sandbox, and gone with it.
+    Fresh,
+}
+
+impl WorkFolder {
+    /// The one that is named, else the one that is configured, else a new one.
+    pub(crate) fn choose(
+        config: &Config,
+        state_dir: &StateDir,
+        conversation: &ConversationId,
+        named: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let configured = config.workspace_base.as_deref();
+        Ok(match (config.runtime.as_str(), named) {
+            ("ssh", Some(path)) => Self::There(path.to_owned()),
+            ("remote", Some(_)) => {
+                let text = "a sandbox elsewhere does not see this machine's folders: leave -d out, and have a \
+                            repository cloned with --selected-repo";
+                return Err(UsageError(text.to_owned()).into());
+            }
+            ("ssh" | "remote", None) => Self::Fresh,
+            (_, named) => match named.or(configured) {
+                Some(path) => Self::Here(existing_folder(path)?),
+                None => Self::Here(state_dir.workspace(conversation)?),
+            },
+        })
+    }
+
+    /// As the conversation's log names it.
+    pub(crate) fn for_log(&self) -> Result<Option<String>, UsageError> {
+        match self {
+            Self::Here(path) | Self::There(path) => match path.to_str() {
+                Some(text) => Ok(Some(text.to_owned())),
+                None => Err(UsageError(format!("the path {} is not UTF-8", path.display()))),
+            },
+            Self::Fresh => Ok(None),
+        }
+    }
+}
+
+/// The absolute path of a folder that the user named.
+pub(crate) fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
+    let found =
+        path.canonicalize().map_err(|error| UsageError(format!("the folder {}: {error}", path.display())))?;
+    if !found.is_dir() {
+        return Err(UsageError(format!("{} is not a folder", path.display())).into());
+    }
+    Ok(found)
+}
 
 /// A repository that the user chose.
 struct SelectedRepository {
@@ -34,18 +92,24 @@ struct Credentials {
 }
 
 /// How the workspace of a new conversation is made ready; nothing: it is as it should be.
-pub(crate) fn setup(config: &Config, workspace: &Path) -> Result<Option<WorkspaceSetup>, UsageError> {
+pub(crate) fn setup(config: &Config, workspace: &WorkFolder) -> Result<Option<WorkspaceSetup>, UsageError> {
     if let Some(selected) = &config.selected_repository {
         let SelectedRepository { url, branch, .. } = SelectedRepository::parse(selected)?;
         return Ok(Some(WorkspaceSetup::Repository { url, branch }));
     }
-    let is_empty = || workspace.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-    if config.init_git && is_empty() {
-        return Ok(Some(WorkspaceSetup::EmptyRepository));
-    }
-    // Without them there is nothing to do: an ordinary folder costs no time.
-    let has_scripts = SCRIPTS.iter().any(|script| workspace.join(script).is_file());
-    Ok(has_scripts.then_some(WorkspaceSetup::Folder))
+    let (is_empty, may_have_scripts) = match workspace {
+        // Without scripts there is nothing to do: an ordinary folder costs no time.
+        WorkFolder::Here(path) => (
+            path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
+            SCRIPTS.iter().any(|script| path.join(script).is_file()),
+        ),
+        WorkFolder::There(_) => (false, true),
+        WorkFolder::Fresh => (true, false),
+    };
+    Ok(match config.init_git && is_empty {
+        true => Some(WorkspaceSetup::EmptyRepository),
+        false => may_have_scripts.then_some(WorkspaceSetup::Folder),
+    })
 }
 
 /// What everything that runs in the sandbox finds in its environment. May be secret.
@@ -159,6 +223,10 @@ mod tests {
         WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
     }
 
+    fn here(path: &Path) -> WorkFolder {
+        WorkFolder::Here(path.to_owned())
+    }
+
     #[test]
     fn a_selected_repository_is_read_in_every_usual_way() {
         let folder = tempfile::tempdir().unwrap();
@@ -175,18 +243,18 @@ mod tests {
             ("/srv/p", "/srv/p", None),
             ("file:///srv/p#b", "file:///srv/p", Some("b")),
         ] {
-            let setup = setup(&config(Some(text), ""), folder.path()).unwrap();
+            let setup = setup(&config(Some(text), ""), &here(folder.path())).unwrap();
             assert_eq!(setup, Some(repository(url, branch)), "{text}");
         }
         for text in ["p", "./p", "a/b/c", "../p", "https://h/\u{7}", "-x:y", "ext::sh"] {
-            assert!(setup(&config(Some(text), ""), folder.path()).is_err(), "{text}");
+            assert!(setup(&config(Some(text), ""), &here(folder.path())).is_err(), "{text}");
         }
     }
 
     #[test]
     fn credentials_are_in_the_environment_alone() {
         let config = config(Some("https://me:hunter2@h/o/p#b"), "");
-        let setup = setup(&config, Path::new("/nowhere")).unwrap();
+        let setup = setup(&config, &here(Path::new("/nowhere"))).unwrap();
         assert!(!format!("{config:?} {}", serde_json::to_string(&setup).unwrap()).contains("hunter2"));
         let given = environment(&config, setup.as_ref());
         assert_eq!(given["GIT_CONFIG_COUNT"], "1");
@@ -223,11 +291,11 @@ mod tests {
     fn a_folder_is_set_up_only_where_there_is_something_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let init = config(None, "[core]\ninit_git_in_empty_workspace = true\n");
-        assert_eq!(setup(&config(None, ""), folder.path()).unwrap(), None);
-        assert_eq!(setup(&init, folder.path()).unwrap(), Some(WorkspaceSetup::EmptyRepository));
+        assert_eq!(setup(&config(None, ""), &here(folder.path())).unwrap(), None);
+        assert_eq!(setup(&init, &here(folder.path())).unwrap(), Some(WorkspaceSetup::EmptyRepository));
         std::fs::create_dir(folder.path().join(".openhands")).unwrap();
-        assert_eq!(setup(&init, folder.path()).unwrap(), None);
+        assert_eq!(setup(&init, &here(folder.path())).unwrap(), None);
         std::fs::write(folder.path().join(".openhands/setup.sh"), "").unwrap();
-        assert_eq!(setup(&init, folder.path()).unwrap(), Some(WorkspaceSetup::Folder));
+        assert_eq!(setup(&init, &here(folder.path())).unwrap(), Some(WorkspaceSetup::Folder));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
-use sandbox::{DockerConfig, DockerProvider, HostSecret, LocalConfig, LocalProvider, ServerBinary};
+use sandbox::{DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider, ServerBinary};
 use serde_json::json;
 use tests::glovebox::{Home, Started, bash, finish, wait_until};
 use tests::sandbox_contract::Backend as _;
@@ -34,6 +34,11 @@ fn local(home: &Home) -> Box<dyn SandboxProvider> {
         secret: secret(home),
         environment: Vec::new(),
         idle_timeout: Duration::from_secs(60),
+        isolation: IsolationChoice::Unsafe,
+        network: true,
+        hidden: Vec::new(),
+        launcher: "/nowhere".into(),
+        bubblewrap: Vec::new(),
     }))
 }
 

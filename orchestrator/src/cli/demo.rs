@@ -8,10 +8,11 @@ use protocol::ObservationKind;
 
 use super::follow::Output;
 use super::run::{Task, WorkArguments, new_conversation_id, perform};
-use super::{exec, load_config, print};
-use crate::compose::{self, StateDir};
+use super::{exec, prepare, print};
+use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
+use crate::workspace::WorkFolder;
 
 /// The project: nothing in it needs more than a POSIX shell.
 const PROJECT: [(&str, &str); 3] = [
@@ -32,7 +33,7 @@ const TEST: &str = "sh test.sh";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArguments {
-    /// What places the sandbox: docker, or local (a process on this machine, NOT isolated).
+    /// What places the sandbox: docker, or local (a process on this machine, kept in where something here can).
     #[arg(long, value_name = "RUNTIME", default_value = "local")]
     runtime: String,
 
@@ -47,8 +48,12 @@ pub(super) struct DemoArguments {
 
 pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let overrides = Overrides { runtime: Some(arguments.runtime), image: arguments.image, ..overrides };
-    let config = load_config(&overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let (mut config, state_dir) = prepare(&overrides).await?;
+    if let Err(error) = compose::isolation(&config, &state_dir).await {
+        // What it runs is ours.
+        print::warning(&format!("{error:#}; the demonstration runs without"));
+        config.sandbox.unsafe_local = true;
+    }
     let id = new_conversation_id()?;
     let workspace = state_dir.workspace(&id)?;
     write_project(&workspace)?;
@@ -63,7 +68,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let task = Task {
         id: id.clone(),
         text: TASK.to_owned(),
-        workspace: workspace.clone(),
+        workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         llm: compose::scripted_llm(&script_for(inside)?, 0)?,
         model: "scripted:demo".to_owned(),
@@ -73,12 +78,10 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         Exit::Finished => {}
         other => return Ok(other),
     }
-    let spec = SandboxSpec {
-        workspace: Some(workspace.clone()),
-        ..compose::spec(&config, new_conversation_id()?)
-    };
+    let spec =
+        SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, new_conversation_id()?) };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
-    let tested = exec::in_fresh_sandbox(&config, spec, TEST.to_owned(), Output::Silent).await?;
+    let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, TEST.to_owned(), Output::Silent).await?;
     let Some(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);

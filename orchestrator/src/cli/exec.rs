@@ -8,8 +8,8 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation, ObservationKind};
 
 use super::follow::{Interrupts, Output, Screen};
-use super::run::{existing_folder, new_conversation_id, warn_of_runtime};
-use super::{PlaceArguments, load_config, print};
+use super::run::new_conversation_id;
+use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -33,17 +33,18 @@ pub(super) struct ExecArguments {
 }
 
 pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let PlaceArguments { runtime, image, directory } = arguments.place;
-    let config = load_config(&Overrides { runtime, image, ..overrides })?;
+    let (config, state_dir) = prepare(&arguments.place.overrides(overrides)).await?;
     let command = shell_text(&arguments.command)?;
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
-        workspace: directory.as_deref().map(existing_folder).transpose()?,
+        workspace: match (config.runtime.as_str(), arguments.place.directory) {
+            ("ssh" | "remote", directory) => directory,
+            (_, directory) => directory.as_deref().map(workspace::existing_folder).transpose()?,
+        },
         ..compose::spec(&config, new_conversation_id()?)
     };
-    warn_of_runtime(&config.runtime, config.sandbox.image.is_some());
     let output = if arguments.json { Output::Silent } else { Output::Transcript };
-    let observation = in_fresh_sandbox(&config, spec, command, output).await?;
+    let observation = in_fresh_sandbox(&config, &state_dir, spec, command, output).await?;
     let Some(observation) = observation else { return Ok(Exit::Interrupted) };
     if arguments.json {
         print::line(&serde_json::to_string(&observation)?)?;
@@ -58,15 +59,15 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 /// goes to standard output as it comes, unless nothing is to be shown.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
+    state_dir: &StateDir,
     spec: SandboxSpec,
     command: String,
     output: Output,
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
-    let state_dir = StateDir::open(&config.state_dir)?;
     let _lock = state_dir.lock_for_once(&spec.conversation)?;
-    let provider = compose::provider(config, &state_dir)?;
-    let sweep = Sweep::begin(&provider, config, &state_dir);
+    let provider = compose::provider(config, state_dir)?;
+    let sweep = Sweep::begin(&provider, config, state_dir);
     let screen = std::sync::Mutex::new(Screen::new(output));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::Exit;
 
@@ -60,17 +61,40 @@ enum Command {
 /// Where and in what the sandbox is placed.
 #[derive(Debug, Clone, Args)]
 struct PlaceArguments {
-    /// What places the sandbox: docker, or local (a process on this machine, NOT isolated).
+    /// What places the sandbox: docker; local (a process on this machine, kept in by bubblewrap or Landlock); ssh; remote;
+    /// or auto (docker if it answers, else local).
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
+
+    /// The machine for --runtime ssh: [USER@]HOST[:PORT], or a name from ~/.ssh/config.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+
+    /// With --runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
+    #[arg(long)]
+    unsafe_local: bool,
 
     /// The image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// The folder that is worked in; without it a fresh one, kept afterwards.
+    /// The folder that is worked in, over SSH one of the other machine; without it a fresh one, kept afterwards on this
+    /// machine.
     #[arg(short = 'd', long, value_name = "DIR")]
     directory: Option<PathBuf>,
+}
+
+impl PlaceArguments {
+    /// What these arguments say of the configuration.
+    fn overrides(&self, overrides: Overrides) -> Overrides {
+        Overrides {
+            runtime: self.runtime.clone(),
+            image: self.image.clone(),
+            unsafe_local: self.unsafe_local,
+            ssh_host: self.host.clone(),
+            ..overrides
+        }
+    }
 }
 
 /// Does what the command line asks for.
@@ -92,4 +116,28 @@ fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
     let config = Config::load(overrides, |name| std::env::var(name).ok())?;
     config.warnings.iter().for_each(|warning| print::warning(warning));
     Ok(config)
+}
+
+/// The same for a command that places sandboxes: their runtime is one that there is, and the user knows what it is like.
+async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
+    let mut config = load_config(overrides)?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    compose::choose_runtime(&mut config, &state_dir).await?;
+    warn_of_runtime(&config);
+    Ok((config, state_dir))
+}
+
+fn warn_of_runtime(config: &Config) {
+    match config.runtime.as_str() {
+        "local" if config.sandbox.unsafe_local => {
+            print::warning("--unsafe-local does not isolate: what runs in the sandbox can do what you can");
+        }
+        "ssh" => print::warning(
+            "the ssh runtime does not isolate: what runs in the sandbox can do there what your account can",
+        ),
+        _ => {}
+    }
+    if matches!(config.runtime.as_str(), "local" | "ssh") && config.sandbox.image.is_some() {
+        print::warning(&format!("the {} runtime has no images: the image is passed over", config.runtime));
+    }
 }

@@ -54,6 +54,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         provider: compose::provider(&config, &state_dir)?,
         spec: spec(&config, &id, &started),
     };
+    super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
         introduce(&id, &started);
     }

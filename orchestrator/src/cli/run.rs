@@ -13,11 +13,11 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
-use super::{PlaceArguments, conversations, load_config, print};
+use super::{PlaceArguments, conversations, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
-use crate::workspace;
+use crate::workspace::{self, WorkFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -84,21 +84,12 @@ impl WorkArguments {
 
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let task = read_task(arguments.task, arguments.file.as_deref())?;
-    let overrides = Overrides {
-        runtime: arguments.place.runtime.clone(),
-        image: arguments.place.image.clone(),
-        selected_repository: arguments.selected_repo,
-        ..arguments.work.overrides(overrides)
-    };
-    let config = load_config(&overrides)?;
+    let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
+    let overrides = Overrides { selected_repository: arguments.selected_repo, ..overrides };
+    let (config, state_dir) = prepare(&overrides).await?;
     let llm = compose::llm(&config.llm, 0)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
-    let directory = arguments.place.directory.as_ref().or(config.workspace_base.as_ref());
     let id = new_conversation_id()?;
-    let workspace = match directory {
-        Some(directory) => existing_folder(directory)?,
-        None => state_dir.workspace(&id)?,
-    };
+    let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
     let task = Task { id, text: task, workspace, setup, llm, model, work: arguments.work };
@@ -109,7 +100,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
 pub(super) struct Task {
     pub(super) id: ConversationId,
     pub(super) text: String,
-    pub(super) workspace: PathBuf,
+    pub(super) workspace: WorkFolder,
     /// How it is made ready.
     pub(super) setup: Option<WorkspaceSetup>,
     pub(super) llm: Arc<dyn Llm>,
@@ -127,7 +118,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         max_iterations: config.max_iterations,
         runtime: config.runtime.clone(),
         image: config.sandbox.image.clone(),
-        workspace: Some(path_text(&task.workspace)?),
+        workspace: task.workspace.for_log()?,
         setup: task.setup,
     };
     let parts = Parts {
@@ -139,6 +130,9 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     };
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
+        if let Some(isolation) = compose::isolation(config, state_dir).await? {
+            print::note(&format!("isolation: {isolation}\n"));
+        }
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
@@ -192,39 +186,12 @@ pub(super) fn new_conversation_id() -> anyhow::Result<ConversationId> {
     Ok(ConversationId::try_from(uuid::Uuid::now_v7().simple().to_string())?)
 }
 
-/// The absolute path of a folder that the user named.
-pub(super) fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
-    let found =
-        path.canonicalize().map_err(|error| UsageError(format!("the folder {}: {error}", path.display())))?;
-    if !found.is_dir() {
-        return Err(UsageError(format!("{} is not a folder", path.display())).into());
-    }
-    Ok(found)
-}
-
 pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted) {
     let workspace = started.workspace.as_deref().unwrap_or("a fresh folder");
     print::note(&format!(
         "conversation {id}: {} in {}, working in {workspace}\n",
         started.model, started.runtime
     ));
-    warn_of_runtime(&started.runtime, started.image.is_some());
-}
-
-pub(super) fn warn_of_runtime(runtime: &str, has_image: bool) {
-    if runtime == "local" {
-        print::warning("the local runtime does not isolate: what the agent runs can do what you can");
-        if has_image {
-            print::warning("the local runtime has no images: --image is passed over");
-        }
-    }
-}
-
-fn path_text(path: &Path) -> anyhow::Result<String> {
-    match path.to_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(UsageError(format!("the path {} is not UTF-8", path.display())).into()),
-    }
 }
 
 fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String> {

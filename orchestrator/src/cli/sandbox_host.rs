@@ -11,8 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::follow::Interrupts;
-use super::run::warn_of_runtime;
-use super::{load_config, print};
+use super::{prepare, print};
 use crate::compose::{self, StateDir};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -65,7 +64,7 @@ pub(super) struct SandboxHostArguments {
     #[arg(long)]
     remove_at_end: bool,
 
-    /// What places the sandboxes: docker, or local (processes of this machine, NOT isolated).
+    /// What places the sandboxes: docker, or local (processes of this machine).
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
 
@@ -76,7 +75,8 @@ pub(super) struct SandboxHostArguments {
 
 pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let SandboxHostArguments { runtime, image, .. } = &arguments;
-    let config = load_config(&Overrides { runtime: runtime.clone(), image: image.clone(), ..overrides })?;
+    let overrides = Overrides { runtime: runtime.clone(), image: image.clone(), ..overrides };
+    let (config, _) = prepare(&overrides).await?;
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,
         max_sandboxes_per_key: arguments.max_sandboxes_per_key,
@@ -84,13 +84,12 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
         idle_timeout: Duration::from_secs(arguments.idle_timeout),
         public_url: arguments.public_url,
         removes_at_end: arguments.remove_at_end,
-        default_image: config.image.clone(),
+        default_image: config.sandbox.image.clone(),
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };
-    warn_of_runtime(&config.runtime, config.image.is_some());
     let mut interrupts = Interrupts::listen()?;
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
-    let provider = compose::provider(&config, &state_dir)?;
+    let provider = compose::provider_with_spares(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener =
         listener.with_context(|| format!("listening on {}: choose another --listen", arguments.listen))?;

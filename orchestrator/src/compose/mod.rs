@@ -12,7 +12,9 @@ use crate::config::Config;
 use crate::exit::UsageError;
 
 pub(crate) use model::{lasting_model_name, llm, scripted_llm};
-pub(crate) use sandboxes::{Sweep, provider, spec};
+pub(crate) use sandboxes::{
+    Sweep, choose_runtime, isolation, provider, provider_with_spares, spec, sweep_once,
+};
 pub(crate) use state_dir::StateDir;
 
 /// The agent of that name.

@@ -1,6 +1,8 @@
 //! Sandboxes: what places them, what they are, and how those that nobody uses go.
 
 use std::collections::HashSet;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,12 @@ use engine::conversation::Afterwards;
 use engine::events::EventStore as _;
 use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep};
 use protocol::{ConversationId, SandboxId, Timestamp};
-use sandbox::{DockerConfig, DockerProvider, LocalConfig, LocalProvider, ServerBinary};
+use sandbox::{
+    BUBBLEWRAP_PROGRAMS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion, HostSecret, Isolation,
+    IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig, RemoteRuntimeProvider,
+    RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider, UnknownHosts,
+    spare_holder,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,28 +36,153 @@ const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What places sandboxes of the configured runtime.
 pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+    provider_with_spares(config, state_dir, 0)
+}
+
+/// The same, for a program that places many: so many are made ahead, where the runtime can do that.
+pub(crate) fn provider_with_spares(
+    config: &Config,
+    state_dir: &StateDir,
+    spares: usize,
+) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let server = match &config.action_server {
         Some(path) => ServerBinary::at(path),
         None => ServerBinary::embedded(state_dir.path().join("bin")),
     };
     let secret = state_dir.secret()?;
-    match config.runtime.as_str() {
-        "docker" => {
-            let owner = secret.owner();
-            let docker = DockerConfig::new(server, secret, owner);
-            let host = config.docker_host.clone();
-            let network = config.sandbox.network.clone();
-            Ok(Arc::new(DockerProvider::new(DockerConfig { host, network, ..docker })))
+    Ok(match config.runtime.as_str() {
+        "docker" => Arc::new(DockerProvider::new(docker(config, server, secret, spares))),
+        "local" => Arc::new(LocalProvider::new(local(config, state_dir, server, secret))),
+        "ssh" => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
+        "remote" => remote(config)?,
+        other => {
+            let text = format!("there is no runtime {other}: auto, docker, local, ssh and remote are there");
+            return Err(UsageError(text).into());
         }
-        "local" => Ok(Arc::new(LocalProvider::new(LocalConfig {
-            state_dir: state_dir.path().into(),
-            server,
-            secret,
-            environment: config.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
-            idle_timeout: LOCAL_IDLE_TIMEOUT,
-        }))),
-        other => Err(UsageError(format!("there is no runtime {other}: docker and local are there")).into()),
+    })
+}
+
+/// What `auto` means here: docker if it answers, else local.
+pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    if config.runtime == "auto" {
+        let server = ServerBinary::embedded(state_dir.path().join("bin"));
+        let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
+        config.runtime = if docker.answers().await.is_ok() { "docker" } else { "local" }.to_owned();
     }
+    Ok(())
+}
+
+/// What keeps the local sandboxes of this machine in, in words; nothing for other runtimes.
+pub(crate) async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Option<Isolation>> {
+    if config.runtime != "local" {
+        return Ok(None);
+    }
+    let server = ServerBinary::embedded(state_dir.path().join("bin"));
+    let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?));
+    Ok(Some(provider.isolation().await?.clone()))
+}
+
+fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usize) -> DockerConfig {
+    let owner = secret.owner();
+    let sandbox = &config.sandbox;
+    let default = DockerConfig::new(server, secret, owner);
+    DockerConfig {
+        host: config.docker_host.clone(),
+        runtime_dir: config.runtime_dir.clone(),
+        holder: std::process::id().to_string(),
+        default_image: sandbox.image.clone().unwrap_or_else(|| default.default_image.clone()),
+        platform: sandbox.platform.clone(),
+        network: sandbox.network.clone(),
+        additional_networks: sandbox.additional_networks.clone(),
+        gpus: sandbox.gpus.as_ref().map(|ids| match ids.as_slice() {
+            [] => Gpus::All,
+            ids => Gpus::Ids(ids.to_vec()),
+        }),
+        pool: (spares > 0).then(|| Pool { size: spares, image: None }),
+        ..default
+    }
+}
+
+fn local(config: &Config, state_dir: &StateDir, server: ServerBinary, secret: HostSecret) -> LocalConfig {
+    let engine = config.docker_host.as_deref().and_then(|host| host.strip_prefix("unix://"));
+    LocalConfig {
+        state_dir: state_dir.path().into(),
+        server,
+        secret,
+        environment: config.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        idle_timeout: LOCAL_IDLE_TIMEOUT,
+        isolation: match config.sandbox.unsafe_local {
+            true => IsolationChoice::Unsafe,
+            false => IsolationChoice::Probe,
+        },
+        network: config.sandbox.network.is_some(),
+        hidden: engine.map(PathBuf::from).into_iter().chain(config.config_file.clone()).collect(),
+        launcher: "/proc/self/exe".into(),
+        bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
+    }
+}
+
+fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Result<SshConfig> {
+    let settings = &config.sandbox.ssh;
+    let usage = |text: &str| anyhow::Error::from(UsageError(text.to_owned()));
+    let target = settings.target.as_ref().ok_or_else(|| {
+        usage("no machine is named: --host [USER@]HOST[:PORT], or ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
+    })?;
+    let home =
+        config.home.as_ref().ok_or_else(|| usage("HOME is not set: keys and known hosts are there"))?;
+    let user = settings.user.as_ref().ok_or_else(|| usage("USER is not set: who are you?"))?;
+    Ok(SshConfig {
+        agent: settings.agent.clone(),
+        unknown_hosts: match settings.unknown_hosts.as_deref() {
+            Some("accept-new") => UnknownHosts::AcceptNew,
+            Some("refuse") => UnknownHosts::Refuse,
+            Some("ask") => UnknownHosts::Ask(Arc::new(ask_about_host)),
+            _ if std::io::stdin().is_terminal() => UnknownHosts::Ask(Arc::new(ask_about_host)),
+            _ => UnknownHosts::Refuse,
+        },
+        ..SshConfig::new(target, home, user, server, secret)
+    })
+}
+
+fn ask_about_host(question: &HostKeyQuestion) -> bool {
+    let mut answer = String::new();
+    let HostKeyQuestion { host, algorithm, fingerprint } = question;
+    eprint!("{host} is not known; its {algorithm} key is {fingerprint}.\nType yes to believe it: ");
+    std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+}
+
+fn remote(config: &Config) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+    let settings = &config.sandbox.remote;
+    let missing = |what: &str| anyhow::Error::from(UsageError(what.to_owned()));
+    if let Some(url) = &settings.server_url {
+        let key = settings.server_key.clone();
+        let key = key.ok_or_else(|| {
+            missing("no key: remote_server_key in [sandbox] (SANDBOX_REMOTE_SERVER_KEY) is what the server was given")
+        })?;
+        let additional_ca = settings.ca_file.clone();
+        let server = RemoteServerConfig { url: url.clone(), key, additional_ca };
+        return Ok(Arc::new(RemoteServerProvider::new(server)));
+    }
+    let api_url = settings.api_url.clone().ok_or_else(|| {
+        missing(
+            "nobody to ask for sandboxes: remote_runtime_api_url in [sandbox] (SANDBOX_REMOTE_RUNTIME_API_URL), or \
+             remote_server_url for one action server",
+        )
+    })?;
+    let api_key = settings.api_key.clone();
+    let api_key = api_key
+        .ok_or_else(|| missing("no key: api_key in [sandbox] (SANDBOX_API_KEY) opens the runtime API"))?;
+    let default = RemoteRuntimeConfig::new(api_url, api_key);
+    Ok(Arc::new(RemoteRuntimeProvider::new(RemoteRuntimeConfig {
+        init_timeout: settings.init_timeout.unwrap_or(default.init_timeout),
+        api_timeout: settings.api_timeout.unwrap_or(default.api_timeout),
+        enable_retries: settings.enable_retries,
+        class: settings.class.clone(),
+        resource_factor: settings.resource_factor.unwrap_or(default.resource_factor),
+        default_image: config.sandbox.image.clone(),
+        additional_ca: settings.ca_file.clone(),
+        ..default
+    })?))
 }
 
 /// A conversation's sandbox as it is configured, in no folder of the host's.
@@ -114,7 +246,12 @@ pub(crate) async fn sweep_once(
     let resumable = resumable(config, state_dir).await?;
     let is_used = |placed: &Placed| {
         let is_in_use = |conversation| state_dir.is_locked(conversation) || resumable.contains(conversation);
-        !known.contains(&placed.sandbox) || placed.conversation.as_ref().is_none_or(is_in_use)
+        match (&placed.conversation, spare_holder(&placed.sandbox)) {
+            _ if !known.contains(&placed.sandbox) => true,
+            (Some(conversation), _) => is_in_use(conversation),
+            (None, Some(holder)) => Path::new("/proc").join(holder).exists(),
+            (None, None) => true,
+        }
     };
     Ok(sweep(provider, &is_used).await?)
 }

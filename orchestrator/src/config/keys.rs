@@ -14,6 +14,10 @@ pub(super) enum Kind {
     Size,
     /// A text such as `/a:/b,/c:/d:ro`.
     Volumes,
+    /// `http://` or `https://`.
+    Url,
+    /// What to do about a host whose key is not known.
+    UnknownHosts,
     /// Of texts.
     List,
     Table,
@@ -30,6 +34,8 @@ impl Kind {
             Self::Flag => "true or false",
             Self::Size => "a size such as 512m or 4g",
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
+            Self::Url => "an address such as https://host:3000",
+            Self::UnknownHosts => "refuse, accept-new or ask",
             Self::List => "a list of strings",
             Self::Table => "a table",
             Self::Any => "a value",
@@ -130,6 +136,20 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "disk_limit", Kind::Size),
     ("sandbox", "cpus", Kind::Number),
     ("sandbox", "pids_limit", Kind::Integer),
+    ("sandbox", "unsafe_local", Kind::Flag),
+    ("sandbox", "warm_pool", Kind::Integer),
+    ("sandbox", "ssh_host", Kind::Text),
+    ("sandbox", "ssh_unknown_hosts", Kind::UnknownHosts),
+    ("sandbox", "remote_server_url", Kind::Url),
+    ("sandbox", "remote_server_key", Kind::Text),
+    ("sandbox", "remote_ca_file", Kind::Text),
+    ("sandbox", "remote_runtime_api_url", Kind::Url),
+    ("sandbox", "remote_runtime_init_timeout", Kind::Number),
+    ("sandbox", "remote_runtime_api_timeout", Kind::Number),
+    ("sandbox", "remote_runtime_enable_retries", Kind::Flag),
+    ("sandbox", "remote_runtime_class", Kind::Text),
+    ("sandbox", "remote_runtime_resource_factor", Kind::Number),
+    ("sandbox", "api_key", Kind::Text),
     ("sandbox", "keep_runtime_alive", Kind::Flag),
     ("sandbox", "pause_closed_runtimes", Kind::Flag),
     ("sandbox", "close_delay", Kind::Number),
@@ -163,10 +183,8 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "sandbox",
-        "remote_runtime_api_url rm_all_containers api_key user_id \
-         remote_runtime_init_timeout remote_runtime_api_timeout remote_runtime_enable_retries remote_runtime_class \
-         enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \
-         remote_runtime_resource_factor docker_runtime_kwargs trusted_dirs vscode_port \
+        "rm_all_containers user_id enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \
+         docker_runtime_kwargs trusted_dirs vscode_port \
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "confirmation_mode security_analyzer enable_security_analyzer"),

@@ -37,6 +37,10 @@ pub(crate) struct Overrides {
     pub runtime: Option<String>,
     /// `--image`.
     pub image: Option<String>,
+    /// `--unsafe-local`.
+    pub unsafe_local: bool,
+    /// `--host`.
+    pub ssh_host: Option<String>,
     /// `--save-trajectory`.
     pub save_trajectory: Option<PathBuf>,
     /// `--selected-repo`.
@@ -64,6 +68,12 @@ pub(crate) struct Config {
     pub save_trajectory: Option<PathBuf>,
     /// The model.
     pub llm: LlmSettings,
+    /// Where this user's sockets are, from `XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<PathBuf>,
+    /// The user's home.
+    pub home: Option<PathBuf>,
+    /// The configuration's file, which may hold keys.
+    pub config_file: Option<PathBuf>,
     /// Where the Docker engine is, as in `DOCKER_HOST`; nothing: where it usually is.
     pub docker_host: Option<String>,
     /// An action server to use instead of the one that is carried, from `GLOVEBOX_ACTION_SERVER`.
@@ -128,8 +138,10 @@ impl Config {
             Some(path) => expand_home(path, &environment)?,
             None => home(&environment)?.join(".glovebox"),
         };
-        let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings);
+        let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, &environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
+        sandbox.unsafe_local |= overrides.unsafe_local;
+        sandbox.ssh.target = overrides.ssh_host.clone().or(sandbox.ssh.target);
         let configured_iterations = settings.integer("core", "max_iterations");
         Ok(Self {
             agent,
@@ -168,6 +180,10 @@ impl Config {
                 api_key: settings.text("llm", "api_key").map(SecretString::from),
                 settings,
             },
+            runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
+            home: home(&environment).ok(),
+            config_file: find_file(overrides.config_file.as_deref())
+                .and_then(|path| path.canonicalize().ok()),
             docker_host: variable(&environment, "DOCKER_HOST"),
             action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
             local_environment: LOCAL_ENVIRONMENT

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use engine::conversation::Afterwards;
 use engine::sandbox::{Resources, Volume};
+use sandbox::ServerUrl;
+use secrecy::SecretString;
 
 use super::settings::Settings;
 
@@ -20,7 +22,7 @@ pub(crate) struct SandboxSettings {
     pub volumes: Vec<Volume>,
     /// What a sandbox may use of its host.
     pub resources: Resources,
-    /// The engine's network; nothing: no network.
+    /// A network: the engine's of that name, or for a local sandbox the host's; nothing: no network.
     pub network: Option<String>,
     /// The engine's networks that are joined too.
     pub additional_networks: Vec<String>,
@@ -28,15 +30,96 @@ pub(crate) struct SandboxSettings {
     pub platform: Option<String>,
     /// The graphics processors, by their ids; an empty list: all of them.
     pub gpus: Option<Vec<String>>,
+    /// How many sandboxes a program that lends them makes ahead.
+    pub warm_pool: usize,
+    /// Whether a local sandbox may be placed where nothing can keep it in.
+    pub unsafe_local: bool,
+    /// The machine that sandboxes are placed on over SSH.
+    pub ssh: SshSettings,
+    /// Who places sandboxes elsewhere.
+    pub remote: RemoteSettings,
     /// What becomes of a conversation's sandbox at its end.
     pub afterwards: Afterwards,
     /// How long the sandbox of a conversation that ended without a word is kept for its being resumed.
     pub close_delay: Duration,
 }
 
+/// The machine that sandboxes are placed on over SSH.
+#[derive(Debug, Clone)]
+pub(crate) struct SshSettings {
+    /// `[user@]host[:port]`, or a name that `~/.ssh/config` explains.
+    pub target: Option<String>,
+    /// What to do about a host whose key is not known: `refuse`, `accept-new` or `ask`.
+    pub unknown_hosts: Option<String>,
+    /// The user's name here.
+    pub user: Option<String>,
+    /// The socket of an agent that holds keys, from `SSH_AUTH_SOCK`.
+    pub agent: Option<PathBuf>,
+}
+
+/// Who places sandboxes elsewhere: a service that speaks V0's runtime API, or one action server that runs already.
+#[derive(Debug, Clone)]
+pub(crate) struct RemoteSettings {
+    /// The one action server; it wins over the service.
+    pub server_url: Option<ServerUrl>,
+    /// Its key.
+    pub server_key: Option<SecretString>,
+    /// The service.
+    pub api_url: Option<ServerUrl>,
+    /// The service's key.
+    pub api_key: Option<SecretString>,
+    /// A certificate authority beside the machine's own.
+    pub ca_file: Option<PathBuf>,
+    /// Until a sandbox is there.
+    pub init_timeout: Option<Duration>,
+    /// For one request.
+    pub api_timeout: Option<Duration>,
+    /// Whether requests that fail are sent again.
+    pub enable_retries: bool,
+    /// The service's class of sandboxes.
+    pub class: Option<String>,
+    /// How many times the usual resources.
+    pub resource_factor: Option<f64>,
+}
+
+impl SshSettings {
+    fn read(settings: &Settings, environment: &impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            target: settings.text("sandbox", "ssh_host"),
+            unknown_hosts: settings.text("sandbox", "ssh_unknown_hosts"),
+            user: environment("USER").or_else(|| environment("LOGNAME")).filter(|user| !user.is_empty()),
+            agent: environment("SSH_AUTH_SOCK").filter(|path| !path.is_empty()).map(PathBuf::from),
+        }
+    }
+}
+
+impl RemoteSettings {
+    fn read(settings: &Settings) -> Self {
+        let text = |name| settings.text("sandbox", name);
+        let url = |name| text(name).and_then(|text| text.parse().ok());
+        let number = |name| settings.number("sandbox", name);
+        let seconds = |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Self {
+            server_url: url("remote_server_url"),
+            server_key: text("remote_server_key").map(SecretString::from),
+            api_url: url("remote_runtime_api_url"),
+            api_key: text("api_key").map(SecretString::from),
+            ca_file: text("remote_ca_file").map(PathBuf::from),
+            init_timeout: seconds("remote_runtime_init_timeout"),
+            api_timeout: seconds("remote_runtime_api_timeout"),
+            enable_retries: settings.flag("sandbox", "remote_runtime_enable_retries").unwrap_or(true),
+            class: text("remote_runtime_class"),
+            resource_factor: number("remote_runtime_resource_factor"),
+        }
+    }
+}
+
 impl SandboxSettings {
     /// Reads the section. A volume at the workspace's place is the folder that is worked in, the second of what is returned.
-    pub(super) fn read(settings: &Settings) -> (Self, Option<PathBuf>) {
+    pub(super) fn read(
+        settings: &Settings,
+        environment: &impl Fn(&str) -> Option<String>,
+    ) -> (Self, Option<PathBuf>) {
         let flag = |name| settings.flag("sandbox", name);
         let text = |name| settings.text("sandbox", name);
         let (workspaces, volumes): (Vec<Volume>, _) = settings
@@ -66,6 +149,13 @@ impl SandboxSettings {
             gpus: flag("enable_gpu")
                 .unwrap_or(false)
                 .then(|| text("cuda_visible_devices").map(ids).unwrap_or_default()),
+            warm_pool: settings
+                .integer("sandbox", "warm_pool")
+                .and_then(|size| usize::try_from(size).ok())
+                .unwrap_or(0),
+            unsafe_local: flag("unsafe_local").unwrap_or(false),
+            ssh: SshSettings::read(settings, environment),
+            remote: RemoteSettings::read(settings),
             afterwards: match (flag("keep_runtime_alive"), flag("pause_closed_runtimes")) {
                 (Some(true), Some(false)) => Afterwards::Keep,
                 (Some(true), _) => Afterwards::Pause,

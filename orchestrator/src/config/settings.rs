@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use engine::sandbox::{Volume, VolumeError};
 
+use sandbox::ServerUrl;
+
 use super::keys::{self, Kind};
 
 /// Why configuration cannot be used. The user mends it.
@@ -106,7 +108,9 @@ impl Settings {
                 // A text may be secret, also when it looks like a number.
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
                 (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
-                (Kind::Size | Kind::Volumes, toml::Value::String(text)) => format!("{text:?}"),
+                (Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts, toml::Value::String(text)) => {
+                    format!("{text:?}")
+                }
                 (_, other) => format!("a value of type {}", other.type_str()),
             };
             return Err(ConfigError::BadValue {
@@ -210,6 +214,8 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Flag => value.is_bool(),
         Kind::Size => value.as_str().is_some_and(|text| bytes(text).is_some()),
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
+        Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
+        Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Any => true,

@@ -99,12 +99,6 @@ impl DockerBackend {
         self.config_of(ServerBinary::embedded(self.cache.path()))
     }
 
-    /// The engine itself.
-    pub async fn engine(&self) -> Docker {
-        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
-        Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap()
-    }
-
     /// What a command in a container says, run beside its server.
     pub async fn exec(&self, container: &str, command: &str) -> String {
         let docker = self.engine().await;

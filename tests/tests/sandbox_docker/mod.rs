@@ -1,6 +1,7 @@
 //! The contract of sandboxes on the Docker backend, and what only that one does.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider, StartProgress, sweep};
 use sandbox::DockerProvider;

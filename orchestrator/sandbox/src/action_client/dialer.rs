@@ -107,6 +107,7 @@ impl Dialer {
                 Ok(Err(Failure::Paused(reason))) => {
                     (last, is_unknown) = (reason, false);
                     if trust == Trust::Known {
+                        self.frozen.see();
                         deadline = Instant::now() + patience;
                     }
                 }
