@@ -28,6 +28,7 @@ mod server;
 mod sessions;
 mod shell;
 mod stdio;
+mod terminals;
 mod this_program;
 mod v0;
 
