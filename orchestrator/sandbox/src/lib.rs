@@ -16,4 +16,5 @@ mod unfinished_start;
 pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider};
 pub use host_secret::HostSecret;
 pub use local::{LocalConfig, LocalProvider};
+pub use placement::sandbox_id_of;
 pub use server_binary::ServerBinary;

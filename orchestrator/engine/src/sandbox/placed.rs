@@ -66,7 +66,9 @@ pub async fn sweep(
                 tracing::info!(sandbox = %placed.sandbox, "removed a sandbox that nobody uses");
                 removed.push(placed.sandbox);
             }
-            Err(error) => tracing::warn!(sandbox = %placed.sandbox, %error, "removing a sandbox that nobody uses"),
+            Err(error) => {
+                tracing::warn!(sandbox = %placed.sandbox, %error, "removing a sandbox that nobody uses")
+            }
         }
     }
     Ok(removed)

@@ -2,18 +2,22 @@
 //!
 //! Every setting differs from its default for a reason that was measured (`reference/connection.md`).
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connect::ByteStream;
 
+/// What a request carries: whole, or as it comes.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
 /// Sends requests over a connection; clones share it.
-pub(super) type Requests = http2::SendRequest<Full<Bytes>>;
+pub(super) type Requests = http2::SendRequest<Body>;
 
 /// What one body may have in flight. With the default, bodies that nobody reads stop all others.
 const STREAM_WINDOW: u32 = 1 << 20;

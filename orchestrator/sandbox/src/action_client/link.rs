@@ -3,6 +3,7 @@
 //! One task owns it; everyone else asks that task. It never opens a connection that nobody asked for, and ends with
 //! the [`Link`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::BootId;
@@ -27,8 +28,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Keeps `connection`, and after it others to the life `boot_id` of the same server.
-    pub(super) fn keep(dialer: Dialer, connection: Connection, boot_id: BootId) -> Self {
+    /// Keeps `connection`, and after it others to the life `boot_id` of the same server. Without one, the first is opened
+    /// when it is asked for.
+    pub(super) fn keep(dialer: Arc<Dialer>, connection: Option<Connection>, boot_id: BootId) -> Self {
         let (asking, asked) = mpsc::channel(ASKING_AT_ONCE);
         let keeper = Keeper { dialer, connection, boot_id, asked };
         Self { asking, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
@@ -44,8 +46,8 @@ impl Link {
 }
 
 struct Keeper {
-    dialer: Dialer,
-    connection: Connection,
+    dialer: Arc<Dialer>,
+    connection: Option<Connection>,
     boot_id: BootId,
     asked: mpsc::Receiver<oneshot::Sender<Answer>>,
 }
@@ -65,12 +67,11 @@ impl Keeper {
     }
 
     async fn requests(&mut self) -> Answer {
-        if let Some(requests) = self.connection.requests() {
+        if let Some(requests) = self.connection.as_ref().and_then(Connection::requests) {
             return Ok(requests);
         }
         let (connection, _info) = self.dialer.dial(Some(&self.boot_id), PATIENCE).await?;
-        self.connection = connection;
         let ended = || DialError::Gone("the new connection ended at once".into());
-        self.connection.requests().ok_or_else(ended)
+        self.connection.insert(connection).requests().ok_or_else(ended)
     }
 }

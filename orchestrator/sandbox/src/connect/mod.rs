@@ -6,15 +6,10 @@ mod unix_socket;
 use std::io;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncRead, AsyncWrite};
 
+pub(crate) use engine::sandbox::ByteStream;
 pub(crate) use greeting::expect_greeting;
 pub(crate) use unix_socket::UnixSocket;
-
-/// A duplex stream of bytes. Dropping it ends it.
-pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Opens streams to one action server.
 #[async_trait]

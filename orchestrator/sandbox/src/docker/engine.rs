@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
 };
-use bollard::models::{ContainerSummary, ContainerSummaryStateEnum};
 use bollard::{API_DEFAULT_VERSION, Docker};
 use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
 use futures_util::{StreamExt, TryStreamExt};
@@ -121,8 +121,7 @@ impl Engine {
 
 fn placed(container: ContainerSummary) -> Option<Placed> {
     let labels = container.labels?;
-    let sandbox: SandboxId =
-        container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
+    let sandbox: SandboxId = container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
     Some(Placed {
         conversation: conversation_of(sandbox.as_str()),
         sandbox,

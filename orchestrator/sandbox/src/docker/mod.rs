@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use ::engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use async_trait::async_trait;
-use protocol::record::SandboxLeased;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 

@@ -62,7 +62,9 @@ impl ContainerStart<'_> {
         self.create(user).await?;
         self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
-        ActionClient::first(address, self.config.start_timeout).await
+        let client = ActionClient::first(address, self.config.start_timeout).await?;
+        client.begin_with(&self.spec.environment).await?;
+        Ok(client)
     }
 
     /// Creates the container with the server's file in it: mounted where the engine sees this host's files.

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
-use protocol::record::SandboxLeased;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -83,8 +83,12 @@ impl LocalProvider {
         };
         steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
-        let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await;
-        client.map_err(|error| with_logs(error, folder.log_tail()))
+        let started = async {
+            let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await?;
+            client.begin_with(&spec.environment).await?;
+            Ok(client)
+        };
+        started.await.map_err(|error| with_logs(error, folder.log_tail()))
     }
 
     fn folder(&self, sandbox: &SandboxId) -> Result<SandboxFolder, SandboxError> {
