@@ -5,5 +5,6 @@
 mod command_line;
 mod conversation;
 mod crash_recovery;
+mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;

@@ -120,7 +120,8 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = provider.create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = provider.create(&left, &|_| {}).await.unwrap();
-    let swept = sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+    let swept =
+        sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;

@@ -32,7 +32,8 @@ async fn a_sweep_removes_what_no_conversation_uses() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();
-    let swept = sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+    let swept =
+        sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);

@@ -62,7 +62,10 @@ pub(super) async fn in_fresh_sandbox(
     output: Output,
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
-    let provider = compose::provider(config, &StateDir::open(&config.state_dir)?)?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    // So that nobody takes its sandbox for one that was left behind.
+    let _lock = state_dir.lock(&spec.conversation)?;
+    let provider = compose::provider(config, &state_dir)?;
     let screen = std::sync::Mutex::new(Screen::new(output));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
