@@ -1,8 +1,12 @@
-//! What commands get as their environment: the server's own, without what is ours, with what every command needs.
+//! What commands get as their environment: the server's own, without what is ours, with what every command needs, and
+//! over it what the host has set.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::geteuid;
+use protocol::sandbox_api::{MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 
 use crate::accounts::{Account, Accounts};
 
@@ -25,8 +29,83 @@ pub(crate) fn for_the_server() -> Vec<(&'static str, OsString)> {
     [(ARENAS, "1".into())].into_iter().chain(kept).collect()
 }
 
-/// The environment of shells and processes.
-pub(crate) fn for_commands() -> Vec<(OsString, OsString)> {
+/// Names and their values.
+pub(crate) type Variables = Vec<(OsString, OsString)>;
+
+/// What whoever is started next gets. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct Environment {
+    /// What there is without the host's word.
+    own: Arc<Variables>,
+    /// Locked only to take or to replace what it holds.
+    current: Arc<Mutex<Arc<Variables>>>,
+}
+
+/// Why an environment is not taken. Never shows a value.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EnvironmentError {
+    #[error("{0:?} is no variable's name")]
+    Name(String),
+    #[error("the value of {0:?} holds a NUL")]
+    Value(String),
+    #[error("{0:?} and its value have more than {MAX_VARIABLE_BYTES} bytes")]
+    TooLong(String),
+    #[error("names and values have more than {MAX_ENVIRONMENT_BYTES} bytes")]
+    TooMuch,
+}
+
+impl Environment {
+    /// With nothing of the host's yet.
+    pub(crate) fn of(own: Variables) -> Self {
+        let own = Arc::new(own);
+        Self { current: Arc::new(Mutex::new(Arc::clone(&own))), own }
+    }
+
+    /// As it is now.
+    pub(crate) fn current(&self) -> Arc<Variables> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts these over our own, in the place of those that were there before. All or none.
+    pub(crate) fn set(&self, variables: BTreeMap<String, String>) -> Result<(), EnvironmentError> {
+        check(&variables)?;
+        let is_replaced = |name: &OsStr| name.to_str().is_some_and(|name| variables.contains_key(name));
+        let kept = self.own.iter().filter(|(name, _)| !is_replaced(name)).cloned();
+        let set = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let all: Variables = kept.chain(set).collect();
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+        Ok(())
+    }
+}
+
+/// It holds secrets.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Environment(…)")
+    }
+}
+
+fn check(variables: &BTreeMap<String, String>) -> Result<(), EnvironmentError> {
+    let mut left = MAX_ENVIRONMENT_BYTES;
+    for (name, value) in variables {
+        let shown = || name.chars().take(64).collect();
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(EnvironmentError::Name(shown()));
+        }
+        if value.contains('\0') {
+            return Err(EnvironmentError::Value(shown()));
+        }
+        let length = name.len() + value.len();
+        if length > MAX_VARIABLE_BYTES {
+            return Err(EnvironmentError::TooLong(shown()));
+        }
+        left = left.checked_sub(length).ok_or(EnvironmentError::TooMuch)?;
+    }
+    Ok(())
+}
+
+/// The environment of shells and processes, before the host has set any.
+pub(crate) fn for_commands() -> Variables {
     complete(std::env::vars_os(), Accounts::read().of(geteuid()))
 }
 
@@ -71,6 +150,31 @@ mod tests {
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.into(), value.into())
+    }
+
+    #[test]
+    fn what_is_set_goes_over_our_own_and_takes_the_place_of_what_was_set() {
+        let of = |pairs: &[(&str, &str)]| -> Variables {
+            pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        };
+        let set = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let environment = Environment::of(of(&[("PATH", "/p"), ("HOME", "/h")]));
+        environment.set(set(&[("A", "1"), ("HOME", "/other")])).unwrap();
+        assert_eq!(*environment.current(), of(&[("PATH", "/p"), ("A", "1"), ("HOME", "/other")]));
+        environment.set(set(&[("B", "2")])).unwrap();
+        assert_eq!(*environment.current(), of(&[("PATH", "/p"), ("HOME", "/h"), ("B", "2")]));
+        for name in ["", "a=b", "a\0b"] {
+            assert!(environment.set(set(&[(name, "x")])).is_err(), "{name:?}");
+        }
+        let fits = "x".repeat(MAX_VARIABLE_BYTES - 1);
+        environment.set(set(&[("A", &fits)])).unwrap();
+        assert!(environment.set(set(&[("AB", &fits)])).is_err());
+        let many: BTreeMap<_, _> = (0..9).map(|number| (number.to_string(), fits.clone())).collect();
+        let error = environment.set(many).unwrap_err().to_string();
+        assert!(error.contains("1048576"), "{error}");
+        assert_eq!(environment.current().len(), 3, "what is refused changes nothing");
     }
 
     #[test]

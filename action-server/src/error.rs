@@ -10,11 +10,13 @@ use protocol::sandbox_api::{ErrorBody, ErrorCode};
 use protocol::{IdError, SessionName};
 use serde::Serialize;
 
+use crate::environment::EnvironmentError;
 use crate::files::FileError;
 use crate::ledger::LedgerError;
 use crate::ports::Unreachable;
 use crate::process::ProcessError;
 use crate::sessions::TooManySessions;
+use crate::shell::TerminalError;
 use crate::v0::TransferError;
 
 /// Why a request is not served.
@@ -52,7 +54,11 @@ pub(crate) enum ApiError {
     TooManySessions(#[from] TooManySessions),
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    #[error("a tunnel is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    #[error(transparent)]
+    Terminal(#[from] TerminalError),
+    #[error("a tunnel or terminal is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
     NoUpgrade,
     #[error(transparent)]
     Transfer(#[from] TransferError),
@@ -94,6 +100,14 @@ impl ApiError {
             Self::Unreachable(Unreachable::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Unreachable(Unreachable::Connect { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Unreachable(Unreachable::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+            Self::Environment(EnvironmentError::TooMuch) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
+            }
+            Self::Environment(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+            Self::Terminal(TerminalError::TooMany | TerminalError::Spawn { .. }) => {
+                (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
+            }
+            Self::Terminal(TerminalError::Invalid { .. }) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, ErrorCode::Invalid),
             Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Process(error) => of_process(error),

@@ -29,6 +29,7 @@ mod server;
 mod sessions;
 mod shell;
 mod stdio;
+mod terminals;
 mod this_program;
 mod v0;
 

@@ -2,10 +2,12 @@
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 
 use crate::api::guard::guard;
-use crate::api::{Api, actions, alive, execute_action, files, info, ports, processes, sessions};
+use crate::api::{
+    Api, actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
+};
 use crate::error::ApiError;
 use crate::openapi::openapi;
 
@@ -19,6 +21,8 @@ pub(crate) fn router(api: Api) -> Router {
         .route("/v1/ports/{port}", get(ports::look))
         .route("/v1/ports/{port}/tunnel", get(ports::tunnel_to_port).connect(ports::tunnel_to_port))
         .route("/v1/sockets/tunnel", get(ports::tunnel_to_socket).connect(ports::tunnel_to_socket))
+        .route("/v1/environment", put(environment::set))
+        .route("/v1/terminal", get(terminal::open).connect(terminal::open))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{name}", delete(sessions::end))
         .route("/v1/actions/{id}/acknowledge", post(actions::acknowledge))

@@ -41,8 +41,9 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
         "action-server",
         "--locked",
     ]);
-    cargo.arg("--target-dir").arg(&target).args(["--", "-C", "target-feature=+crt-static", "-C"]);
-    cargo.arg("link-arg=-Wl,-z,pack-relative-relocs");
+    cargo.arg("--target-dir").arg(&target).args(["--", "-C", "target-feature=+crt-static"]);
+    // As the sandbox crate's build script builds it.
+    cargo.args(["-C", "link-arg=-Wl,-z,pack-relative-relocs", "-C", "link-arg=-Wl,--icf=all"]);
     command::stream(&mut cargo, "building the static action server")?;
     Ok(target.join("action-server/action-server"))
 }

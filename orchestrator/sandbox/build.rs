@@ -50,8 +50,9 @@ const OUTER_BUILD_PREFIXES: &[&str] = &[
     "CARGO_TARGET_",
 ];
 
-/// The relocations of the static file in a fifteenth of the room; a linker that cannot do it says so and goes on.
-const PACKED: &str = "link-arg=-Wl,-z,pack-relative-relocs";
+/// The relocations of the static file in a fifteenth of the room, and functions of the same code once; a linker that cannot
+/// do it says so and goes on.
+const SMALL: [&str; 4] = ["-C", "link-arg=-Wl,-z,pack-relative-relocs", "-C", "link-arg=-Wl,--icf=all"];
 
 fn main() -> ExitCode {
     match find_or_build() {
@@ -95,7 +96,7 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
         cargo.args(["--target", &target]);
     }
     // Only for the program itself: proc-macros cannot be linked statically.
-    cargo.args(["--", "-C", "target-feature=+crt-static", "-C", PACKED]);
+    cargo.args(["--", "-C", "target-feature=+crt-static"]).args(SMALL);
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_outer_build(name)) {
         cargo.env_remove(name);
     }

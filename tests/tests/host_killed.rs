@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
-use sandbox::{DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider, ServerBinary};
+use sandbox::{
+    DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider, ServerBinary,
+};
 use serde_json::json;
 use tests::glovebox::{Home, Started, bash, finish, wait_until};
 use tests::sandbox_contract::Backend as _;

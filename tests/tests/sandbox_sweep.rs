@@ -71,7 +71,8 @@ fn what_a_killed_exec_left_goes_at_once(place: &[&str]) {
 
 /// A sandbox that outlives its conversation's run is found again with what ran in it.
 fn what_is_to_be_kept_is_kept(home: &Home, place: &[&str], pause: &str) {
-    let model = home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));
+    let model =
+        home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
     arguments.extend(place);
     let keep = |command: &mut Command| {

@@ -17,7 +17,7 @@ use crate::shell::{self, ShellKind};
     responses((status = 200, description = "What the server is", body = Info))
 ))]
 pub(crate) async fn info(State(api): State<Api>) -> Json<Info> {
-    Json(api.0.info.clone())
+    Json(api.0.parts.info.clone())
 }
 
 /// What this life of the server is, found out once at its beginning.
@@ -30,7 +30,7 @@ pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id,
         working_dir: working_dir.to_string_lossy().into_owned(),
-        capabilities: vec![shell, Capability::Files, Capability::Processes],
+        capabilities: vec![shell, Capability::Files, Capability::Processes, Capability::Terminals],
         limits: Limits {
             body_bytes: BODY_BYTES as u64,
             output_bytes: HELD_OUTPUT_BYTES,

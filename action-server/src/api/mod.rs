@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod alive;
+pub(crate) mod environment;
 pub(crate) mod execute_action;
 pub(crate) mod extract;
 pub(crate) mod files;
@@ -11,7 +12,9 @@ pub(crate) mod info;
 pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod sessions;
+pub(crate) mod terminal;
 mod ticks;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,9 +24,11 @@ use protocol::sandbox_api::Info;
 use tokio::sync::Semaphore;
 
 use crate::auth::Key;
+use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::ports::Tunnels;
 use crate::process::Processes;
+use crate::terminals::Terminals;
 use ticks::Ticks;
 
 /// The longest request body: a file of 10 MiB with JSON's escapes, and room.
@@ -33,12 +38,19 @@ pub(crate) const BODY_BYTES: usize = 32 << 20;
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Shared>);
 
+/// What the server is made of, as far as handlers speak to it.
+pub(crate) struct Parts {
+    pub(crate) key: Option<Key>,
+    pub(crate) executor: Executor,
+    pub(crate) processes: Processes,
+    pub(crate) info: Info,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) terminals: Terminals,
+    pub(crate) environment: Environment,
+}
+
 struct Shared {
-    key: Option<Key>,
-    executor: Executor,
-    processes: Processes,
-    info: Info,
-    tunnels: Tunnels,
+    parts: Parts,
     requests: Arc<Semaphore>,
     endings: Arc<Semaphore>,
     gates: files::Gates,
@@ -46,39 +58,33 @@ struct Shared {
 }
 
 impl Api {
-    pub(crate) fn new(
-        key: Option<Key>,
-        executor: Executor,
-        processes: Processes,
-        info: Info,
-        tunnels: Tunnels,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let requests = Arc::new(Semaphore::new(guard::MAX_REQUESTS));
         let endings = Arc::new(Semaphore::new(guard::MAX_ENDINGS));
         let gates = files::Gates::default();
         let ticks = Ticks::default();
-        Self(Arc::new(Shared { key, executor, processes, info, tunnels, requests, endings, gates, ticks }))
+        Self(Arc::new(Shared { parts, requests, endings, gates, ticks }))
     }
 
     /// What requests must know, if anything.
     pub(crate) fn key(&self) -> Option<&Key> {
-        self.0.key.as_ref()
+        self.0.parts.key.as_ref()
     }
 
     fn tunnels(&self) -> &Tunnels {
-        &self.0.tunnels
+        &self.0.parts.tunnels
     }
 
     /// Where relative paths begin that name no session.
     fn working_dir(&self) -> PathBuf {
-        self.0.executor.sessions.working_dir(&SessionName::default())
+        self.0.parts.executor.sessions.working_dir(&SessionName::default())
     }
 
     pub(crate) fn executor(&self) -> &Executor {
-        &self.0.executor
+        &self.0.parts.executor
     }
 
     fn processes(&self) -> &Processes {
-        &self.0.processes
+        &self.0.parts.processes
     }
 }

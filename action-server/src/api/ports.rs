@@ -9,15 +9,14 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
-use hyper::upgrade::OnUpgrade;
+use axum::response::Response;
 use protocol::sandbox_api::{ListeningPort, PortState};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::Api;
 use super::extract::Port;
+use super::upgrade::upgraded;
 use crate::error::ApiError;
 use crate::ports::{self, Target};
 
@@ -127,19 +126,8 @@ pub(crate) struct SocketPath {
     path: PathBuf,
 }
 
-async fn tunnel(api: &Api, target: Target, mut request: Request) -> Result<Response, ApiError> {
-    let protocol = request.headers().get(header::UPGRADE).cloned();
-    let is_connect = request.method() == Method::CONNECT;
-    if !is_connect && protocol.is_none() {
-        return Err(ApiError::NoUpgrade);
-    }
-    let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(ApiError::NoUpgrade)?;
+async fn tunnel(api: &Api, target: Target, request: Request) -> Result<Response, ApiError> {
+    let (upgrade, response) = upgraded(request)?;
     api.tunnels().open(target, upgrade).await?;
-    if is_connect {
-        return Ok(StatusCode::OK.into_response());
-    }
-    let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    response.headers_mut().extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
     Ok(response)
 }

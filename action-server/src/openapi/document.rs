@@ -8,7 +8,9 @@ use protocol::{ActionId, ProcessId, SessionName};
 use serde_json::{Value, json};
 use utoipa::{OpenApi as _, ToSchema};
 
-use crate::api::{actions, alive, execute_action, files, info, ports, processes, sessions};
+use crate::api::{
+    actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
+};
 
 /// Makes the test write the document instead.
 const WRITE: &str = "GLOVEBOX_WRITE_OPENAPI";
@@ -43,6 +45,8 @@ pub(crate) struct Bytes(Vec<u8>);
         actions::acknowledge,
         sessions::list,
         sessions::end,
+        environment::set,
+        terminal::open,
         ports::list,
         ports::look,
         ports::tunnel_to_port,

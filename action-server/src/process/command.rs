@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 use super::error::ProcessError;
 use crate::accounts::{Accounts, Identity};
-use crate::environment::DEFAULT_PATH;
+use crate::environment::{DEFAULT_PATH, Environment};
 use crate::execute::duration;
 use crate::shell::{Constraints, SESSION_VARIABLE, constrain};
 
@@ -28,7 +28,7 @@ const MAX_STDIN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) working_dir: PathBuf,
-    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) environment: Environment,
 }
 
 /// A request that can be started.
@@ -115,7 +115,7 @@ fn environment(
 ) -> Result<BTreeMap<OsString, OsString>, ProcessError> {
     let mut environment = BTreeMap::new();
     if request.inherit_env {
-        environment.extend(origin.environment.iter().cloned());
+        environment.extend(origin.environment.current().iter().cloned());
         if let Some(account) = identity.and_then(|identity| identity.account.as_ref()) {
             environment.insert("HOME".into(), account.home.clone().unwrap_or_else(|| "/".into()));
             environment.insert("USER".into(), account.name.clone().into());

@@ -26,11 +26,12 @@ pub(crate) use command::Origin;
 pub(crate) use entry::{Cursors, Process};
 pub(crate) use error::ProcessError;
 pub(crate) use frames::frames;
+pub(crate) use tree::Tree;
+pub(crate) use watch::exit_of;
 
 use crate::ledger::{Refusal, Register, Registered, SpoolStore};
 use crate::shell::children;
 use entry::Started;
-use tree::Tree;
 use watch::{Watched, watch};
 
 /// The processes of this life of the server. Cloning shares them.

@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A process that was started here, and what comes of it.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: i32,
     mark: String,
     /// Its number may be another's from then on.
@@ -38,7 +38,7 @@ struct Listed {
 }
 
 impl Tree {
-    pub(super) fn new(root: i32, mark: String) -> Self {
+    pub(crate) fn new(root: i32, mark: String) -> Self {
         Self { root, mark, is_buried: AtomicBool::new(false) }
     }
 
@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// To be called when the root was waited for.
-    pub(super) fn bury_root(&self) {
+    pub(crate) fn bury_root(&self) {
         self.is_buried.store(true, Ordering::Release);
     }
 
@@ -66,7 +66,7 @@ impl Tree {
     }
 
     /// Kills all, also what is started meanwhile.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let deadline = Instant::now() + PATIENCE;
         let mut met = HashSet::new();
         loop {

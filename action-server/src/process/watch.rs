@@ -85,10 +85,15 @@ async fn until_exit(
         // The exit tells that nothing of it is left.
         _ = killing.await;
     }
-    exit(status, reason, usage)
+    exit_of(status, reason, usage)
 }
 
-fn exit(status: io::Result<ExitStatus>, reason: ExitReason, usage: Option<ProcessUsage>) -> ProcessExit {
+/// What is told of a process that was waited for.
+pub(crate) fn exit_of(
+    status: io::Result<ExitStatus>,
+    reason: ExitReason,
+    usage: Option<ProcessUsage>,
+) -> ProcessExit {
     match status {
         Ok(status) => ProcessExit {
             code: status.code(),

@@ -25,9 +25,10 @@ pub(crate) use activity::Activity;
 pub(crate) use connections::Caller;
 use listener::Listener;
 
-use crate::api::{Api, info};
+use crate::api::{Api, Parts, info};
 use crate::auth::Key;
 use crate::config::{Dialect, ServeConfig};
+use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::files::Files;
 use crate::ledger::{SpoolStore, forget_the_expired};
@@ -35,6 +36,7 @@ use crate::ports::Tunnels;
 use crate::process::{Origin, Processes};
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
+use crate::terminals::Terminals;
 use crate::{environment, logging, routes, stdio, this_program, v0};
 
 /// More than file actions and shells ask for; the library's own bound is for other servers.
@@ -118,14 +120,15 @@ async fn serve(
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
+    let environment = Environment::of(environment::for_commands());
     let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
-        environment: environment::for_commands(),
+        environment: environment.clone(),
         scratch_dir: std::env::temp_dir(),
         no_change_timeout: config.no_change_timeout,
     });
     let spools = SpoolStore::new(&std::env::temp_dir());
-    let origin = Origin { working_dir: working_dir.clone(), environment: environment::for_commands() };
+    let origin = Origin { working_dir: working_dir.clone(), environment: environment.clone() };
     let processes = Processes::new(origin, spools.clone());
     let executor = Executor::new(sessions.clone(), files, spools, actions.clone(), activity.clone());
     background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
@@ -135,7 +138,16 @@ async fn serve(
     let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
     let tunnels = Tunnels::new(connections.clone(), stop_connections.clone());
-    let api = Api::new(key, executor, processes.clone(), info::describe(boot_id, &working_dir), tunnels);
+    let terminals = Terminals::new(environment.clone());
+    let api = Api::new(Parts {
+        key,
+        executor,
+        processes: processes.clone(),
+        info: info::describe(boot_id, &working_dir),
+        tunnels,
+        terminals: terminals.clone(),
+        environment,
+    });
     let router = match config.dialect {
         Dialect::Native => routes::router(api),
         Dialect::V0 => v0::router(api, working_dir),
@@ -150,7 +162,8 @@ async fn serve(
     ledger.cancel_all();
     actions.close();
     // Before the connections, so that whoever is attached still reads how its action or process ended.
-    _ = timeout(ACTIONS_GRACE, async { tokio::join!(actions.wait(), processes.shut_down()) }).await;
+    let ends = async { tokio::join!(actions.wait(), processes.shut_down(), terminals.shut_down()) };
+    _ = timeout(ACTIONS_GRACE, ends).await;
     _ = timeout(SHELL_GRACE, sessions.shut_down()).await;
     stop_connections.cancel();
     stop_background.cancel();

@@ -9,7 +9,6 @@
 //! bytes, [`marks`] finds where the command's own begin and end, [`output`] folds them into text, [`answers`] words the
 //! observation.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +38,7 @@ mod script;
 mod session;
 mod shell_process;
 mod start_error;
+mod terminal;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +46,9 @@ pub(crate) use children::reap_adopted;
 pub(crate) use program::ShellKind;
 pub(crate) use prompt::SESSION_VARIABLE;
 pub(crate) use pty::{Constraints, constrain, keep_inherited_files_to_ourselves};
+pub(crate) use terminal::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 
+use crate::environment::Environment;
 use facts::Facts;
 use program::ShellProgram;
 use session::{OutputSink, Request, Session, Told};
@@ -58,7 +60,7 @@ pub(crate) struct ShellConfig {
     /// Where it begins.
     pub(crate) working_dir: PathBuf,
     /// The shell's complete environment, but for what keeps programs from paging and for our prompt.
-    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) environment: Environment,
     /// For commands, where they cannot be handed over in memory.
     pub(crate) scratch_dir: PathBuf,
     /// How long a command may be silent before its action is answered; V0's default is 10 s.
@@ -92,12 +94,12 @@ pub(crate) fn kind() -> ShellKind {
 impl Shell {
     /// Starts the actor, and with it the machine's best shell. It must be called in a runtime.
     pub(crate) fn start(config: ShellConfig) -> Self {
-        let program = ShellProgram::find(facts::search_path(&config.environment));
+        let program = ShellProgram::find(facts::search_path(&config.environment.current()));
         Self::start_program(config, program)
     }
 
     fn start_program(config: ShellConfig, program: ShellProgram) -> Self {
-        let facts = Facts::gather(&config.environment);
+        let facts = Facts::gather(&config.environment.current());
         Self::start_session(Arc::new(config), program, facts, CancellationToken::new())
     }
 

@@ -68,6 +68,14 @@ impl ShellProgram {
         Self { path, arguments, dialect: Dialect::Ash }
     }
 
+    /// What it is called with for a person at a terminal, or to run one command there.
+    pub(super) fn arguments_for_a_person(&self, command: Option<&str>) -> Vec<OsString> {
+        // A busybox that is called by its own name has to be told which of its programs is meant.
+        let applet = self.arguments.first().filter(|first| *first == "ash").cloned();
+        let command = command.map(|command| ["-c".into(), command.into()]);
+        applet.into_iter().chain(command.into_iter().flatten()).collect()
+    }
+
     pub(super) fn kind(&self) -> ShellKind {
         match self.dialect {
             Dialect::Bash => ShellKind::Bash,

@@ -33,7 +33,11 @@ nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
 /// Wide enough that no program wraps or cuts its lines for us; as tall as a screen, for those that ask.
 pub(super) const COLUMNS: u16 = 1000;
 pub(super) const ROWS: u16 = 50;
-const WINDOW: Winsize = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+const WINDOW: Winsize = window(COLUMNS, ROWS);
+
+const fn window(columns: u16, rows: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
 
 /// After a read of so much there is likely more; after a shorter one, to look would cost each short answer a call.
 const FLOOD_BYTES: usize = 2 * 1024;
@@ -52,18 +56,32 @@ impl Pty {
     /// # Errors
     /// No `/dev/ptmx`, no devpts mounted, or no terminal left.
     pub(super) fn open(dialect: Dialect) -> io::Result<Self> {
+        Self::set_up(WINDOW, &|settings| {
+            settings.output_flags.remove(OutputFlags::OPOST);
+            settings.input_flags.remove(InputFlags::IXON);
+            settings.local_flags.set(LocalFlags::ECHO, dialect == Dialect::Ash);
+        })
+    }
+
+    /// A new terminal for a person, as the kernel makes them.
+    ///
+    /// # Errors
+    /// As [`Pty::open`].
+    pub(super) fn for_a_person(columns: u16, rows: u16) -> io::Result<Self> {
+        Self::set_up(window(columns, rows), &|_| {})
+    }
+
+    fn set_up(size: Winsize, set: &dyn Fn(&mut Termios)) -> io::Result<Self> {
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let master = posix_openpt(flags)?;
         // No grantpt: devpts gives the slave to who opened the master, and older C libraries look up a group for it.
         unlockpt(&master)?;
         let slave_path = ptsname_r(&master)?.into();
         // SAFETY: the descriptor is open, and the kernel only reads the size behind the pointer.
-        unsafe { set_window_size(master.as_raw_fd(), &WINDOW) }?;
+        unsafe { set_window_size(master.as_raw_fd(), &size) }?;
         let mut settings = tcgetattr(&master)?;
-        settings.output_flags.remove(OutputFlags::OPOST);
-        settings.input_flags.remove(InputFlags::IXON);
         settings.input_flags.insert(InputFlags::IUTF8);
-        settings.local_flags.set(LocalFlags::ECHO, dialect == Dialect::Ash);
+        set(&mut settings);
         tcsetattr(&master, SetArg::TCSANOW, &settings)?;
         // Only for reading: that the terminal has room again would wake us after each line that the shell reads.
         // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
@@ -71,19 +89,27 @@ impl Pty {
         Ok(Self { master, slave_path, settings: settings.into() })
     }
 
+    /// Gives it another size, and whoever is in front of it a SIGWINCH.
+    pub(super) fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
+        let size = window(columns, rows);
+        // SAFETY: as in `set_up`.
+        unsafe { set_window_size(self.master.get_ref().as_raw_fd(), &size) }?;
+        Ok(())
+    }
+
     /// The slave's name.
     pub(super) fn slave_path(&self) -> &Path {
         &self.slave_path
     }
 
-    /// Makes `command`, once started, the leader of a session of its own on this terminal, with the script as
-    /// [`SCRIPT_DESCRIPTOR`] and with every signal at its default: a server that was started with `nohup` or in the
+    /// Makes `command`, once started, the leader of a session of its own on this terminal, with the script, if
+    /// there is one, as [`SCRIPT_DESCRIPTOR`] and with every signal at its default: a server that was started with `nohup` or in the
     /// background ignores some, and a child that inherits that could not be interrupted.
-    pub(super) fn attach(&self, command: &mut Command, script: &Script) -> io::Result<()> {
+    pub(super) fn attach(&self, command: &mut Command, script: Option<&Script>) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let slave = options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(&self.slave_path)?;
         command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-        let script = script.shell_end().map(|end| end.as_raw_fd());
+        let script = script.and_then(Script::shell_end).map(|end| end.as_raw_fd());
         // SAFETY: the closure runs between fork and exec and makes system calls only: no allocation, no lock, nothing
         // of the parent's. `script` is open then, because this Pty's owner keeps the script until the shell has ended.
         unsafe { command.pre_exec(move || enter_terminal(script)) };

@@ -12,6 +12,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use protocol::sandbox_api::MAX_VARIABLE_BYTES;
 use tokio::process::Command;
 use uuid::Uuid;
 
@@ -36,9 +37,6 @@ const BESIDE_LIFE: Duration = Duration::from_secs(1);
 
 /// ^Z.
 const STOP_KEY: u8 = 0x1a;
-
-/// What the kernel lets one `NAME=value` be (MAX_ARG_STRLEN). One longer would keep the shell from starting at all.
-const MAX_VARIABLE_BYTES: usize = 128 * 1024 - 2;
 
 /// What was heard.
 #[derive(Debug)]
@@ -107,7 +105,8 @@ impl ShellProcess {
         let session = Uuid::now_v7().simple().to_string();
         let prompt = Prompt::new(program.dialect, Uuid::now_v7().simple().to_string(), pty.slave_path());
         let script = Script::create(scratch_dir, &session)?;
-        let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() < MAX_VARIABLE_BYTES;
+        // One longer would keep the shell from starting at all.
+        let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() <= MAX_VARIABLE_BYTES;
         let mut command = Command::new(&program.path);
         if program.dialect == Dialect::Bash {
             // Something has to be run before the first `PROMPT_COMMAND`: else bash never sets `PIPESTATUS`.
@@ -123,7 +122,7 @@ impl ShellProcess {
             .env(SESSION_VARIABLE, &session)
             .envs(prompt.environment())
             .current_dir(working_dir);
-        pty.attach(&mut command, &script)?;
+        pty.attach(&mut command, Some(&script))?;
         let child = children::spawn(&mut command)?;
         let marks = MarkReader::new(prompt.nonce());
         Ok(Self {

@@ -10,6 +10,7 @@
 mod actions;
 mod connection;
 mod dial;
+mod environment;
 mod files;
 mod harness;
 mod key;
@@ -17,5 +18,6 @@ mod lifecycle;
 mod ports;
 mod processes;
 mod sessions;
+mod terminal;
 mod v0;
 mod wrong_input;

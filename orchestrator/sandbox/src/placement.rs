@@ -14,7 +14,10 @@ pub(crate) const KEPT_LOG_LENGTH: usize = 64 << 10;
 const PREFIX: &str = "glovebox-";
 
 /// The sandbox of a conversation: always the same one, so that what a crash left behind is found by its name.
-pub(crate) fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
+///
+/// # Errors
+/// The conversation's id leaves no room for the rest of the name.
+pub fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
     format!("{PREFIX}{conversation}").parse().map_err(|error| {
         start_error(format!("the conversation's id {conversation} does not make a sandbox's name: {error}"))
     })

@@ -8,6 +8,7 @@ mod follow;
 pub(crate) mod print;
 mod resume;
 mod run;
+mod sandbox;
 mod sandbox_host;
 mod transcript;
 
@@ -47,6 +48,8 @@ enum Command {
     Exec(exec::ExecArguments),
     /// Go on with a conversation that was stopped, killed, or hit a limit.
     Resume(resume::ResumeArguments),
+    /// Make sandboxes by hand, and look into those there are.
+    Sandbox(sandbox::SandboxArguments),
     /// Look at past conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
@@ -104,6 +107,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,
         Command::Resume(command) => resume::run(command, overrides).await,
+        Command::Sandbox(command) => sandbox::run(command, &overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,

@@ -44,6 +44,30 @@ pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
     }
 }
 
+/// A program's own output to standard output: as it is for a file or a pipe, harmless for a terminal. That nobody reads it
+/// any more is an error here.
+pub(super) fn program_stdout(output: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let is_terminal = stdout.is_terminal();
+    program_output(&mut stdout, is_terminal, output)
+}
+
+/// The same to standard error.
+pub(super) fn program_stderr(output: &[u8]) -> io::Result<()> {
+    let mut stderr = io::stderr().lock();
+    let is_terminal = stderr.is_terminal();
+    program_output(&mut stderr, is_terminal, output)
+}
+
+fn program_output(to: &mut impl Write, is_terminal: bool, output: &[u8]) -> io::Result<()> {
+    if is_terminal {
+        to.write_all(for_terminal(&String::from_utf8_lossy(output)).as_bytes())?;
+    } else {
+        to.write_all(output)?;
+    }
+    to.flush()
+}
+
 /// Text without what a terminal would act on: only printable characters, tabs and line ends stay. A carriage return
 /// before a line end is dropped, another one ends the line, so that nothing is overwritten unseen.
 pub(super) fn for_terminal(text: &str) -> String {

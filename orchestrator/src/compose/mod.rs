@@ -13,9 +13,9 @@ use crate::exit::UsageError;
 
 pub(crate) use model::{lasting_model_name, llm, scripted_llm};
 pub(crate) use sandboxes::{
-    Sweep, choose_runtime, isolation, provider, provider_with_spares, spec, sweep_once,
+    Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
-pub(crate) use state_dir::StateDir;
+pub(crate) use state_dir::{Lock, StateDir};
 
 /// The agent of that name.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {

@@ -231,8 +231,13 @@ impl Sweep {
     }
 }
 
+/// Whether whoever made this sandbox ahead still runs.
+pub(crate) fn is_spare_in_use(placed: &Placed) -> bool {
+    spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
+}
+
 /// One round of the sweep. Names what it removed.
-pub(crate) async fn sweep_once(
+async fn sweep_once(
     provider: &dyn SandboxProvider,
     config: &Config,
     state_dir: &StateDir,
@@ -246,12 +251,8 @@ pub(crate) async fn sweep_once(
     let resumable = resumable(config, state_dir).await?;
     let is_used = |placed: &Placed| {
         let is_in_use = |conversation| state_dir.is_locked(conversation) || resumable.contains(conversation);
-        match (&placed.conversation, spare_holder(&placed.sandbox)) {
-            _ if !known.contains(&placed.sandbox) => true,
-            (Some(conversation), _) => is_in_use(conversation),
-            (None, Some(holder)) => Path::new("/proc").join(holder).exists(),
-            (None, None) => true,
-        }
+        let is_new = !known.contains(&placed.sandbox);
+        is_new || placed.conversation.as_ref().map_or_else(|| is_spare_in_use(placed), is_in_use)
     };
     Ok(sweep(provider, &is_used).await?)
 }

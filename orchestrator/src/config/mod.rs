@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 pub(crate) use sandbox::SandboxSettings;
-pub(crate) use settings::{ConfigError, Settings};
+pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 
 const LOCAL_ENVIRONMENT: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];

@@ -167,7 +167,7 @@ impl Settings {
 
     /// A size, in bytes.
     pub(crate) fn size(&self, section: &str, name: &str) -> Option<u64> {
-        self.get(section, name)?.as_str().and_then(bytes)
+        self.get(section, name)?.as_str().and_then(size_in_bytes)
     }
 
     /// What is mounted.
@@ -212,7 +212,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
                 || value.as_integer().is_some_and(|number| number >= 0)
         }
         Kind::Flag => value.is_bool(),
-        Kind::Size => value.as_str().is_some_and(|text| bytes(text).is_some()),
+        Kind::Size => value.as_str().is_some_and(|text| size_in_bytes(text).is_some()),
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
         Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
         Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
@@ -223,7 +223,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
 }
 
 /// `512m` and the like, as Docker's users write sizes: bytes without a letter, else in powers of 1,024.
-fn bytes(text: &str) -> Option<u64> {
+pub(crate) fn size_in_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 0,

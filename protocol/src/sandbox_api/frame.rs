@@ -8,7 +8,7 @@
 //! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer held |
 //! | 3 observation | V0's observation as JSON; always the last frame |
 //!
-//! The kinds 4 to 6 are a process's: see [`super::ProcessFrame`].
+//! The kinds 4 to 6 are a process's: see [`super::ProcessFrame`]; 7 to 9 a terminal's: see [`super::TerminalInput`].
 
 use std::marker::PhantomData;
 

@@ -33,6 +33,8 @@ pub enum Capability {
     Files,
     /// Processes are started without a terminal.
     Processes,
+    /// Terminals for people, and an environment that can be set.
+    Terminals,
     /// One that this version does not know.
     #[serde(other)]
     Unknown,

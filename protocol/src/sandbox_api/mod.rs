@@ -10,6 +10,8 @@
 //! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
 //! | `GET /v1/sessions` | → a list of [`SessionInfo`] |
 //! | `DELETE /v1/sessions/{name}` | kills all that runs in that shell, within a second → 204; the next action gets a new one |
+//! | `PUT /v1/environment` | an object of names to values → 204: what everything that is started from then on has in its environment, over the server's own; a shell in which nothing ran yet too |
+//! | `CONNECT /v1/terminal` | [`TerminalQuery`], [`TerminalInput`]s → [`TerminalOutput`]s of a fresh shell on a terminal; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
 //! | `GET /v1/ports` | → a list of [`ListeningPort`] |
 //! | `GET /v1/ports/{port}?wait=SECONDS` | → [`PortState`], as soon as something listens or the time is over |
 //! | `CONNECT /v1/ports/{port}/tunnel` | → bytes to and from that port; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
@@ -45,6 +47,7 @@
 //! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
 
 mod action;
+mod environment;
 mod files;
 mod frame;
 mod info;
@@ -52,8 +55,10 @@ mod port;
 mod process;
 mod process_frame;
 mod session;
+mod terminal;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
+pub use environment::{MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 pub use files::{
     ChangeModeRequest, FileKind, FileList, FileStatus, GlobQuery, GrepMatch, GrepMatches, GrepQuery,
     ListQuery, MakeFolderRequest, Mode, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
@@ -70,6 +75,7 @@ pub use process::{
 };
 pub use process_frame::{OutputStream, ProcessFrame, ProcessFrameDecoder};
 pub use session::SessionInfo;
+pub use terminal::{TerminalInput, TerminalOutput, TerminalQuery};
 
 /// The header that carries the server's key, as V0 names it.
 pub const KEY_HEADER: &str = "x-session-api-key";

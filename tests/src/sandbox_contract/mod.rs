@@ -2,6 +2,7 @@
 //!
 //! A case gets a [`Backend`], places what it needs, and leaves nothing. `sandbox_contract!` makes a test of each.
 
+pub mod access;
 pub mod commands;
 pub mod docker;
 pub mod endings;
@@ -51,6 +52,12 @@ macro_rules! sandbox_contract {
             commands::a_megabyte_of_output_arrives_whole,
             commands::a_cancel_ends_the_process_tree_and_the_observation_comes,
             files::a_file_is_written_read_and_edited,
+            access::a_program_reads_its_input_and_its_streams_stay_apart,
+            access::a_program_is_ended_with_all_that_came_of_it,
+            access::the_environment_is_what_was_asked_for,
+            access::a_terminal_is_one,
+            access::files_and_folders_go_in_and_come_out,
+            access::a_port_without_a_listener_is_told,
             recovery::an_action_asked_for_twice_runs_once,
             recovery::a_host_that_starts_again_attaches_to_what_runs,
             recovery::a_server_killed_in_mid_command_is_lost_within_five_seconds,

@@ -63,9 +63,13 @@ impl Session {
         // A command may have removed the folder it was in.
         let folders = [here.as_path(), self.config.working_dir.as_path(), "/".as_ref()];
         let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or("/".as_ref());
-        let process =
-            ShellProcess::start(&self.program, &self.config.environment, folder, &self.config.scratch_dir)
-                .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
+        let process = ShellProcess::start(
+            &self.program,
+            &self.config.environment.current(),
+            folder,
+            &self.config.scratch_dir,
+        )
+        .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
         self.process = Some(process);
         Ok(())
     }

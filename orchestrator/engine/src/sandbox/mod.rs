@@ -1,16 +1,23 @@
 //! The seam to sandboxes: a provider places an action server and hands back a way to speak with it.
 
 mod access;
+mod doors;
 mod error;
 mod placed;
 mod spec;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, Observation, SandboxId};
+use protocol::sandbox_api::{
+    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest,
+};
+use protocol::{ActionId, Observation, ProcessId, SandboxId};
 
 pub use access::{ByteStream, OpenStream, ServerAccess};
+pub use doors::{ByteSource, Door, OnProgramOutput, Shape};
 pub use error::SandboxError;
 pub use placed::{Condition, Placed, Usage, sweep};
 pub use spec::{Lifetime, Resources, SandboxSpec, Volume, VolumeError};
@@ -140,6 +147,106 @@ pub trait Sandbox: Send + Sync {
     /// # Errors
     /// See [`SandboxError`].
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError>;
+
+    /// What the sandbox's server is and can do.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn info(&self) -> Result<Info, SandboxError> {
+        Err(unsupported("tell what it is"))
+    }
+
+    /// Sets what everything that is started from then on has in its environment, in the place of what was set before.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn set_environment(&self, _variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+        Err(unsupported("set an environment"))
+    }
+
+    /// Runs a program without a terminal to its exit; with `stdin` it reads that. The same id never runs twice. Survives a
+    /// connection that breaks, unless input was on its way: then the program is ended. Dropping the future does not stop
+    /// it; [`Sandbox::end_program`] does.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn exec(
+        &self,
+        _id: &ProcessId,
+        _request: &ProcessRequest,
+        _stdin: Option<ByteSource>,
+        _on_output: &OnProgramOutput<'_>,
+    ) -> Result<ProcessExit, SandboxError> {
+        Err(unsupported("run programs without a terminal"))
+    }
+
+    /// Ends a program and all that came of it; its exit still comes. One that has ended is no error.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn end_program(&self, _id: &ProcessId) -> Result<(), SandboxError> {
+        Err(unsupported("run programs without a terminal"))
+    }
+
+    /// Opens a byte stream to something inside.
+    ///
+    /// # Errors
+    /// [`SandboxError::Refused`] when nothing answers there, [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn open(&self, _door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+        Err(unsupported("open a stream"))
+    }
+
+    /// The ports that something inside listens on.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
+        Err(unsupported("list its ports"))
+    }
+
+    /// Waits until something listens on a port; whether it does by then.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn wait_for_port(&self, _port: u16, _patience: Duration) -> Result<bool, SandboxError> {
+        Err(unsupported("wait for a port"))
+    }
+
+    /// What lies at a path inside, links followed; nothing when nothing does. A relative path begins where shells do.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn status(&self, _path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        Err(unsupported("look at files"))
+    }
+
+    /// What a file or folder inside holds.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn download(&self, _path: &str, _shape: Shape) -> Result<ByteSource, SandboxError> {
+        Err(unsupported("send files"))
+    }
+
+    /// Puts a file, or what an archive holds, at a path inside: whole, or not at all when the source fails. Folders on the
+    /// way are made. The mode is a file's.
+    ///
+    /// # Errors
+    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
+    async fn upload(
+        &self,
+        _path: &str,
+        _shape: Shape,
+        _mode: Option<Mode>,
+        _content: ByteSource,
+    ) -> Result<(), SandboxError> {
+        Err(unsupported("take files"))
+    }
+}
+
+/// The error for what a kind of sandbox has no way to do.
+fn unsupported(what: &'static str) -> SandboxError {
+    SandboxError::Unsupported { runtime: "of this sandbox", what }
 }
 
 /// Hears an action's output. An alias because `async_trait` would give the chunk's lifetime a name.

@@ -2,11 +2,12 @@
 //!
 //! Every setting differs from its default for a reason that was measured (`reference/connection.md`).
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,10 +15,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connect::{ByteStream, ServerUrl};
 
+/// What a request carries: whole, or as it comes.
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+
 /// Sends requests over a connection; clones share it.
 #[derive(Clone)]
 pub(super) struct Requests {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: http2::SendRequest<Body>,
     url: Option<ServerUrl>,
 }
 
@@ -30,7 +34,7 @@ impl Requests {
     /// Sends a request, made out to the server's own address when something on the way reads it.
     pub(super) fn send_request(
         &mut self,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<Body>,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
         if let Some(url) = &self.url {
             *request.uri_mut() = url.at(request.uri());

@@ -3,6 +3,8 @@
 //! One task owns it; everyone else asks that task. It never opens a connection that nobody asked for, and ends with
 //! the [`Link`].
 
+use std::sync::Arc;
+
 use protocol::BootId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -24,8 +26,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Keeps `connection`, and after it others to the life `boot_id` of the same server.
-    pub(super) fn keep(dialer: Dialer, connection: Connection, boot_id: BootId) -> Self {
+    /// Keeps `connection`, and after it others to the life `boot_id` of the same server. Without one, the first is opened
+    /// when it is asked for.
+    pub(super) fn keep(dialer: Arc<Dialer>, connection: Option<Connection>, boot_id: BootId) -> Self {
         let (asking, asked) = mpsc::channel(ASKING_AT_ONCE);
         let frozen = dialer.frozen();
         let keeper = Keeper { dialer, connection, boot_id, asked };
@@ -47,8 +50,8 @@ impl Link {
 }
 
 struct Keeper {
-    dialer: Dialer,
-    connection: Connection,
+    dialer: Arc<Dialer>,
+    connection: Option<Connection>,
     boot_id: BootId,
     asked: mpsc::Receiver<oneshot::Sender<Answer>>,
 }
@@ -68,13 +71,12 @@ impl Keeper {
     }
 
     async fn requests(&mut self) -> Answer {
-        if let Some(requests) = self.connection.requests() {
+        if let Some(requests) = self.connection.as_ref().and_then(Connection::requests) {
             return Ok(requests);
         }
         let patience = self.dialer.patience();
         let (connection, _info) = self.dialer.dial(Some(&self.boot_id), patience, Trust::Known).await?;
-        self.connection = connection;
         let ended = || DialError::Gone("the new connection ended at once".into());
-        self.connection.requests().ok_or_else(ended)
+        self.connection.insert(connection).requests().ok_or_else(ended)
     }
 }

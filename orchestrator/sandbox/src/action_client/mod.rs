@@ -6,25 +6,37 @@
 
 mod connection;
 mod dialer;
+mod door;
 mod heard;
 mod link;
 mod perform;
+mod program;
 mod request;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod under_way;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{ByteStream, OnOutput, OpenStream, Sandbox, SandboxError, ServerAccess};
-use http::{HeaderValue, StatusCode};
+use bytes::Bytes;
+use engine::sandbox::{
+    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, ServerAccess,
+    Shape,
+};
+use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, BootId, Observation, SandboxId};
+use protocol::sandbox_api::{
+    ActionRequest, ErrorCode, FileStatus, Info, ListeningPort, Mode, PortState, ProcessExit, ProcessRequest,
+};
+use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connect::{ConnectError, Connector};
 use dialer::{DialError, Dialer, Trust};
@@ -38,8 +50,8 @@ const ACTIONS_AT_ONCE: usize = 128;
 /// A server that lives answers in milliseconds.
 const ALIVE_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a cancel is sent when the connection breaks under it.
-const CANCEL_ATTEMPTS: u32 = 3;
+/// How long one look at a port waits: below the wait for an answer's head.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
 
 /// Where a sandbox's server is and what it asks for.
 pub(crate) struct Address {
@@ -76,6 +88,8 @@ impl OpenStream for Streams {
 pub(crate) struct ActionClient {
     lease: SandboxLeased,
     link: Link,
+    /// A second connection, for what carries much: actions do not wait behind it.
+    bulk: Link,
     key: HeaderValue,
     slots: Semaphore,
     under_way: ActionsUnderWay,
@@ -120,7 +134,7 @@ impl ActionClient {
         patience: Duration,
     ) -> Result<Self, DialError> {
         let key = request::key_header(&address.key)?;
-        let dialer = Dialer::new(address.connector, key.clone());
+        let dialer = Arc::new(Dialer::new(address.connector, key.clone()));
         let (connection, info) = dialer.dial(boot_id, patience, Trust::None).await?;
         let lease = SandboxLeased {
             runtime: address.runtime.to_owned(),
@@ -128,10 +142,12 @@ impl ActionClient {
             boot_id: info.boot_id.clone(),
             working_dir: info.working_dir,
         };
-        let link = Link::keep(dialer, connection, info.boot_id);
+        let bulk = Link::keep(Arc::clone(&dialer), None, info.boot_id.clone());
+        let link = Link::keep(dialer, Some(connection), info.boot_id);
         Ok(Self {
             lease,
             link,
+            bulk,
             key,
             slots: Semaphore::new(ACTIONS_AT_ONCE),
             under_way: ActionsUnderWay::default(),
@@ -170,20 +186,99 @@ impl Sandbox for ActionClient {
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        let mut broken = String::new();
-        for _ in 0..CANCEL_ATTEMPTS {
-            let mut requests = self.link.requests().await?;
-            match request::send(&mut requests, request::cancel(&self.key, id)).await {
-                Ok(response) if is_cancelled(response.status()) => return Ok(()),
-                Ok(response) => return Err(request::refusal(response).await.into()),
-                Err(error) => broken = error.to_string(),
+        match request::ask(&self.link, || request::cancel(&self.key, id)).await? {
+            Err(refusal) if !is_over(refusal.code) => Err(refusal.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn info(&self) -> Result<Info, SandboxError> {
+        self.get("/v1/info").await
+    }
+
+    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+        let body: Bytes = serde_json::to_vec(variables)
+            .map_err(|error| SandboxError::Malformed { detail: format!("the environment: {error}") })?
+            .into();
+        let request = || request::request(&self.key, Method::PUT, "/v1/environment", body.clone());
+        request::ask(&self.link, request).await??;
+        Ok(())
+    }
+
+    async fn exec(
+        &self,
+        id: &ProcessId,
+        request: &ProcessRequest,
+        stdin: Option<ByteSource>,
+        on_output: &OnProgramOutput<'_>,
+    ) -> Result<ProcessExit, SandboxError> {
+        program::run(&self.link, &self.key, id, request, stdin, on_output).await
+    }
+
+    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
+        program::end(&self.link, &self.key, id).await
+    }
+
+    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+        // Keys must not wait behind what is downloaded.
+        let link = if matches!(door, Door::Terminal(_)) { &self.link } else { &self.bulk };
+        door::open(link, &self.key, door).await
+    }
+
+    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
+        self.get("/v1/ports").await
+    }
+
+    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let wait = deadline.saturating_duration_since(Instant::now()).min(LONGEST_LOOK);
+            let state: PortState = self.get(&format!("/v1/ports/{port}?wait={}", wait.as_secs_f64())).await?;
+            if state.listening || Instant::now() >= deadline {
+                return Ok(state.listening);
             }
         }
-        Err(SandboxError::Lost { detail: format!("cancelling action {id}: {broken}") })
+    }
+
+    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        let path = format!("/v1/files/stat?follow=true&path={}", request::escaped(path));
+        let request = || request::request(&self.key, Method::GET, &path, Bytes::new());
+        match request::ask(&self.link, request).await? {
+            Ok(response) => Ok(Some(request::read_json(response).await?)),
+            Err(refusal) if refusal.code == ErrorCode::NotFound => Ok(None),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
+        transfer::download(&self.bulk, &self.key, path, shape).await
+    }
+
+    async fn upload(
+        &self,
+        path: &str,
+        shape: Shape,
+        mode: Option<Mode>,
+        content: ByteSource,
+    ) -> Result<(), SandboxError> {
+        transfer::upload(&self.bulk, &self.key, transfer::Target { path, shape, mode }, content).await
     }
 }
 
-/// Whether nothing of the action runs now or soon: it is being ended, was never sent, or is long over.
-fn is_cancelled(status: StatusCode) -> bool {
-    status.is_success() || status == StatusCode::NOT_FOUND || status == StatusCode::GONE
+impl ActionClient {
+    /// Hands over what a sandbox was asked to have in its environment, before anything runs in it.
+    pub(crate) async fn begin_with(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+        if variables.is_empty() { Ok(()) } else { self.set_environment(variables).await }
+    }
+
+    /// An answer that is one JSON value.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, SandboxError> {
+        let request = || request::request(&self.key, Method::GET, path, Bytes::new());
+        Ok(request::read_json(request::ask(&self.link, request).await??).await?)
+    }
+}
+
+/// Whether nothing of an action or a program runs now or soon: it was never sent, or is long over.
+fn is_over(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::NotFound | ErrorCode::Gone)
 }

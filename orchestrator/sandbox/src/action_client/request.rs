@@ -1,5 +1,6 @@
 //! Requests to an action server, and what its answers mean. Everything that is read is bounded in size and time.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,16 +14,19 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::connection::Requests;
+use super::connection::{Body, Requests};
 use super::dialer::DialError;
+use super::link::Link;
 use crate::placement::chain;
 
 /// Until the answer's headers: a server answers at once, but a file to write must cross first.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Until a whole short body.
 const BODY_WAIT: Duration = Duration::from_secs(5);
-/// The longest body that is read whole.
-const MAX_BODY_LENGTH: usize = 64 << 10;
+/// The longest body that is read whole: a list of a thousand ports with their processes.
+const MAX_BODY_LENGTH: usize = 1 << 20;
+/// How often a request is sent that may be sent twice.
+const ATTEMPTS: u32 = 3;
 /// The longest text of a server that goes into an error, in characters.
 const MAX_QUOTED: usize = 1024;
 
@@ -33,6 +37,12 @@ const AUTHORITY: &str = "http://sandbox";
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(pub(super) String);
+
+impl From<Broken> for SandboxError {
+    fn from(broken: Broken) -> Self {
+        Self::Malformed { detail: broken.to_string() }
+    }
+}
 
 impl From<hyper::Error> for Broken {
     fn from(error: hyper::Error) -> Self {
@@ -70,36 +80,38 @@ pub(super) fn key_header(key: &SecretString) -> Result<HeaderValue, DialError> {
 }
 
 /// Who are you?
-pub(super) fn info(key: &HeaderValue) -> Request<Full<Bytes>> {
+pub(super) fn info(key: &HeaderValue) -> Request<Body> {
     request(key, Method::GET, "/v1/info", Bytes::new())
 }
 
 /// Perform this, and tell what comes after the first `heard` bytes of output.
-pub(super) fn send_action(
-    key: &HeaderValue,
-    id: &ActionId,
-    heard: u64,
-    action: Bytes,
-) -> Request<Full<Bytes>> {
+pub(super) fn send_action(key: &HeaderValue, id: &ActionId, heard: u64, action: Bytes) -> Request<Body> {
     let mut request = request(key, Method::POST, &format!("/v1/actions/{id}?after={heard}"), action);
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request
 }
 
 /// Tell what comes after the first `heard` bytes of output.
-pub(super) fn attach(key: &HeaderValue, id: &ActionId, heard: u64) -> Request<Full<Bytes>> {
+pub(super) fn attach(key: &HeaderValue, id: &ActionId, heard: u64) -> Request<Body> {
     request(key, Method::GET, &format!("/v1/actions/{id}?after={heard}"), Bytes::new())
 }
 
 /// End what this action started.
-pub(super) fn cancel(key: &HeaderValue, id: &ActionId) -> Request<Full<Bytes>> {
+pub(super) fn cancel(key: &HeaderValue, id: &ActionId) -> Request<Body> {
     request(key, Method::DELETE, &format!("/v1/actions/{id}"), Bytes::new())
 }
 
-fn request(key: &HeaderValue, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(body));
+/// A request with a whole body, which is JSON if there is one.
+pub(super) fn request(key: &HeaderValue, method: Method, path: &str, body: Bytes) -> Request<Body> {
+    let whole = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+    carrying(key, method, path, whole)
+}
+
+/// A request with a body that comes as it is read.
+pub(super) fn carrying(key: &HeaderValue, method: Method, path: &str, body: Body) -> Request<Body> {
+    let mut request = Request::new(body);
     *request.method_mut() = method;
-    // Ids hold only letters, digits, `-`, `_` and `.`: the path always parses.
+    // Ids hold only letters, digits, `-`, `_` and `.`, and all else is escaped: the path always parses.
     *request.uri_mut() = format!("{AUTHORITY}{path}").parse().unwrap_or_default();
     request.headers_mut().insert(KEY_HEADER, key.clone());
     request
@@ -108,7 +120,7 @@ fn request(key: &HeaderValue, method: Method, path: &str, body: Bytes) -> Reques
 /// Sends a request and waits for the head of its answer.
 pub(super) async fn send(
     requests: &mut Requests,
-    request: Request<Full<Bytes>>,
+    request: Request<Body>,
 ) -> Result<Response<Incoming>, Broken> {
     let answered = async {
         requests.ready().await?;
@@ -118,6 +130,35 @@ pub(super) async fn send(
         Ok(answer) => Ok(answer?),
         Err(_) => Err(Broken(format!("no answer within {} s", ANSWER_WAIT.as_secs()))),
     }
+}
+
+/// A text as the value of a query's parameter.
+pub(super) fn escaped(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}"); // a String takes everything
+        }
+        escaped
+    })
+}
+
+/// Sends what may be sent twice, over as many connections as it takes: the answer, or the server's no.
+pub(super) async fn ask(
+    link: &Link,
+    request: impl Fn() -> Request<Body>,
+) -> Result<Result<Response<Incoming>, Refusal>, SandboxError> {
+    let mut broken = String::new();
+    for _ in 0..ATTEMPTS {
+        let mut requests = link.requests().await?;
+        match send(&mut requests, request()).await {
+            Ok(response) if response.status().is_success() => return Ok(Ok(response)),
+            Ok(response) => return Ok(Err(refusal(response).await)),
+            Err(error) => broken = error.to_string(),
+        }
+    }
+    Err(SandboxError::Lost { detail: format!("its connection broke {ATTEMPTS} times in a row: {broken}") })
 }
 
 /// Reads an answer that is one short JSON value.

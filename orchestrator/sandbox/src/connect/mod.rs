@@ -8,11 +8,10 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
+
 pub(crate) use engine::sandbox::ByteStream;
-
-pub use server_url::{ServerUrl, ServerUrlError};
-
 pub(crate) use greeting::expect_greeting;
+pub use server_url::{ServerUrl, ServerUrlError};
 pub(crate) use unix_socket::UnixSocket;
 
 /// Opens streams to one action server.

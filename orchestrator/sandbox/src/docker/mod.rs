@@ -198,10 +198,16 @@ impl SandboxProvider for DockerProvider {
         let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
         let image = image::ensure(engine, config, image_name, on_progress).await?;
         let client = match self.adopt(engine, spec, &sandbox, &image).await {
-            Some(adopted) => adopted,
+            // It is the conversation's from here on, and gets what is the conversation's own.
+            Some(adopted) => match adopted.begin_with(&spec.environment).await {
+                Ok(()) => adopted,
+                Err(error) => {
+                    engine.remove(sandbox.as_str()).await?;
+                    return Err(error);
+                }
+            },
             None => self.place(engine, spec, &sandbox, &image, on_progress).await?,
         };
-        // Made now or ahead: from here on it is the conversation's, and can be given what is the conversation's own.
         Ok(Box::new(client))
     }
 

@@ -84,6 +84,7 @@ impl ContainerStart<'_> {
         self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
         let client = ActionClient::first(address, self.config.start_timeout).await?;
+        client.begin_with(&self.spec.environment).await?;
         Ok(Started { client, container })
     }
 

@@ -135,8 +135,12 @@ impl LocalProvider {
         };
         steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
-        let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await;
-        client.map_err(|error| with_logs(error, folder.log_tail()))
+        let started = async {
+            let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await?;
+            client.begin_with(&spec.environment).await?;
+            Ok(client)
+        };
+        started.await.map_err(|error| with_logs(error, folder.log_tail()))
     }
 
     /// How one sandbox is kept in; nothing: it is not.

@@ -1,0 +1,81 @@
+//! The environment that the host sets: for everything that is started from then on, and shown to nobody else.
+
+use hyper::Method;
+use protocol::sandbox_api::{ProcessFrame, ProcessFrameDecoder};
+use serde_json::json;
+
+use crate::harness::{Reply, Server};
+
+async fn set(server: &Server, variables: serde_json::Value) -> Reply {
+    server.send(Method::PUT, "/v1/environment", variables.to_string()).await
+}
+
+/// What a fresh process prints of a variable.
+async fn of_a_process(server: &Server, id: &str, name: &str) -> String {
+    let request = json!({"argv": ["sh", "-c", format!("printf %s \"${name}\"")]});
+    let reply = server.send(Method::POST, &format!("/v1/processes/{id}"), request.to_string()).await;
+    let mut decoder = ProcessFrameDecoder::default();
+    decoder.push(&reply.body);
+    let mut heard = Vec::new();
+    while let Some(frame) = decoder.next_frame().unwrap() {
+        if let ProcessFrame::Output { bytes, .. } = frame {
+            heard.extend(bytes);
+        }
+    }
+    String::from_utf8(heard).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shells_and_processes_have_what_was_set_before_they_began() {
+    let server = Server::start();
+    assert_eq!(set(&server, json!({"TOKEN": "s3cret", "HOME": "/elsewhere"})).await.status, 204);
+    // The default shell was begun with the server, and nothing ran in it.
+    assert_eq!(server.run("a1", "echo $TOKEN $HOME").await.text(), "s3cret /elsewhere\n");
+    assert_eq!(of_a_process(&server, "p1", "TOKEN").await, "s3cret");
+
+    // Another set takes the first one's place; a shell in which something ran keeps what it has.
+    assert_eq!(set(&server, json!({"OTHER": "o"})).await.status, 204);
+    assert_eq!(server.run("a2", "echo $TOKEN $OTHER").await.text(), "s3cret\n");
+    assert_eq!(of_a_process(&server, "p2", "TOKEN").await, "");
+    assert_eq!(of_a_process(&server, "p3", "OTHER").await, "o");
+    assert_ne!(of_a_process(&server, "p4", "HOME").await, "/elsewhere");
+    let in_new = json!({"action": "run", "args": {"command": "echo [$TOKEN$OTHER]"}, "session": "new"});
+    assert_eq!(server.act("a3", in_new).await.text(), "[o]\n");
+    // One that has ended begins anew, with what there is now.
+    server.run("a4", "exit").await;
+    assert_eq!(server.run("a5", "echo [$TOKEN$OTHER]").await.text(), "[o]\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_megabyte_fits_and_what_does_not_changes_nothing() {
+    let server = Server::start();
+    let value = "x".repeat(100 << 10);
+    let many: serde_json::Map<_, _> = (0..10).map(|number| (format!("V{number}"), json!(value))).collect();
+    assert_eq!(set(&server, many.into()).await.status, 204);
+    assert_eq!(server.run("a1", "echo ${#V0} ${#V9}").await.text(), "102400 102400\n");
+    assert_eq!(of_a_process(&server, "p1", "V9").await.len(), value.len());
+
+    let too_many: serde_json::Map<_, _> =
+        (0..11).map(|number| (format!("V{number}"), json!(value))).collect();
+    for (variables, status) in [
+        (too_many.into(), 413),
+        (json!({"A": "x".repeat(128 << 10)}), 422),
+        (json!({"": "x"}), 422),
+        (json!({"A=B": "x"}), 422),
+        (json!({"A": "x\0y"}), 422),
+        (json!({"A": 1}), 422),
+        (json!(["A"]), 422),
+    ] {
+        assert_eq!(set(&server, variables).await.status, status);
+    }
+    assert_eq!(of_a_process(&server, "p2", "V9").await.len(), value.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_cannot_be_read() {
+    let server = Server::start();
+    set(&server, json!({"TOKEN": "s3cret"})).await;
+    assert_eq!(server.send(Method::GET, "/v1/environment", "").await.status, 405);
+    let refused = set(&server, json!({"TOKEN": "s3cret\0"})).await;
+    assert!(!String::from_utf8_lossy(&refused.body).contains("s3cret"), "{refused:?}");
+}

@@ -1,0 +1,181 @@
+//! Terminals for people: keys in, screen out, size and exit told, and nothing left when the stream is closed.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2;
+use hyper::ext::Protocol;
+use hyper::upgrade::Upgraded;
+use hyper::{Method, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use protocol::sandbox_api::{Decoder, ExitReason, ProcessExit, TerminalInput, TerminalOutput};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::harness::{PATIENCE, Server, pids, until_dead};
+
+struct Terminal {
+    stream: TokioIo<Upgraded>,
+    decoder: Decoder<TerminalOutput>,
+    shown: String,
+}
+
+impl Terminal {
+    async fn open(server: &Server, query: &str) -> Self {
+        let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
+        let (mut client, connection) =
+            http2::Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        // Until the server has said that it takes such a CONNECT.
+        client
+            .send_request(Request::get("http://sandbox/alive").body(Empty::<Bytes>::new()).unwrap())
+            .await
+            .unwrap();
+        let mut request =
+            Request::connect(format!("http://sandbox/v1/terminal?{query}")).body(Empty::new()).unwrap();
+        request.extensions_mut().insert(Protocol::from_static("terminal"));
+        let response = client.send_request(request).await.unwrap();
+        let status = response.status();
+        if status != 200 {
+            panic!("{status}: {:?}", response.into_body().collect().await.unwrap().to_bytes());
+        }
+        let stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+        Self { stream, decoder: Decoder::default(), shown: String::new() }
+    }
+
+    async fn send(&mut self, frame: TerminalInput) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes).unwrap();
+        self.stream.write_all(&bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
+    }
+
+    async fn type_text(&mut self, text: &str) {
+        self.send(TerminalInput::Typed(text.into())).await;
+    }
+
+    async fn next(&mut self) -> Option<TerminalOutput> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                return Some(frame);
+            }
+            match timeout(PATIENCE, self.stream.read(&mut buffer)).await.expect("a frame in time").unwrap() {
+                0 => return None,
+                count => self.decoder.push(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Reads until the text was shown; what was shown before it is forgotten.
+    async fn until(&mut self, text: &str) {
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                self.shown.drain(..at + text.len());
+                return;
+            }
+            match self.next().await {
+                Some(TerminalOutput::Shown(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                other => panic!("{other:?} before {text:?} in {:?}", self.shown),
+            }
+        }
+    }
+
+    async fn end(mut self) -> (String, ProcessExit) {
+        loop {
+            match self.next().await {
+                Some(TerminalOutput::Shown(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(TerminalOutput::Exit(exit)) => {
+                    assert_eq!(self.next().await, None, "the exit is the last");
+                    return (self.shown, *exit);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_answers_keys_and_tells_its_exit() {
+    let server = Server::start();
+    let mut terminal = Terminal::open(&server, "columns=101&rows=33&term=vt100").await;
+    terminal.type_text("stty size; echo $TERM $((40+2)); tty -s && echo on a tty; pwd\r").await;
+    terminal.until("33 101").await;
+    terminal.until("vt100 42").await;
+    terminal.until("on a tty").await;
+    let folder = server.dir.path().canonicalize().unwrap();
+    terminal.until(folder.to_str().unwrap()).await;
+    terminal.send(TerminalInput::Size { columns: 72, rows: 20 }).await;
+    terminal.type_text("stty size\r").await;
+    terminal.until("20 72").await;
+    // The sleep is ended by the key, the shell is not.
+    terminal.type_text("echo begun''; sleep 1000\r").await;
+    terminal.until("begun\r\n").await;
+    let began = Instant::now();
+    terminal.type_text("\x03").await;
+    terminal.type_text("exit 7\r").await;
+    let (_, exit) = terminal.end().await;
+    assert_eq!((exit.code, exit.reason), (Some(7), ExitReason::Exited));
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_has_the_environment_and_all_it_wrote_is_shown() {
+    let server = Server::start();
+    server.send(Method::PUT, "/v1/environment", json!({"COLOR": "green"}).to_string()).await;
+    let command = "echo%20%24COLOR%3B%20seq%2020000%3B%20exit%203";
+    let (shown, exit) = Terminal::open(&server, &format!("command={command}")).await.end().await;
+    let lines: Vec<_> = shown.split("\r\n").collect();
+    assert_eq!((lines[0], lines[1], lines[20000]), ("green", "1", "20000"));
+    assert_eq!(exit.code, Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_the_stream_ends_all_that_came_of_it() {
+    let server = Server::start();
+    let mut terminal = Terminal::open(&server, "").await;
+    let stubborn = "trap '' HUP TERM INT; (setsid sh -c 'echo $$ >>pids; sleep 1000' &); sleep 1001 & echo $! >>pids; echo $$ >>pids\r";
+    terminal.type_text(stubborn).await;
+    let running = pids(&server.file("pids"), 3);
+    let began = Instant::now();
+    drop(terminal);
+    running.into_iter().for_each(until_dead);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_end_ends_terminals_too() {
+    let mut server = Server::start();
+    let mut terminal = Terminal::open(&server, "").await;
+    terminal.type_text("trap '' HUP TERM; echo $$ >>pids; sleep 1000\r").await;
+    let running = pids(&server.file("pids"), 1);
+    nix::sys::signal::kill(server.pid(), nix::sys::signal::Signal::SIGTERM).unwrap();
+    server.wait();
+    running.into_iter().for_each(until_dead);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_told() {
+    let server = Server::start();
+    let upgrade = |query: &str| {
+        let request = Request::get(format!("/v1/terminal?{query}")).header("host", "sandbox");
+        let request = request.header("connection", "upgrade").header("upgrade", "terminal");
+        request.body(http_body_util::Full::default()).unwrap()
+    };
+    for (query, word) in [
+        ("columns=0", "columns"),
+        ("rows=0", "rows"),
+        ("rows=70000", "rows"),
+        ("term=a%20b", "term"),
+        ("command=a%00b", "command"),
+        ("colour=1", "colour"),
+    ] {
+        let reply = server.send_request(upgrade(query)).await;
+        assert_eq!(reply.status, 400, "{query}: {reply:?}");
+        assert!(reply.json()["detail"].as_str().unwrap().contains(word), "{reply:?}");
+    }
+    assert_eq!(server.send(Method::GET, "/v1/terminal", "").await.status, 426);
+}

@@ -1,0 +1,209 @@
+//! `glovebox sandbox cp`: files and folders into a sandbox and out of it.
+//!
+//! What comes out is hostile: [`unpack`] says what is taken of it.
+
+mod links;
+mod pack;
+mod place;
+mod progress;
+mod unpack;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use engine::sandbox::{ByteSource, Sandbox, Shape};
+use protocol::sandbox_api::{FileKind, FileStatus, Mode};
+use tokio::io::AsyncReadExt as _;
+
+use super::host::{At, Host};
+use crate::cli::follow::Interrupts;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::{Exit, UsageError};
+use place::Place;
+use progress::Progress;
+
+/// What is read of a file at once.
+const PIECE: usize = 256 << 10;
+
+/// How many entries that are left out are named.
+const NAMED: usize = 10;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+One of the two is NAME:PATH. A relative path inside begins where shells do; a path of this machine that has a colon is
+written as ./a:b. A folder goes with all that lies in it: into a folder that is there, or as the new one; `DIR/.` is what
+lies in it alone. `-` is standard input or output: a file's bytes, or of a folder inside a tar archive.
+Of links only those are copied that stay within the folder. What is left out is named, and the exit code is 1.
+Examples:
+  glovebox sandbox cp . box:/workspace
+  glovebox sandbox cp box:result.json .
+  glovebox sandbox cp box:/var/log - | tar tv")]
+pub(super) struct CpArguments {
+    /// What is copied.
+    #[arg(value_name = "SRC")]
+    source: Place,
+
+    /// Where it goes.
+    #[arg(value_name = "DST")]
+    target: Place,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let (name, inside) = match (&arguments.source, &arguments.target) {
+        (Place::Inside { name, path }, Place::Local(_) | Place::Stream)
+        | (Place::Local(_) | Place::Stream, Place::Inside { name, path }) => (name, path.as_str()),
+        _ => return Err(UsageError("one of the two must be inside a sandbox: NAME:PATH".to_owned()).into()),
+    };
+    let host = Host::open(&arguments.at, overrides).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let sandbox = host.connect(name).await?;
+    let sandbox = sandbox.as_ref();
+    let copied = async {
+        match (&arguments.source, &arguments.target) {
+            (_, Place::Local(target)) => out(sandbox, inside, target).await,
+            (_, Place::Stream) => to_stdout(sandbox, inside).await,
+            (Place::Local(source), _) => into(sandbox, source, inside).await,
+            (_, _) => from_stdin(sandbox, inside).await,
+        }
+    };
+    tokio::select! {
+        left_out = copied => Ok(tell(&left_out?)),
+        () = interrupts.next() => Ok(Exit::Interrupted),
+    }
+}
+
+/// What was not copied, and why.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    named: Vec<String>,
+    count: u64,
+}
+
+impl LeftOut {
+    fn add(&mut self, path: &Path, why: &str) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("{}: {why}", path.display()));
+        }
+    }
+}
+
+fn tell(left_out: &LeftOut) -> Exit {
+    left_out.named.iter().for_each(|named| print::warning(&format!("left out {named}")));
+    match left_out.count {
+        0 => return Exit::Finished,
+        count if count > NAMED as u64 => print::warning(&format!("{count} entries were left out in all")),
+        _ => {}
+    }
+    Exit::Failed
+}
+
+async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Result<LeftOut> {
+    let metadata =
+        std::fs::metadata(source).map_err(|error| UsageError(format!("{}: {error}", source.display())))?;
+    let target = target_inside(sandbox, inside, place::last_name(source).as_deref()).await?;
+    if metadata.is_dir() {
+        let progress = Progress::of(None);
+        let (archive, packing) = pack::pack(source.to_owned());
+        sandbox.upload(&target, Shape::Tree, None, progress.of_source(archive)).await?;
+        return packing.await.context("packing");
+    }
+    if !metadata.is_file() {
+        return Err(UsageError(format!("{} is neither a file nor a folder", source.display())).into());
+    }
+    let file =
+        tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
+    let progress = Progress::of(Some(metadata.len()));
+    let mode = Mode::of(metadata.permissions().mode() & 0o777);
+    sandbox.upload(&target, Shape::File, Some(mode), progress.of_source(Box::new(file))).await?;
+    Ok(LeftOut::default())
+}
+
+async fn from_stdin(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
+    let progress = Progress::of(None);
+    let stdin = progress.of_source(Box::new(tokio::io::stdin()));
+    sandbox.upload(inside, Shape::File, None, stdin).await?;
+    Ok(LeftOut::default())
+}
+
+/// A path inside, or the place of that name in it if it is a folder.
+async fn target_inside(sandbox: &dyn Sandbox, inside: &str, name: Option<&str>) -> anyhow::Result<String> {
+    let is_folder = inside.ends_with('/')
+        || sandbox.status(inside).await?.is_some_and(|status| status.kind == FileKind::Directory);
+    Ok(match name {
+        Some(name) if is_folder => format!("{}/{name}", inside.trim_end_matches('/')),
+        _ => inside.to_owned(),
+    })
+}
+
+async fn existing(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<FileStatus> {
+    let status = sandbox.status(inside).await?;
+    status.ok_or_else(|| UsageError(format!("there is no {inside} in the sandbox")).into())
+}
+
+async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Result<LeftOut> {
+    let status = existing(sandbox, inside).await?;
+    let target = match place::last_name(Path::new(inside)) {
+        Some(name) if target.is_dir() || place::means_a_folder(target) => target.join(name),
+        _ => target.to_owned(),
+    };
+    match status.kind {
+        FileKind::Directory => {
+            let progress = Progress::of(None);
+            let archive = progress.of_source(sandbox.download(inside, Shape::Tree).await?);
+            unpack::unpack(archive, target).await
+        }
+        FileKind::File => {
+            let progress = Progress::of(Some(status.size));
+            let content = progress.of_source(sandbox.download(inside, Shape::File).await?);
+            save(content, &target, status.mode).await?;
+            Ok(LeftOut::default())
+        }
+        _ => Err(UsageError(format!("{inside} is neither a file nor a folder")).into()),
+    }
+}
+
+async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
+    let status = existing(sandbox, inside).await?;
+    let shape = if status.kind == FileKind::Directory { Shape::Tree } else { Shape::File };
+    if shape == Shape::Tree && std::io::stdout().is_terminal() {
+        return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
+    }
+    let mut content = sandbox.download(inside, shape).await?;
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let count = content.read(&mut buffer).await.with_context(|| format!("reading {inside}"))?;
+        match buffer.get(..count) {
+            None | Some([]) => return Ok(LeftOut::default()),
+            Some(bytes) => print::program_stdout(bytes)?,
+        }
+    }
+}
+
+/// Whole or not at all: written beside its place, and moved there.
+async fn save(mut content: ByteSource, target: &Path, mode: Mode) -> anyhow::Result<()> {
+    let doing = || format!("writing {}", target.display());
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(doing)?;
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let count = content.read(&mut buffer).await.context("reading from the sandbox")?;
+        match buffer.get(..count) {
+            None | Some([]) => break,
+            Some(bytes) => file.write_all(bytes).with_context(doing)?,
+        }
+    }
+    let permissions = std::fs::Permissions::from_mode(mode.bits() & 0o777);
+    file.as_file().set_permissions(permissions).with_context(doing)?;
+    file.persist(target).map_err(|error| error.error).with_context(doing)?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `glovebox sandbox exec`: one program in a sandbox that is there.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::sandbox::{ByteSource, OutputChunk, Sandbox};
+use protocol::ProcessId;
+use protocol::sandbox_api::{
+    ExitReason, OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin,
+};
+use tokio::sync::Notify;
+
+use super::create::variables;
+use super::host::{At, Host};
+use super::name::Name;
+use crate::cli::follow::Interrupts;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+/// What a shell tells of a program that wrote to a pipe that nobody reads.
+const BROKEN_PIPE: u8 = 141;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The words are the program's as they are; no shell reads them. What a signal ended exits with 128 and its number.
+Examples:
+  glovebox sandbox exec box -- python3 -m http.server 8080
+  glovebox sandbox exec box -- sh -c 'cd /tmp && ls | wc -l'
+  tar cz . | glovebox sandbox exec box -- tar xz -C /tmp")]
+pub(super) struct ExecArguments {
+    /// The sandbox.
+    name: Name,
+
+    /// A variable for the program; without a value, this shell's.
+    #[arg(short = 'e', long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+
+    /// Where it begins; without it where shells of the sandbox do.
+    #[arg(short = 'w', long, value_name = "DIR")]
+    workdir: Option<String>,
+
+    /// As whom it runs: USER or USER:GROUP, each a name or a number. Takes a sandbox that runs as root.
+    #[arg(short = 'u', long, value_name = "USER")]
+    user: Option<String>,
+
+    /// Give it nothing to read, instead of standard input.
+    #[arg(short = 'n', long)]
+    no_stdin: bool,
+
+    #[command(flatten)]
+    at: At,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let stdin: Option<ByteSource> =
+        if arguments.no_stdin { None } else { Some(Box::new(tokio::io::stdin())) };
+    let request = ProcessRequest {
+        argv: arguments.command,
+        env: variables(&arguments.env)?,
+        inherit_env: true,
+        cwd: arguments.workdir,
+        user: arguments.user,
+        stdin: ProcessStdin::Null,
+        stdin_base64: None,
+        limits: ProcessLimits::default(),
+        timeout_seconds: None,
+    };
+    let sandbox = host.connect(&arguments.name).await?;
+    let id: ProcessId = format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?;
+    let output = Output::default();
+    let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);
+    let ended = tokio::select! {
+        exit = sandbox.exec(&id, &request, stdin, &on_output) => return exit_of(exit?, &output),
+        () = output.failed.notified() => output.exit(),
+        () = interrupts.next() => Ok(Exit::Interrupted),
+    };
+    end(sandbox.as_ref(), &id).await;
+    ended
+}
+
+/// What the program writes, and how writing that on went.
+#[derive(Default)]
+struct Output {
+    lost_bytes: AtomicU64,
+    error: Mutex<Option<std::io::Error>>,
+    failed: Notify,
+}
+
+impl Output {
+    fn hear(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
+        let written = match chunk {
+            OutputChunk::Gap { from, to } => {
+                self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
+                return;
+            }
+            OutputChunk::Bytes { bytes, .. } => match stream {
+                OutputStream::Stdout => print::program_stdout(bytes),
+                OutputStream::Stderr => print::program_stderr(bytes),
+            },
+        };
+        if let Err(error) = written {
+            *self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+            self.failed.notify_one();
+        }
+    }
+
+    /// Our own reader went away, or our disk is full.
+    fn exit(&self) -> anyhow::Result<Exit> {
+        match self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+            Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(anyhow::Error::new(error).context("writing what the program wrote"))
+            }
+            _ => Ok(Exit::OfCommand(BROKEN_PIPE)),
+        }
+    }
+}
+
+async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
+    if let Err(error) = sandbox.end_program(id).await {
+        print::warning(&format!("ending the program: {error}"));
+    }
+}
+
+fn exit_of(exit: ProcessExit, output: &Output) -> anyhow::Result<Exit> {
+    match output.lost_bytes.load(Ordering::Relaxed) {
+        0 => of_program(&exit),
+        // Output with a hole in it is worse than a failure.
+        bytes => anyhow::bail!("{bytes} bytes of output came faster than they could be carried and are lost"),
+    }
+}
+
+/// The exit as a shell tells it.
+pub(super) fn of_program(exit: &ProcessExit) -> anyhow::Result<Exit> {
+    let code = match (exit.reason, exit.code, exit.signal) {
+        (ExitReason::Failed, ..) => {
+            anyhow::bail!(
+                "the sandbox lost sight of the program: {}",
+                exit.error.as_deref().unwrap_or("no reason")
+            )
+        }
+        (_, Some(code), _) => code,
+        (_, None, Some(signal)) => signal.saturating_add(128),
+        (_, None, None) => 1,
+    };
+    Ok(Exit::OfCommand(u8::try_from(code).unwrap_or(1)))
+}

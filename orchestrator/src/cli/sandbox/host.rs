@@ -1,0 +1,103 @@
+//! What every command begins with: the configuration, the runtime's provider, and the sandbox that is meant.
+
+use std::sync::Arc;
+
+use engine::sandbox::{Condition, Lifetime, Placed, Sandbox, SandboxError, SandboxProvider};
+
+use super::name::Name;
+use crate::cli::prepare;
+use crate::compose::{self, Lock, StateDir};
+use crate::config::{Config, Overrides};
+use crate::exit::UsageError;
+
+/// Which runtime is meant.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct At {
+    /// The runtime of the sandbox: docker, local, ssh, remote, or auto (docker if it answers, else local).
+    #[arg(long, value_name = "RUNTIME")]
+    pub(super) runtime: Option<String>,
+
+    /// The machine for --runtime ssh: [USER@]HOST[:PORT], or a name from ~/.ssh/config.
+    #[arg(long, value_name = "HOST")]
+    pub(super) host: Option<String>,
+}
+
+/// One sandbox.
+#[derive(Debug, clap::Args)]
+pub(super) struct OneSandbox {
+    /// The sandbox.
+    pub(super) name: Name,
+
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+/// One or more.
+#[derive(Debug, clap::Args)]
+pub(super) struct SomeSandboxes {
+    /// The sandboxes.
+    #[arg(required = true, value_name = "NAME")]
+    pub(super) names: Vec<Name>,
+
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+/// The side that places sandboxes.
+pub(super) struct Host {
+    pub(super) config: Config,
+    pub(super) state_dir: StateDir,
+    pub(super) provider: Arc<dyn SandboxProvider>,
+}
+
+impl Host {
+    pub(super) async fn open(at: &At, overrides: &Overrides) -> anyhow::Result<Self> {
+        let At { runtime, host } = at.clone();
+        let (config, state_dir) =
+            prepare(&Overrides { runtime, ssh_host: host, ..overrides.clone() }).await?;
+        let provider = compose::provider(&config, &state_dir)?;
+        Ok(Self { config, state_dir, provider })
+    }
+
+    /// The sandbox of this name, if there is one.
+    pub(super) async fn find(&self, name: &Name) -> anyhow::Result<Option<Placed>> {
+        let sandbox = name.sandbox()?;
+        Ok(self.provider.list().await?.into_iter().find(|placed| placed.sandbox == sandbox))
+    }
+
+    /// The sandbox of this name, which there must be.
+    pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<Placed> {
+        self.find(name).await?.ok_or_else(|| {
+            let runtime = self.provider.runtime();
+            let text = format!(
+                "there is no sandbox {name} at the runtime {runtime}: `glovebox sandbox ls` lists those there are"
+            );
+            UsageError(text).into()
+        })
+    }
+
+    /// Speaks with the sandbox of this name, which must run.
+    pub(super) async fn connect(&self, name: &Name) -> anyhow::Result<Box<dyn Sandbox>> {
+        let placed = self.existing(name).await?;
+        match placed.condition {
+            Condition::Running => Ok(self.provider.find(&placed.sandbox).await?),
+            Condition::Paused => {
+                let text =
+                    format!("the sandbox {name} is paused: `glovebox sandbox resume {name}` lets it go on");
+                Err(UsageError(text).into())
+            }
+            Condition::Ended => Err(SandboxError::Lost {
+                detail: format!("the server of {name} has ended; `glovebox sandbox logs {name}` may say why"),
+            }
+            .into()),
+        }
+    }
+
+    /// Fails while another process works on the conversation whose sandbox this is.
+    pub(super) fn lock_if_of_a_conversation(&self, placed: &Placed) -> anyhow::Result<Option<Lock>> {
+        match (&placed.conversation, placed.lifetime) {
+            (Some(conversation), Lifetime::Conversation) => self.state_dir.lock(conversation).map(Some),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `glovebox sandbox ls`.
+
+use engine::sandbox::{Condition, Lifetime, Placed};
+use serde_json::{Value, json};
+
+use super::host::{At, Host};
+use super::name::Name;
+use super::table;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LsArguments {
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let mut all = host.provider.list().await?;
+    all.sort_by_cached_key(|placed| (placed.created_at, Name::of(placed)));
+    let runtime = host.provider.runtime();
+    if arguments.json {
+        let all: Vec<Value> = all.iter().map(|placed| as_json(placed, runtime)).collect();
+        print::line(&serde_json::to_string(&all)?)?;
+    } else {
+        let rows: Vec<_> = all.iter().map(|placed| row(placed, runtime)).collect();
+        table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
+    }
+    Ok(Exit::Finished)
+}
+
+fn as_json(placed: &Placed, runtime: &str) -> Value {
+    json!({
+        "name": Name::of(placed),
+        "runtime": runtime,
+        "state": state(placed.condition),
+        "image": placed.image,
+        "created_at": placed.created_at.map(|at| at.to_string()),
+        "made": maker(placed),
+        "sandbox_id": placed.sandbox,
+    })
+}
+
+fn row(placed: &Placed, runtime: &str) -> [String; 6] {
+    let age = placed.created_at.map(|at| age(jiff::Timestamp::now().as_second() - at.as_second()));
+    [
+        Name::of(placed),
+        runtime.to_owned(),
+        state(placed.condition).to_owned(),
+        placed.image.clone().unwrap_or_else(|| "-".into()),
+        age.unwrap_or_else(|| "-".into()),
+        maker(placed).to_owned(),
+    ]
+}
+
+fn state(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Running => "running",
+        Condition::Paused => "paused",
+        Condition::Ended => "ended",
+    }
+}
+
+fn maker(placed: &Placed) -> &'static str {
+    match (placed.lifetime, &placed.conversation) {
+        (Lifetime::UntilRemoved, _) => "by hand",
+        (Lifetime::Conversation, Some(_)) => "for a conversation",
+        (Lifetime::Conversation, None) => "ahead",
+    }
+}
+
+fn age(seconds: i64) -> String {
+    match seconds.max(0) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn an_age_is_one_number() {
+        for (seconds, shown) in
+            [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (864_000, "10 d")]
+        {
+            assert_eq!(age(seconds), shown);
+        }
+    }
+}

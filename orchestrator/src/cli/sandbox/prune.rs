@@ -1,0 +1,54 @@
+//! `glovebox sandbox prune`: removes what conversations have left behind.
+//!
+//! Used is a sandbox whose conversation a process works on: it holds the conversation's lock. Those that are not used stay
+//! locked until they are removed, so that nobody resumes into a sandbox that goes away.
+
+use std::sync::{Mutex, PoisonError};
+
+use engine::sandbox::{Placed, sweep};
+
+use super::host::{At, Host};
+use super::name::Name;
+use crate::cli::print;
+use crate::compose::{self, Lock};
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Removes the sandbox of every conversation that no process works on now: what a crash or a kill has left. The
+conversation itself and its workspace stay; resumed, it gets a fresh sandbox. Those that were made by hand stay: `rm`
+removes them. Prints the names of what it removed.")]
+pub(super) struct PruneArguments {
+    /// Print what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let locks: Mutex<Vec<Lock>> = Mutex::default();
+    let unused: Mutex<Vec<Placed>> = Mutex::default();
+    let is_used = |placed: &Placed| {
+        let Some(conversation) = &placed.conversation else { return compose::is_spare_in_use(placed) };
+        let Ok(lock) = host.state_dir.lock(conversation) else { return true };
+        locks.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+        unused.lock().unwrap_or_else(PoisonError::into_inner).push(placed.clone());
+        arguments.dry_run
+    };
+    let removed = sweep(host.provider.as_ref(), &is_used).await?;
+    let unused = unused.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut exit = Exit::Finished;
+    for placed in unused {
+        if arguments.dry_run || removed.contains(&placed.sandbox) {
+            print::line(&Name::of(&placed))?;
+        } else {
+            print::problem(&format!("{} could not be removed; --log-level warn says why", Name::of(&placed)));
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,59 @@
+//! `glovebox sandbox rm`.
+
+use engine::sandbox::{Lifetime, Placed};
+
+use super::host::{At, Host};
+use super::name::Name;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A conversation's sandbox is removed only while no process works on the conversation. A folder that was given with -d
+stays; everything else in the sandbox is gone.")]
+pub(super) struct RmArguments {
+    /// The sandboxes.
+    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    names: Vec<Name>,
+
+    /// All that were made by hand. Those of conversations are left to `prune`.
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let mut exit = Exit::Finished;
+    for placed in asked(&host, &arguments).await? {
+        // One that cannot be removed must not keep the others.
+        match remove(&host, &placed).await {
+            Ok(()) => print::line(&Name::of(&placed))?,
+            Err(error) => {
+                print::problem(&format!("removing {}: {error:#}", Name::of(&placed)));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+async fn asked(host: &Host, arguments: &RmArguments) -> anyhow::Result<Vec<Placed>> {
+    if arguments.all {
+        let all = host.provider.list().await?;
+        return Ok(all.into_iter().filter(|placed| placed.lifetime == Lifetime::UntilRemoved).collect());
+    }
+    let mut asked = Vec::new();
+    for name in &arguments.names {
+        asked.push(host.existing(name).await?);
+    }
+    Ok(asked)
+}
+
+async fn remove(host: &Host, placed: &Placed) -> anyhow::Result<()> {
+    let _lock = host.lock_if_of_a_conversation(placed)?;
+    Ok(host.provider.destroy(&placed.sandbox).await?)
+}

@@ -1,0 +1,30 @@
+//! `glovebox sandbox snapshot`.
+
+use super::host::{At, Host};
+use super::name::Name;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What is mounted into the sandbox, its workspace from -d for one, is not in the image.
+Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
+pub(super) struct SnapshotArguments {
+    /// The sandbox.
+    name: Name,
+
+    /// What the image is called; without it, it gets a name.
+    image: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let placed = host.existing(&arguments.name).await?;
+    let image = host.provider.snapshot(&placed.sandbox, arguments.image.as_deref()).await?;
+    print::line(&image)?;
+    Ok(Exit::Finished)
+}

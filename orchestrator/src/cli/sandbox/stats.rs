@@ -1,0 +1,76 @@
+//! `glovebox sandbox stats`.
+
+use engine::sandbox::{Condition, Placed, Usage};
+use indicatif::BinaryBytes;
+use serde_json::json;
+
+use super::host::{At, Host};
+use super::name::Name;
+use super::table;
+use crate::cli::print;
+use crate::config::Overrides;
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StatsArguments {
+    /// The sandboxes; without one, all that run.
+    #[arg(value_name = "NAME")]
+    names: Vec<Name>,
+
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let host = Host::open(&arguments.at, overrides).await?;
+    let mut used: Vec<(String, Usage)> = Vec::new();
+    for placed in asked(&host, &arguments.names).await? {
+        used.push((Name::of(&placed), host.provider.usage(&placed.sandbox).await?));
+    }
+    if arguments.json {
+        let used: Vec<_> = used
+            .iter()
+            .map(|(name, usage)| {
+                json!({
+                    "name": name,
+                    "cpus": usage.cpus,
+                    "memory_bytes": usage.memory_bytes,
+                    "memory_limit_bytes": usage.memory_limit_bytes,
+                    "pids": usage.pids,
+                })
+            })
+            .collect();
+        print::line(&serde_json::to_string(&used)?)?;
+    } else {
+        let rows: Vec<_> = used.into_iter().map(row).collect();
+        table::print(["NAME", "CPUS", "MEMORY", "LIMIT", "PIDS"], &rows)?;
+    }
+    Ok(Exit::Finished)
+}
+
+async fn asked(host: &Host, names: &[Name]) -> anyhow::Result<Vec<Placed>> {
+    if names.is_empty() {
+        let all = host.provider.list().await?;
+        return Ok(all.into_iter().filter(|placed| placed.condition != Condition::Ended).collect());
+    }
+    let mut asked = Vec::new();
+    for name in names {
+        asked.push(host.existing(name).await?);
+    }
+    Ok(asked)
+}
+
+fn row((name, usage): (String, Usage)) -> [String; 5] {
+    let unknown = || "-".to_owned();
+    [
+        name,
+        format!("{:.2}", usage.cpus),
+        BinaryBytes(usage.memory_bytes).to_string(),
+        usage.memory_limit_bytes.map_or_else(unknown, |bytes| BinaryBytes(bytes).to_string()),
+        usage.pids.map_or_else(unknown, |pids| pids.to_string()),
+    ]
+}

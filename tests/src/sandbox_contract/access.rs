@@ -1,0 +1,188 @@
+//! What a host can do beside actions: programs, the environment, terminals, files.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use engine::sandbox::{Door, OutputChunk, Sandbox, Shape};
+use protocol::ProcessId;
+use protocol::sandbox_api::{
+    Decoder, ExitReason, FileKind, Mode, OutputStream, ProcessExit, ProcessLimits, ProcessRequest,
+    ProcessStdin, TerminalInput, TerminalOutput, TerminalQuery,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Backend, place, remove, run, spec};
+
+fn program(argv: &[&str]) -> ProcessRequest {
+    ProcessRequest {
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+        env: [("GREETING".to_owned(), "hello".to_owned())].into(),
+        inherit_env: true,
+        cwd: None,
+        user: None,
+        stdin: ProcessStdin::Null,
+        stdin_base64: None,
+        limits: ProcessLimits::default(),
+        timeout_seconds: None,
+    }
+}
+
+async fn exec(
+    sandbox: &dyn Sandbox,
+    id: &str,
+    argv: &[&str],
+    stdin: Option<Vec<u8>>,
+) -> (ProcessExit, Vec<u8>, Vec<u8>) {
+    let heard: Mutex<(Vec<u8>, Vec<u8>)> = Mutex::default();
+    let on_output = |stream, chunk: OutputChunk<'_>| {
+        let OutputChunk::Bytes { bytes, offset } = chunk else { panic!("a gap: {chunk:?}") };
+        let mut heard = heard.lock().unwrap();
+        let (stdout, stderr) = &mut *heard;
+        let kept = if stream == OutputStream::Stdout { stdout } else { stderr };
+        assert_eq!(offset, kept.len() as u64, "output out of order");
+        kept.extend_from_slice(bytes);
+    };
+    let id: ProcessId = id.parse().unwrap();
+    let stdin = stdin.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _);
+    let exit = sandbox.exec(&id, &program(argv), stdin, &on_output).await.unwrap();
+    let (stdout, stderr) = heard.into_inner().unwrap();
+    (exit, stdout, stderr)
+}
+
+/// Exact bytes in and out, streams apart, exit codes and signals.
+pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let (exit, stdout, stderr) = exec(&*sandbox, "cat", &["cat"], Some(input.clone())).await;
+    assert_eq!((exit.code, exit.reason), (Some(0), ExitReason::Exited));
+    assert!(stdout == input, "{} of {} bytes", stdout.len(), input.len());
+    assert_eq!(stderr, b"");
+    let script = "echo $GREETING; echo oops >&2; exit 7";
+    let (exit, stdout, stderr) = exec(&*sandbox, "apart", &["sh", "-c", script], None).await;
+    assert_eq!((exit.code, &stdout[..], &stderr[..]), (Some(7), &b"hello\n"[..], &b"oops\n"[..]));
+    let (exit, ..) = exec(&*sandbox, "killed", &["sh", "-c", "kill -9 $$"], None).await;
+    assert_eq!(exit.signal, Some(9));
+    // One that does not read what it is given ends all the same.
+    let (exit, ..) = exec(&*sandbox, "deaf", &["true"], Some(input)).await;
+    assert_eq!(exit.code, Some(0));
+    let none = sandbox.exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {}).await;
+    assert!(none.unwrap_err().to_string().contains("no-such-program"));
+    remove(backend, sandbox).await;
+}
+
+/// A program that is ended from outside has its exit.
+pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let id: ProcessId = "sleeper".parse().unwrap();
+    let request = program(&["sh", "-c", "sleep 1000 & echo begun; wait"]);
+    let begun = tokio::sync::Notify::new();
+    let on_output = |_, _: OutputChunk<'_>| begun.notify_one();
+    let end = async {
+        begun.notified().await;
+        sandbox.end_program(&id).await.unwrap();
+    };
+    let (exit, ()) = tokio::join!(sandbox.exec(&id, &request, None, &on_output), end);
+    assert_eq!(exit.unwrap().reason, ExitReason::Killed);
+    sandbox.end_program(&id).await.unwrap();
+    remove(backend, sandbox).await;
+}
+
+/// What was asked for is there from the first command on; later sets take its place.
+pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
+    let mut spec = spec(backend);
+    spec.environment = [("TOKEN".to_owned(), "s3cret".to_owned())].into();
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    assert_eq!(run(&*sandbox, 1, "echo $TOKEN").await.content.trim(), "s3cret");
+    sandbox.set_environment(&[("OTHER".to_owned(), "o".to_owned())].into()).await.unwrap();
+    let (_, stdout, _) = exec(&*sandbox, "env", &["sh", "-c", "echo [$TOKEN$OTHER]"], None).await;
+    assert_eq!(stdout, b"[o]\n");
+    remove(backend, sandbox).await;
+}
+
+/// Keys in, screen out, size and exit.
+pub async fn a_terminal_is_one(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let query = TerminalQuery {
+        columns: 99,
+        rows: 31,
+        command: Some("stty size; read word; echo got $word; exit 5".into()),
+        ..TerminalQuery::default()
+    };
+    let mut stream = sandbox.open(&Door::Terminal(query)).await.unwrap();
+    let mut typed = Vec::new();
+    TerminalInput::Typed(b"green\r".to_vec()).encode(&mut typed).unwrap();
+    stream.write_all(&typed).await.unwrap();
+    let (mut shown, mut decoder, mut buffer) =
+        (String::new(), Decoder::<TerminalOutput>::default(), [0; 4096]);
+    let exit = loop {
+        let count = stream.read(&mut buffer).await.unwrap();
+        assert_ne!(count, 0, "closed after {shown:?}");
+        decoder.push(&buffer[..count]);
+        if let Some(exit) =
+            std::iter::from_fn(|| decoder.next_frame().unwrap()).find_map(|output| match output {
+                TerminalOutput::Shown(bytes) => {
+                    shown.push_str(&String::from_utf8_lossy(&bytes));
+                    None
+                }
+                TerminalOutput::Exit(exit) => Some(exit),
+            })
+        {
+            break exit;
+        }
+    };
+    assert!(shown.contains("31 99") && shown.contains("got green"), "{shown:?}");
+    assert_eq!(exit.code, Some(5));
+    remove(backend, sandbox).await;
+}
+
+/// Files and folders go in and come out as they were.
+pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
+    let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
+    sandbox.upload("a dir/file?&x", Shape::File, Some(Mode::of(0o750)), source()).await.unwrap();
+    let status = sandbox.status("a dir/file?&x").await.unwrap().unwrap();
+    assert_eq!((status.kind, status.size, status.mode), (FileKind::File, 5_000_000, Mode::of(0o750)));
+    assert_eq!(sandbox.status("a dir/none").await.unwrap(), None);
+    let mut came = Vec::new();
+    sandbox.download("a dir/file?&x", Shape::File).await.unwrap().read_to_end(&mut came).await.unwrap();
+    assert!(came == content);
+    let mut archive = Vec::new();
+    sandbox.download("a dir", Shape::Tree).await.unwrap().read_to_end(&mut archive).await.unwrap();
+    sandbox.upload("copy", Shape::Tree, None, Box::new(std::io::Cursor::new(archive))).await.unwrap();
+    let sums = run(&*sandbox, 1, "cmp 'a dir/file?&x' 'copy/file?&x' && echo same").await;
+    assert_eq!(sums.content.trim(), "same", "{sums:?}");
+    let missing = sandbox.download("none", Shape::File).await.err().unwrap();
+    assert!(missing.to_string().contains("404"), "{missing}");
+    // A source that fails leaves nothing.
+    let failing = failing_source();
+    sandbox.upload("half", Shape::File, None, failing).await.unwrap_err();
+    assert_eq!(sandbox.status("half").await.unwrap(), None);
+    remove(backend, sandbox).await;
+}
+
+/// A megabyte, and then an error.
+fn failing_source() -> engine::sandbox::ByteSource {
+    struct Failing;
+    impl tokio::io::AsyncRead for Failing {
+        fn poll_read(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            _: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::task::Poll::Ready(Err(std::io::Error::other("the disk is gone")))
+        }
+    }
+    Box::new(std::io::Cursor::new(vec![7; 1 << 20]).chain(Failing))
+}
+
+/// What nobody listens on is told, and waited for no longer than asked.
+pub async fn a_port_without_a_listener_is_told(backend: &dyn Backend) {
+    let sandbox = place(backend).await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert!(!sandbox.wait_for_port(free, Duration::from_millis(50)).await.unwrap());
+    let error = sandbox.open(&Door::Port(free)).await.err().unwrap().to_string();
+    assert!(error.contains("nothing listens"), "{error}");
+    assert!(sandbox.ports().await.unwrap().iter().all(|port| port.port != free));
+    remove(backend, sandbox).await;
+}
