@@ -50,7 +50,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         let removed = Command::new("docker").args(["image", "rm", &self.name]).stdout(Stdio::null()).status();
-        println!("removing {}: {removed:?}", self.name);
+        eprintln!("removing {}: {removed:?}", self.name);
     }
 }
 
@@ -154,6 +154,6 @@ async fn a_server_that_never_answers_is_a_start_error_in_time_with_its_last_word
     assert!(line.contains("was not ready within 5 s"), "{line}");
     assert_eq!(logs.len(), 64 << 10);
     assert!(logs.ends_with("this is the line 2100 of its log\n"), "{}", &logs[logs.len() - 200..]);
-    println!("an error {:?} after the start's timeout", took - limit);
+    eprintln!("an error {:?} after the start's timeout", took - limit);
     assert!(took < limit + WITHIN, "{took:?}");
 }

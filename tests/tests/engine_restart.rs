@@ -39,7 +39,7 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     };
     let both = async { tokio::join!(sandbox.execute(&action, &request, &listener), restart) };
     let (ended, (own, back)) = timeout(Duration::from_secs(100), both).await.expect("the action ends");
-    println!("ended {:?} after the engine was back: {ended:?}", back.elapsed());
+    eprintln!("ended {:?} after the engine was back: {ended:?}", back.elapsed());
     if live_restore {
         let ran: Ran = ran(ended.unwrap(), &heard);
         let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");

@@ -15,7 +15,7 @@ fn home_with_origin(setup: &str) -> Option<Home> {
     let found = Command::new("git").arg("--version").output().is_ok();
     assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no git on a build machine");
     if !found {
-        println!("skipped: no git");
+        eprintln!("skipped: no git");
         return None;
     }
     let home = Home::new();

@@ -90,7 +90,7 @@ impl Transcript {
                 text.push_str(&format!("\nagent: {}\n", clean(&message.content)));
             }
             (EventSource::Environment, Action::Run(_)) => {
-                self.live = Some(Live::of(event.id, Some(String::new())))
+                self.live = Some(Live::of(event.id, Some(String::new())));
             }
             (_, Action::Run(run)) => {
                 self.live = Some(Live::of(event.id, None));

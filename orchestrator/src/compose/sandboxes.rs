@@ -98,7 +98,7 @@ fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usi
             [] => Gpus::All,
             ids => Gpus::Ids(ids.to_vec()),
         }),
-        pool: (spares > 0).then(|| Pool { size: spares, image: None }),
+        pool: (spares > 0).then_some(Pool { size: spares, image: None }),
         ..default
     }
 }

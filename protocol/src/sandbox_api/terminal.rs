@@ -180,8 +180,14 @@ mod tests {
         inputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
         assert_eq!(decoded::<TerminalInput>(&bytes, 2).unwrap(), inputs);
 
-        let exit =
-            ProcessExit { code: Some(3), signal: None, reason: ExitReason::Exited, error: None, usage: None };
+        let exit = ProcessExit {
+            code: Some(3),
+            signal: None,
+            reason: ExitReason::Exited,
+            error: None,
+            usage: None,
+            out_of_memory: false,
+        };
         let outputs = [TerminalOutput::Shown(b"\x1b[2J\xff".to_vec()), TerminalOutput::Exit(Box::new(exit))];
         let mut bytes = Vec::new();
         outputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());

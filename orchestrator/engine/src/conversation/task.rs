@@ -474,6 +474,6 @@ mod tests {
         assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
         let took = begun.elapsed().as_secs_f64();
         assert!((590.0..=601.0).contains(&took), "{took}");
-        conversation.close(true).await.unwrap();
+        conversation.close(super::Afterwards::Remove).await.unwrap();
     }
 }
