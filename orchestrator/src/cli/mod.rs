@@ -69,7 +69,7 @@ struct PlaceArguments {
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
 
-    /// The machine for --runtime ssh: [USER@]HOST[:PORT], or a name from ~/.ssh/config.
+    /// The machine for --runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
 

@@ -17,7 +17,7 @@ pub(super) struct At {
     #[arg(long, value_name = "RUNTIME")]
     pub(super) runtime: Option<String>,
 
-    /// The machine for --runtime ssh: [USER@]HOST[:PORT], or a name from ~/.ssh/config.
+    /// The machine for --runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]
     pub(super) host: Option<String>,
 }
