@@ -386,7 +386,7 @@ fn what_leads_out_of_a_folder_is_left_out_and_told() {
 
 #[test]
 fn a_port_inside_serves_many_connections_here() {
-    let scene = Scene::local();
+    let scene = Scene::of(Home::new(), "local", &["--unsafe-local"]);
     // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let inside = listener.local_addr().unwrap().port();

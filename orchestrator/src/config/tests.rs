@@ -123,7 +123,7 @@ fn secrets_do_not_print() {
 
 #[test]
 fn sandboxes_are_read_as_v0_configures_them() {
-    let file = "[sandbox]\nvolumes = \"/home/me/work:/workspace:rw,/data:/data:ro,cache:/root/.cache\"\n\
+    let file = "[sandbox]\nvolumes = \"/home/me/work:/workspace:rw,/data:/data:ro,cache:/var/cache\"\n\
                 use_host_network = true\nkeep_runtime_alive = true\nmemory_limit = \"512m\"\nclose_delay = 60\n\
                 enable_gpu = true\ncuda_visible_devices = \"0,2\"\n";
     let config = load(file, &[("SANDBOX_PIDS_LIMIT", "99")], Overrides::default()).unwrap();
@@ -131,7 +131,7 @@ fn sandboxes_are_read_as_v0_configures_them() {
     assert_eq!(config.workspace_base.as_deref(), Some(std::path::Path::new("/home/me/work")));
     let sandbox = config.sandbox;
     let targets: Vec<_> = sandbox.volumes.iter().map(|volume| (&*volume.target, volume.read_only)).collect();
-    assert_eq!(targets, [("/data", true), ("/root/.cache", false)]);
+    assert_eq!(targets, [("/data", true), ("/var/cache", false)]);
     assert_eq!((sandbox.resources.memory_bytes, sandbox.resources.pids), (512 << 20, 99));
     assert_eq!(sandbox.network.as_deref(), Some("host"));
     assert_eq!(sandbox.gpus, Some(vec!["0".to_owned(), "2".to_owned()]));

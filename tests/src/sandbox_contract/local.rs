@@ -188,7 +188,7 @@ fn arguments(process: &Path) -> String {
 #[async_trait]
 impl Breakable for Local {
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
-        own_sockets::cut_unix(&self.folder(sandbox).join("s"))
+        own_sockets::cut_unix(&self.folder(sandbox).join("r/s"))
     }
 
     async fn kill(&self, sandbox: &SandboxId) {

@@ -80,20 +80,20 @@ struct Beside {
 }
 
 impl Beside {
-    /// On the target's file system, so that what is in it can be moved there.
+    /// On the target's file system, so that what is in it can be moved there: in a target that is there, which may be a
+    /// mount of its own, else beside it.
     fn make(target: &Place) -> Result<Self, FileError> {
         let metadata = if target.is_held() { target.metadata() } else { fs::symlink_metadata(target.path()) };
-        let is_folder = match metadata {
-            Ok(metadata) => metadata.is_dir(),
-            Err(_) => true,
-        };
+        let is_there = metadata.is_ok();
+        let is_folder = metadata.map_or(true, |metadata| metadata.is_dir());
         if !is_folder || !(target.has_name() || target.is_held()) {
             return Err(FileError::Unfit {
                 path: target.told().to_owned(),
                 problem: "is no folder to unpack into",
             });
         }
-        let (folder, name) = (target.nearest_folder()?, unused_name());
+        let folder = if is_there { target.clone() } else { target.nearest_folder()? };
+        let name = unused_name();
         match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
             Ok(()) => Ok(Self { folder, name }),
             Err(error) => Err(FileError::io("unpacking into", target.told(), error)),

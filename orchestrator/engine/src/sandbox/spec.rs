@@ -128,7 +128,7 @@ mod tests {
         for (text, expected) in [
             ("/home/me/data:/data", volume("/home/me/data", "/data", false)),
             ("/a:/b:rw", volume("/a", "/b", false)),
-            (" cache:/root/.cache:ro", volume("cache", "/root/.cache", true)),
+            (" cache:/var/cache:ro", volume("cache", "/var/cache", true)),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
