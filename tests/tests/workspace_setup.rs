@@ -19,6 +19,8 @@ fn home_with_origin(setup: &str) -> Option<Home> {
         return None;
     }
     let home = Home::new();
+    // The repository lies in a home, which an isolated sandbox does not see.
+    home.write("config.toml", "[sandbox]\nunsafe_local = true\n");
     home.write(".gitconfig", "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n");
     std::fs::create_dir_all(home.path().join("origin/.openhands")).unwrap();
     home.write("origin/.openhands/setup.sh", setup);

@@ -100,7 +100,11 @@ impl SshProvider {
         };
         let socket = steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
-        match ActionClient::first(self.address(sandbox, socket), CONNECT_PATIENCE).await {
+        let begun = async {
+            let client = ActionClient::first(self.address(sandbox, socket), CONNECT_PATIENCE).await?;
+            client.begin_with(&spec.environment).await.map(|()| client)
+        };
+        match begun.await {
             Ok(client) => Ok(client),
             Err(error) => Err(with_logs(error, far_side.logs(sandbox).await.unwrap_or_default())),
         }
