@@ -8,6 +8,7 @@ mod crash_recovery;
 mod docker_bad_starts;
 mod engine_restart;
 mod host_killed;
+mod image_check;
 mod out_of_memory;
 mod sandbox_commands;
 mod sandbox_docker;

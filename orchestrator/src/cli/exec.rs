@@ -32,9 +32,17 @@ pub(super) struct ExecArguments {
     command: Vec<String>,
 }
 
+/// What is run in a fresh sandbox.
+pub(super) struct Command {
+    /// A line of shell.
+    pub(super) text: String,
+    /// How long it may take, in seconds; nothing: as long as it likes.
+    pub(super) timeout: Option<f64>,
+}
+
 pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let (config, state_dir) = prepare(&arguments.place.overrides(overrides)).await?;
-    let command = shell_text(&arguments.command)?;
+    let command = Command { text: shell_text(&arguments.command)?, timeout: None };
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
         workspace: match (config.runtime.as_str(), arguments.place.directory) {
@@ -61,7 +69,7 @@ pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
-    command: String,
+    command: Command,
     output: Output,
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
@@ -98,11 +106,11 @@ pub(super) async fn in_fresh_sandbox(
 async fn perform(
     sandbox: &dyn Sandbox,
     id: &ActionId,
-    command: String,
+    command: Command,
     output: Output,
 ) -> anyhow::Result<Observation> {
-    let run = RunAction { command, blocking: true, ..Default::default() };
-    let request = ActionRequest::new(SandboxAction::Run(run), None);
+    let run = RunAction { command: command.text, blocking: true, ..Default::default() };
+    let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
     let lost = AtomicU64::new(0);
     let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
         (Output::Json | Output::Silent, _) => {}

@@ -5,6 +5,7 @@ mod conversations;
 mod demo;
 mod exec;
 mod follow;
+mod image;
 pub(crate) mod print;
 mod resume;
 mod run;
@@ -50,6 +51,9 @@ enum Command {
     Resume(resume::ResumeArguments),
     /// Make sandboxes by hand, and look into those there are.
     Sandbox(sandbox::SandboxArguments),
+    /// Look into images.
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// Look at past conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
@@ -108,6 +112,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Exec(command) => exec::run(command, overrides).await,
         Command::Resume(command) => resume::run(command, overrides).await,
         Command::Sandbox(command) => sandbox::run(command, &overrides).await,
+        Command::Image(command) => image::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,

@@ -1,0 +1,65 @@
+//! `glovebox image check`: what an image can do as a sandbox, and what it lacks for which part.
+//!
+//! A sandbox is started from it and one script is run there, which needs a POSIX shell and nothing else. What it prints is
+//! the image's word: known names only, each once, each value short and without control characters.
+
+mod probed;
+
+use engine::sandbox::SandboxSpec;
+use protocol::ObservationKind;
+
+use super::exec::Command;
+use super::follow::Output;
+use super::run::new_conversation_id;
+use super::{exec, prepare, print};
+use crate::config::Overrides;
+use crate::exit::Exit;
+use probed::Probed;
+
+/// Answers one line a fact.
+const PROBE: &str = include_str!("image/probe.sh");
+
+/// How long the script may take, in seconds: an image's programs may hang.
+const PATIENCE: f64 = 60.0;
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum ImageCommand {
+    /// Start an image and show what it can do as a sandbox, and what it lacks.
+    Check {
+        /// The image.
+        image: String,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::Result<Exit> {
+    let ImageCommand::Check { image, json } = command;
+    let overrides = Overrides { runtime: Some("docker".into()), image: Some(image.clone()), ..overrides };
+    let (config, state_dir) = prepare(&overrides).await?;
+    let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::of(new_conversation_id()?) };
+    let probe = Command { text: PROBE.to_owned(), timeout: Some(PATIENCE) };
+    let observation = exec::in_fresh_sandbox(&config, &state_dir, spec, probe, Output::Silent).await?;
+    let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+    let ObservationKind::Run(ran) = &observation.kind else {
+        anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
+    };
+    let probed = Probed::read(&observation.content);
+    if !probed.is_whole() {
+        let code = ran.metadata.exit_code;
+        anyhow::bail!(
+            "the image {image} cannot be a sandbox: its shell ended the check with exit code {code}"
+        );
+    }
+    if json {
+        print::line(&serde_json::to_string(&probed.to_json(&image))?)?;
+    } else {
+        print::bytes(probed.to_table(&image).as_bytes())?;
+    }
+    Ok(Exit::Finished)
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ").chars().take(1000).collect()
+}
