@@ -249,9 +249,10 @@ impl Terminal {
     fn type_until_end(&mut self, typed: &str, code: u32) {
         let deadline = Instant::now() + PATIENCE;
         for tick in 0_u32.. {
-            if tick.is_multiple_of(TYPING_TICKS) {
-                // It may have ended meanwhile.
-                let _ = self.writer.write_all(typed.as_bytes());
+            if tick.is_multiple_of(TYPING_TICKS) && !typed.is_empty() {
+                // Half a line may be there, of which the other half was lost. The program may have ended meanwhile.
+                let clear = if tick == 0 { "" } else { "\x03" };
+                let _ = self.writer.write_all(format!("{clear}{typed}").as_bytes());
             }
             if let Some(status) = self.child.try_wait().unwrap() {
                 assert_eq!(status.exit_code(), code, "shown: {:?}", self.seen);
