@@ -15,11 +15,9 @@ use crate::error::ApiError;
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/terminal",
-    params(
-        TerminalQuery,
-        ("upgrade" = Option<String>, Header,
-            description = "Any protocol; HTTP/2 has the extended CONNECT instead")
-    ),
+    // The header `upgrade` is no parameter of the document's: who tries out what it leads to would have a stream opened.
+    description = "With the header `upgrade` of any protocol; HTTP/2 has the extended CONNECT instead.",
+    params(TerminalQuery),
     responses((status = 101, description = "Frames to and from the terminal"))
 ))]
 pub(crate) async fn open(
