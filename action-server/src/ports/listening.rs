@@ -30,8 +30,8 @@ pub(crate) fn is_listening(port: u16) -> bool {
 pub(super) fn addresses(port: u16) -> Vec<SocketAddr> {
     let mut addresses: Vec<_> = sockets()
         .into_iter()
-        .map(|socket| reachable(socket.address))
-        .filter(|at| at.port() == port)
+        .filter(|socket| socket.address.port() == port)
+        .flat_map(|socket| reachable(socket.address))
         .collect();
     addresses.sort_by_key(|address| (!address.ip().is_loopback(), *address));
     addresses.dedup();
@@ -95,14 +95,17 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Where an address can be connected to: all addresses is also the loopback one.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+/// Where an address can be connected to: all addresses is also the loopback one, and all of the newer kind usually those of
+/// the older too, which is all there is where the newer is turned off.
+fn reachable(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+    let (ip, other) = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST.into(), None),
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            (Ipv6Addr::LOCALHOST.into(), Some(Ipv4Addr::LOCALHOST.into()))
+        }
+        ip => (ip, None),
     };
-    SocketAddr::new(ip, address.port())
+    [Some(ip), other].into_iter().flatten().map(move |ip| SocketAddr::new(ip, address.port()))
 }
 
 /// Which processes hold a socket.
@@ -144,6 +147,7 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             assert!(is_listening(port));
             assert!(addresses(port).iter().all(|address| address.ip().is_loopback()));
+            assert!(addresses(port).iter().any(SocketAddr::is_ipv4));
             let found = listening().into_iter().find(|found| found.port == port).unwrap();
             assert!(
                 found.processes.iter().any(|process| process.pid == std::process::id() as i32),
