@@ -20,7 +20,7 @@ fn begin(home: &Home, place: &[&str]) -> (Started, String) {
     (run, id)
 }
 
-/// Whether the sandbox of a conversation can be reached by `resume`, which does nothing else with an agent that was stopped.
+/// How many sandboxes of this home there are.
 fn sandboxes(home: &Home, place: &[&str]) -> usize {
     let mut arguments = vec!["sandbox", "ls", "--json"];
     arguments.extend(&place[..2]);
