@@ -1,9 +1,9 @@
 //! Places action servers, and holds the one client that speaks to them.
 //!
-//! A backend ([`LocalProvider`], [`DockerProvider`], [`SshProvider`], [`RemoteRuntimeProvider`]) turns a spec into a running
-//! server and a way to open byte streams
-//! to it; everything after that is the same client. Reads no environment and no configuration: what it needs comes in
-//! through its constructors. Knows nothing of conversations but their ids.
+//! A backend ([`LocalProvider`], [`DockerProvider`], [`SshProvider`], [`RemoteServerProvider`],
+//! [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams to it; everything after
+//! that is the same client. [`SandboxHost`] lends what a backend places. Reads no environment and no configuration: what
+//! it needs comes in through its constructors. Knows nothing of conversations but their ids.
 
 mod action_client;
 mod confine;
