@@ -81,7 +81,7 @@ struct Beside {
 
 impl Beside {
     /// On the target's file system, so that what is in it can be moved there: in a target that is there, which may be a
-    /// mount of its own, else beside it.
+    /// mount of its own, else, and beneath a root, beside it.
     fn make(target: &Place) -> Result<Self, FileError> {
         let metadata = if target.is_held() { target.metadata() } else { fs::symlink_metadata(target.path()) };
         let is_there = metadata.is_ok();
@@ -92,7 +92,8 @@ impl Beside {
                 problem: "is no folder to unpack into",
             });
         }
-        let folder = if is_there { target.clone() } else { target.nearest_folder()? };
+        let is_anywhere = target.holder().is_none();
+        let folder = if is_there && is_anywhere { target.clone() } else { target.nearest_folder()? };
         let name = unused_name();
         match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
             Ok(()) => Ok(Self { folder, name }),
