@@ -39,19 +39,32 @@ impl WorkFolder {
         conversation: &ConversationId,
         named: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let configured = config.workspace_base.as_deref();
-        Ok(match (config.runtime.as_str(), named) {
-            ("ssh", Some(path)) => Self::There(path.to_owned()),
-            ("remote", Some(_)) => {
+        let is_elsewhere = matches!(config.runtime.as_str(), "ssh" | "remote");
+        match named.or(config.workspace_base.as_deref().filter(|_| !is_elsewhere)) {
+            Some(path) => Self::named(config, path),
+            None if is_elsewhere => Ok(Self::Fresh),
+            None => Ok(Self::Here(state_dir.workspace(conversation)?)),
+        }
+    }
+
+    /// One that the user named.
+    fn named(config: &Config, path: &Path) -> anyhow::Result<Self> {
+        match config.runtime.as_str() {
+            "ssh" => Ok(Self::There(path.to_owned())),
+            "remote" => {
                 let text = "a sandbox elsewhere does not see this machine's folders: leave -d out, and have a \
                             repository cloned with --selected-repo";
-                return Err(UsageError(text.to_owned()).into());
+                Err(UsageError(text.to_owned()).into())
             }
-            ("ssh" | "remote", None) => Self::Fresh,
-            (_, named) => match named.or(configured) {
-                Some(path) => Self::Here(existing_folder(path)?),
-                None => Self::Here(state_dir.workspace(conversation)?),
-            },
+            _ => Ok(Self::Here(existing_folder(path)?)),
+        }
+    }
+
+    /// As a sandbox is asked for it, of one that the user may have named.
+    pub(crate) fn for_spec(config: &Config, named: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+        Ok(match named.map(|path| Self::named(config, path)).transpose()? {
+            Some(Self::Here(path) | Self::There(path)) => Some(path),
+            Some(Self::Fresh) | None => None,
         })
     }
 
@@ -68,7 +81,7 @@ impl WorkFolder {
 }
 
 /// The absolute path of a folder that the user named.
-pub(crate) fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
+fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
     let found =
         path.canonicalize().map_err(|error| UsageError(format!("the folder {}: {error}", path.display())))?;
     if !found.is_dir() {

@@ -13,7 +13,7 @@ use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
-use crate::workspace;
+use crate::workspace::{self, WorkFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -45,10 +45,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let command = Command { text: shell_text(&arguments.command)?, timeout: None };
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
-        workspace: match (config.runtime.as_str(), arguments.place.directory) {
-            ("ssh" | "remote", directory) => directory,
-            (_, directory) => directory.as_deref().map(workspace::existing_folder).transpose()?,
-        },
+        workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
         ..compose::spec(&config, new_conversation_id()?)
     };
     let output = if arguments.json { Output::Silent } else { Output::Transcript };

@@ -73,13 +73,8 @@ struct PlaceArguments {
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
 
-    /// The machine for --runtime ssh: user@host:port, or a name from ~/.ssh/config.
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
-
-    /// With --runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
-    #[arg(long)]
-    unsafe_local: bool,
+    #[command(flatten)]
+    machine: MachineArguments,
 
     /// The image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
@@ -91,16 +86,29 @@ struct PlaceArguments {
     directory: Option<PathBuf>,
 }
 
+/// What a runtime must be told of its machine, also of a conversation that goes on.
+#[derive(Debug, Clone, Args)]
+struct MachineArguments {
+    /// The machine of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+
+    /// With the runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
+    #[arg(long)]
+    unsafe_local: bool,
+}
+
 impl PlaceArguments {
     /// What these arguments say of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
-        Overrides {
-            runtime: self.runtime.clone(),
-            image: self.image.clone(),
-            unsafe_local: self.unsafe_local,
-            ssh_host: self.host.clone(),
-            ..overrides
-        }
+        let overrides = self.machine.overrides(overrides);
+        Overrides { runtime: self.runtime.clone(), image: self.image.clone(), ..overrides }
+    }
+}
+
+impl MachineArguments {
+    fn overrides(&self, overrides: Overrides) -> Overrides {
+        Overrides { unsafe_local: self.unsafe_local, ssh_host: self.host.clone(), ..overrides }
     }
 }
 

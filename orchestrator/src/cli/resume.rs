@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::follow::Output;
 use super::run::{WorkArguments, finish, introduce, spec};
-use super::{load_config, print};
+use super::{MachineArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -27,12 +27,15 @@ pub(super) struct ResumeArguments {
     task: Option<String>,
 
     #[command(flatten)]
+    machine: MachineArguments,
+
+    #[command(flatten)]
     work: WorkArguments,
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { id, task, work } = arguments;
-    let overrides = work.overrides(overrides);
+    let ResumeArguments { id, task, machine, work } = arguments;
+    let overrides = work.overrides(machine.overrides(overrides));
     let mut config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store().await?;

@@ -142,7 +142,8 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     exit
 }
 
-/// Follows an open conversation to its end and closes it: of the sandbox becomes what is configured, the log and the workspace stay.
+/// Follows an open conversation to its end and closes it: of the sandbox becomes what is configured, the log and the
+/// workspace stay.
 pub(super) async fn finish(
     conversation: Conversation,
     parts: &Parts,

@@ -17,9 +17,9 @@ use sandbox::{
     RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider, UnknownHosts,
     spare_holder,
 };
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::StateDir;
 use crate::config::Config;
@@ -199,7 +199,7 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
 /// A sandbox is used as long as a process runs its conversation, and for `close_delay` after the last event of a
 /// conversation that can be resumed; for ever where sandboxes are to outlive their conversations' runs.
 pub(crate) struct Sweep {
-    task: JoinHandle<()>,
+    task: AbortOnDropHandle<()>,
     end: CancellationToken,
 }
 
@@ -219,15 +219,14 @@ impl Sweep {
                 }
             }
         });
-        Self { task, end }
+        Self { task: AbortOnDropHandle::new(task), end }
     }
 
     /// Lets a round that is under way come to its end, within a moment.
     pub(crate) async fn end(self) {
-        let Self { mut task, end } = self;
-        end.cancel();
-        let _ = timeout(SWEEP_PATIENCE, &mut task).await;
-        task.abort();
+        self.end.cancel();
+        // What is not done by then is for the next sweep.
+        let _ = timeout(SWEEP_PATIENCE, self.task).await;
     }
 }
 
@@ -236,15 +235,15 @@ pub(crate) fn is_spare_in_use(placed: &Placed) -> bool {
     spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }
 
-/// One round of the sweep. Names what it removed.
+/// One round of the sweep.
 async fn sweep_once(
     provider: &dyn SandboxProvider,
     config: &Config,
     state_dir: &StateDir,
-) -> anyhow::Result<Vec<SandboxId>> {
+) -> anyhow::Result<()> {
     let placed = provider.list().await?;
     if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
-        return Ok(Vec::new());
+        return Ok(());
     }
     // What is placed from here on is another's, who has just begun.
     let known: HashSet<SandboxId> = placed.into_iter().map(|placed| placed.sandbox).collect();
@@ -254,7 +253,8 @@ async fn sweep_once(
         let is_new = !known.contains(&placed.sandbox);
         is_new || placed.conversation.as_ref().map_or_else(|| is_spare_in_use(placed), is_in_use)
     };
-    Ok(sweep(provider, &is_used).await?)
+    sweep(provider, &is_used).await?;
+    Ok(())
 }
 
 /// The conversations whose sandboxes are kept for when they go on.

@@ -12,7 +12,7 @@ use crate::cli::print;
 use crate::compose;
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
-use crate::workspace;
+use crate::workspace::{self, WorkFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -118,10 +118,7 @@ fn spec(config: &Config, name: &Name, image: Option<String>, wishes: Wishes) -> 
     Ok(SandboxSpec {
         lifetime: Lifetime::UntilRemoved,
         image,
-        workspace: match (config.runtime.as_str(), wishes.directory) {
-            ("ssh" | "remote", directory) => directory,
-            (_, directory) => directory.as_deref().map(workspace::existing_folder).transpose()?,
-        },
+        workspace: WorkFolder::for_spec(config, wishes.directory.as_deref())?,
         volumes: if wishes.volume.is_empty() { usual.volumes.clone() } else { wishes.volume },
         environment,
         resources: Resources {
