@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine::sandbox::{OutputChunk, Sandbox, SandboxError};
-use protocol::action::WriteAction;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{Observation, ObservationKind, SandboxId, SecurityRisk};
+use protocol::{Observation, ObservationKind, SandboxId};
 use tokio::time::{sleep, timeout};
 
 use super::{Backend, Heard, Ran, command, error, id, place, ran, remove, run};
@@ -200,14 +198,5 @@ impl Told {
 }
 
 async fn write(sandbox: &dyn Sandbox, number: u32, path: &str, content: &str) -> Observation {
-    let action = WriteAction {
-        path: path.into(),
-        content: content.into(),
-        start: 0,
-        end: -1,
-        thought: String::new(),
-        security_risk: SecurityRisk::default(),
-    };
-    let request = ActionRequest::new(SandboxAction::Write(action), Some(30.0));
-    sandbox.execute(&id(number), &request, &|_| {}).await.unwrap()
+    sandbox.execute(&id(number), &super::write(path, content), &|_| {}).await.unwrap()
 }
