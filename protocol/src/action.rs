@@ -495,6 +495,47 @@ impl EditAction {
 }
 
 impl Action {
+    /// How dangerous it is judged to be; nothing: it is nothing that anybody judges.
+    pub fn security_risk(&self) -> Option<SecurityRisk> {
+        match self {
+            Self::Message(action) => Some(action.security_risk),
+            Self::Run(action) => Some(action.security_risk),
+            Self::RunIpython(action) => Some(action.security_risk),
+            Self::Read(action) => Some(action.security_risk),
+            Self::Write(action) => Some(action.security_risk),
+            Self::Edit(action) => Some(action.security_risk),
+            Self::Browse(action) => Some(action.security_risk),
+            Self::BrowseInteractive(action) => Some(action.security_risk),
+            Self::CallToolMcp(action) => Some(action.security_risk),
+            _ => None,
+        }
+    }
+
+    /// Judges it, where that is done.
+    pub fn set_security_risk(&mut self, risk: SecurityRisk) {
+        match self {
+            Self::Message(action) => action.security_risk = risk,
+            Self::Run(action) => action.security_risk = risk,
+            Self::RunIpython(action) => action.security_risk = risk,
+            Self::Read(action) => action.security_risk = risk,
+            Self::Write(action) => action.security_risk = risk,
+            Self::Edit(action) => action.security_risk = risk,
+            Self::Browse(action) => action.security_risk = risk,
+            Self::BrowseInteractive(action) => action.security_risk = risk,
+            Self::CallToolMcp(action) => action.security_risk = risk,
+            _ => {}
+        }
+    }
+
+    /// Notes that it waits for the user, in the two actions in which V0 says so.
+    pub fn await_confirmation(&mut self) {
+        match self {
+            Self::Run(action) => action.confirmation_state = ConfirmationState::AwaitingConfirmation,
+            Self::RunIpython(action) => action.confirmation_state = ConfirmationState::AwaitingConfirmation,
+            _ => {}
+        }
+    }
+
     /// One line for people, V0's `message`.
     pub fn message(&self) -> String {
         match self {

@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{BootId, SandboxId};
+use crate::ids::{BootId, ConversationId, EventId, SandboxId};
 use crate::kinds::kinds;
+use crate::risk::ConfirmationPolicy;
 
 kinds! {
     /// Everything of our own that a log holds.
@@ -20,11 +21,15 @@ kinds! {
         "limit_reached" => LimitReached(LimitReached),
         /// The user let the agent go on past a limit.
         "limit_extended" => LimitExtended(LimitExtended),
+        /// The user changed what the agent may do unasked.
+        "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
+        /// A call to the model failed and is made again.
+        "model_retried" => ModelRetried(ModelRetried),
     }
 }
 
 /// What a conversation was asked to be, so that it can go on after a restart. Holds no secrets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationStarted {
     /// The agent's name.
     pub agent: String,
@@ -32,6 +37,12 @@ pub struct ConversationStarted {
     pub model: String,
     /// The limit of steps.
     pub max_iterations: u32,
+    /// The limit of what the model's calls may cost, in US dollars; nothing: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_budget: Option<f64>,
+    /// What the agent may do unasked; everything in older logs.
+    #[serde(default, skip_serializing_if = "ConfirmationPolicy::is_never")]
+    pub confirmation: ConfirmationPolicy,
     /// The runtime's name: `docker`, `local`, …
     pub runtime: String,
     /// The image, for runtimes that have one.
@@ -41,6 +52,18 @@ pub struct ConversationStarted {
     /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
+    /// The conversation whose beginning this one shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+}
+
+/// Where a conversation branched off another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other one.
+    pub conversation: ConversationId,
+    /// The last event that both have.
+    pub event: EventId,
 }
 
 /// How a workspace is made ready.
@@ -87,6 +110,8 @@ pub struct SandboxReleased {
 pub enum Limit {
     /// Steps of the agent.
     Iterations,
+    /// What the model's calls cost, in US dollars.
+    Budget,
 }
 
 /// A limit stopped the agent.
@@ -95,7 +120,7 @@ pub struct LimitReached {
     /// What is limited.
     pub limit: Limit,
     /// The value it was reached at.
-    pub at: u32,
+    pub at: f64,
 }
 
 /// The user let the agent go on past a limit.
@@ -104,5 +129,25 @@ pub struct LimitExtended {
     /// What is limited.
     pub limit: Limit,
     /// The new value.
-    pub to: u32,
+    pub to: f64,
+}
+
+/// The user changed what the agent may do unasked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmationChanged {
+    /// What holds from now on.
+    pub policy: ConfirmationPolicy,
+}
+
+/// A call to the model failed and is made again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelRetried {
+    /// Which try comes next, from 2.
+    pub attempt: u32,
+    /// How many there are.
+    pub attempts: u32,
+    /// How long is waited before it, in seconds.
+    pub after: f64,
+    /// What went wrong, in a sentence.
+    pub reason: String,
 }

@@ -41,6 +41,38 @@ impl From<SecurityRisk> for i64 {
     }
 }
 
+/// Which actions wait for the user's word before they are performed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum ConfirmationPolicy {
+    /// None.
+    #[default]
+    Never,
+    /// Those of this risk or a higher one, and those whose risk nobody knows.
+    Risky {
+        /// The lowest risk that is asked about.
+        from: SecurityRisk,
+    },
+    /// All.
+    Always,
+}
+
+impl ConfirmationPolicy {
+    /// Whether nothing waits.
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+
+    /// Whether an action of this risk waits.
+    pub fn asks(self, risk: SecurityRisk) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Risky { from } => risk == SecurityRisk::Unknown || risk >= from,
+            Self::Always => true,
+        }
+    }
+}
+
 impl TryFrom<i64> for SecurityRisk {
     type Error = String;
 

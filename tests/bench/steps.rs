@@ -40,9 +40,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         model: "scripted".into(),
         max_iterations: STEPS + 1,
         runtime: "scripted".into(),
-        image: None,
-        workspace: None,
-        setup: None,
+        ..Default::default()
     };
     let conversation = Conversation::begin(parts, id, started).await.unwrap();
     let begin = Instant::now();

@@ -93,6 +93,46 @@ fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
 }
 
 #[test]
+fn what_waits_for_the_user_is_confirmed_or_rejected_by_a_resume() {
+    let home = Home::new();
+    home.write("config.toml", "[security]\nconfirmation_mode = true\n");
+    let model = home.script(&json!([bash("echo 1"), bash("echo 2"), finish()]));
+    let run = run_local(&home, &model, &[]).expect(1);
+    assert!(run.events().iter().all(|event| event["observation"] != "run"));
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    assert_eq!(list[0]["agent_state"], "awaiting_user_confirmation");
+    let id = list[0]["conversation_id"].as_str().unwrap();
+    let confirmed = home.run(&["resume", id, "--confirm", "--json"]).expect(1).events();
+    assert_eq!(confirmed.iter().filter(|event| event["observation"] == "run").count(), 1);
+    let rejected = home.run(&["resume", id, "--reject", "leave that", "--json"]).expect(0).events();
+    let told = rejected.iter().find(|event| event["observation"] == "user_rejected").unwrap();
+    assert_eq!(told["content"], "The user rejected the action: leave that");
+    refused(&home.run(&["resume", id, "--confirm"]), 2, "no action of conversation");
+    home.assert_nothing_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_stops_the_agent_after_the_call_that_passes_it() {
+    let home = Home::new();
+    let calls =
+        ["1", "2", "3"].map(|text| Reply::call("execute_bash", &json!({"command": format!("echo {text}")})));
+    let server = ModelServer::start(calls).await;
+    let arguments = ["run", "--json", "-t", "work", "-l", "test", "-b", "0.5"];
+    let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
+    // What a call costs is not known beforehand, so the second one passes the sum.
+    command
+        .env("LLM_BASE_URL", &server.base_url)
+        .env("LLM_INPUT_COST_PER_TOKEN", "0.03")
+        .env("LLM_OUTPUT_COST_PER_TOKEN", "0.03");
+    let ended = home.start(&mut command).end().expect(3);
+    let spent: Vec<f64> =
+        ended.events().iter().filter_map(|event| event["llm_metrics"]["accumulated_cost"].as_f64()).collect();
+    let (last, before) = spent.split_last().unwrap();
+    assert!(*last >= 0.5 && before.iter().all(|cost| *cost < 0.5), "{spent:?}");
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn an_interrupt_stops_what_runs_and_the_observation_still_comes() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::CodeActAgent;
-use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State};
+use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
@@ -12,6 +12,7 @@ use llm::ScriptedLlm;
 use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
+use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Body, ConversationId, Event, Observation, ObservationKind};
 use serde_json::{Value, json};
@@ -47,14 +48,17 @@ impl World {
     }
 
     async fn begin(&self) -> Conversation {
+        self.begin_with(ConfirmationPolicy::Never).await
+    }
+
+    async fn begin_with(&self, confirmation: ConfirmationPolicy) -> Conversation {
         let started = ConversationStarted {
             agent: "CodeActAgent".into(),
             model: "scripted".into(),
             max_iterations: 50,
             runtime: "scripted".into(),
-            image: None,
-            workspace: None,
-            setup: None,
+            confirmation,
+            ..Default::default()
         };
         let conversation = Conversation::begin(self.parts.clone(), id(), started).await.unwrap();
         say(&conversation, "work");
@@ -106,6 +110,11 @@ async fn reach(conversation: &Conversation, agent_state: AgentState) -> Arc<Stat
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("the state is reached")
 }
 
+async fn be_asked(conversation: &Conversation) {
+    let asked = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserConfirmation);
+    tokio::time::timeout(Duration::from_secs(10), asked).await.expect("the user is asked");
+}
+
 async fn perform(conversation: &Conversation) {
     let performed = conversation.wait_for(|state| state.pending.is_some());
     tokio::time::timeout(Duration::from_secs(10), performed).await.expect("an action is performed");
@@ -136,7 +145,7 @@ async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
     perform(&conversation).await;
     say(&conversation, "and this too");
     conversation.stop().unwrap();
-    conversation.resume(None).unwrap();
+    conversation.resume(Terms::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     say(&conversation, "and that");
     let again =
@@ -177,7 +186,7 @@ async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
-    conversation.resume(None).unwrap();
+    conversation.resume(Terms::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("one", "one"), one("hang", "hang"), one("two", "two")]);
     assert!(world.provider.runs().values().all(|runs| *runs == 1));
@@ -199,7 +208,7 @@ async fn calls_of_one_response_are_made_one_after_another_also_over_a_crash() {
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
-    conversation.resume(None).unwrap();
+    conversation.resume(Terms::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("hang", "hang"), one("second", "second")]);
     assert_eq!(conversation.state().iterations, 2, "the model was asked twice");
@@ -211,4 +220,51 @@ async fn an_unknown_conversation_cannot_be_recovered() {
     let world = World::new(&json!([]));
     assert!(Conversation::recover(world.parts.clone(), id()).await.is_err());
     assert_eq!(world.log(), []);
+}
+
+#[tokio::test]
+async fn what_the_user_is_asked_about_runs_only_when_it_is_confirmed_also_over_a_crash() {
+    let responses = json!([bash("one"), bash("two"), bash("three"), finish()]);
+    let world = World::new(&responses);
+    let conversation = world.begin_with(ConfirmationPolicy::Always).await;
+    be_asked(&conversation).await;
+    assert!(world.provider.runs().is_empty());
+    conversation.confirm().unwrap();
+    conversation.wait_for(|state| state.iterations == 2).await;
+    be_asked(&conversation).await;
+    drop(conversation);
+    let parts = Parts { llm: scripted(&responses, 2), ..world.parts.clone() };
+    let conversation = Conversation::recover(parts, id()).await.unwrap();
+    be_asked(&conversation).await;
+    conversation.reject("never two").unwrap();
+    conversation.wait_for(|state| state.iterations == 3).await;
+    be_asked(&conversation).await;
+    conversation.stop().unwrap();
+    reach(&conversation, AgentState::Stopped).await;
+    let stopped = "The user stopped before the action was confirmed.";
+    let rejected = "The user rejected the action: never two";
+    assert_eq!(world.endings(), [one("one", "one"), one("two", rejected), one("three", stopped)]);
+    assert_eq!(world.provider.runs().len(), 1);
+    conversation.close(Afterwards::Remove).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pause_lets_the_command_end_and_holds_the_agent() {
+    let world = World::new(&json!([bash("hang"), bash("more"), finish()]));
+    let conversation = world.begin().await;
+    perform(&conversation).await;
+    conversation.pause().unwrap();
+    let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
+    assert!(paused.pending.is_some(), "it runs on");
+    drop(conversation);
+    let parts =
+        Parts { llm: scripted(&json!([bash("hang"), bash("more"), finish()]), 1), ..world.parts.clone() };
+    let conversation = Conversation::recover(parts, id()).await.unwrap();
+    conversation.stop().unwrap();
+    reach(&conversation, AgentState::Stopped).await;
+    assert_eq!(conversation.state().iterations, 1, "no step was taken");
+    conversation.resume(Terms::default()).unwrap();
+    reach(&conversation, AgentState::Finished).await;
+    assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
+    conversation.close(Afterwards::Remove).await.unwrap();
 }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod conversation;
 pub mod events;
 pub mod llm;
+pub mod replay;
 pub mod sandbox;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -27,6 +27,11 @@ impl View {
         Self { events }
     }
 
+    /// Every event of the log, in order.
+    pub fn log(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().map(Arc::as_ref)
+    }
+
     /// The first event that is not in the view.
     pub fn end(&self) -> EventId {
         self.events.last().map_or(EventId::FIRST, |event| event.id.next())

@@ -124,6 +124,7 @@ pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> S
     let word = match (exit, state.agent_state) {
         (Exit::Finished, _) => return text,
         (_, AgentState::AwaitingUserInput) => " -t ANSWER",
+        (_, AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
         _ => "",
     };
     text.push_str(&format!("go on with: glovebox resume {id}{word}\n"));

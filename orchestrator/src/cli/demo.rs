@@ -61,6 +61,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let work = WorkArguments {
         model: None,
         max_iterations: None,
+        max_budget: None,
         no_auto_continue: false,
         json: arguments.json,
         save_trajectory: None,

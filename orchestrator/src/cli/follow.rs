@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::conversation::{Conversation, Live, State};
 use engine::llm::LlmProgress;
 use engine::sandbox::StartProgress;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Body, Event, EventId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,11 +14,15 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
+use super::confirm::{Answer, Questions};
 use super::{print, transcript::Transcript};
 use crate::exit::Exit;
 
 /// How long a stopped conversation may take to end what it was doing.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often the line on what is waited for is drawn.
+const TICK: Duration = Duration::from_millis(200);
 
 /// How often an agent that only talks is told to go on before it is taken at its word.
 const MOST_NUDGES: u32 = 3;
@@ -57,6 +61,7 @@ impl Follow<'_> {
         let mut shown = self.from;
         let mut nudges = 0;
         let mut stopping: Option<Instant> = None;
+        let mut questions = Questions::where_somebody_answers(self.output);
         screen.status("placing the sandbox");
         loop {
             let state = self.conversation.state();
@@ -65,6 +70,17 @@ impl Follow<'_> {
                 if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
                     nudges += 1;
                     self.conversation.say(MessageAction { content: NUDGE.into(), ..Default::default() })?;
+                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    continue;
+                }
+                let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
+                if let Some(questions) = questions.as_mut().filter(|_| is_asked && stopping.is_none()) {
+                    match screen.ask(questions, &mut interrupts).await {
+                        Answer::Confirm => self.conversation.confirm()?,
+                        Answer::Reject(reason) => self.conversation.reject(reason)?,
+                        Answer::Stop => self.conversation.stop()?,
+                        Answer::Leave => return Ok(exit_of(&state, false)),
+                    }
                     self.conversation.wait_for(|now| now.next_id > state.next_id).await;
                     continue;
                 }
@@ -123,10 +139,9 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Rejected
         | AgentState::Stopped
         | AgentState::AwaitingUserInput
-        | AgentState::AwaitingUserConfirmation
         | AgentState::Paused => state.pending.is_none(),
-        // A pending action waits for a sandbox that cannot be reached: it goes on when the user says so.
-        AgentState::Error => true,
+        // A pending action waits for the user's word, or for a sandbox that cannot be reached.
+        AgentState::AwaitingUserConfirmation | AgentState::Error => true,
         AgentState::Loading
         | AgentState::Init
         | AgentState::Running
@@ -193,8 +208,18 @@ impl Screen {
         };
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        status.enable_steady_tick(Duration::from_millis(200));
+        status.enable_steady_tick(TICK);
         Self { output, transcript: Transcript::new(), status }
+    }
+
+    /// Asks with nothing drawn over the question.
+    async fn ask(&mut self, questions: &mut Questions, interrupts: &mut Interrupts) -> Answer {
+        self.status.disable_steady_tick();
+        self.status.set_draw_target(ProgressDrawTarget::hidden());
+        let answer = questions.ask(interrupts).await;
+        self.status.set_draw_target(ProgressDrawTarget::stderr());
+        self.status.enable_steady_tick(TICK);
+        answer
     }
 
     fn event(&mut self, event: &Event, live: &mut broadcast::Receiver<Live>) -> anyhow::Result<()> {

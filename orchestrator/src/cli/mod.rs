@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, one file a command.
 
 mod completions;
+mod confirm;
 mod conversations;
 mod demo;
 mod exec;

@@ -1,9 +1,10 @@
 //! `glovebox resume`: a conversation of an earlier process goes on.
 
-use engine::conversation::{Conversation, Parts, State};
+use clap::builder::NonEmptyStringValueParser;
+use engine::conversation::{Conversation, Parts, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, Limit};
 use protocol::{AgentState, ConversationId};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::exit::{Exit, UsageError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 An action that was running when the earlier process died is attached to, never run a second time.
-After a limit the agent may take as many steps again, or -i N more.")]
+After a limit the agent may take as many steps again, or -i N more; and spend as much again, or -b DOLLARS more.")]
 pub(super) struct ResumeArguments {
     /// The conversation, as `glovebox conversations ls` shows it.
     id: ConversationId,
@@ -25,6 +26,14 @@ pub(super) struct ResumeArguments {
     /// Say this to the agent.
     #[arg(short = 't', long, value_name = "TEXT")]
     task: Option<String>,
+
+    /// Let the action pass that waits for your word.
+    #[arg(long)]
+    confirm: bool,
+
+    /// Do not let it pass; the agent is told this and goes on.
+    #[arg(long, value_name = "REASON", conflicts_with = "confirm", value_parser = NonEmptyStringValueParser::new())]
+    reject: Option<String>,
 
     #[command(flatten)]
     machine: MachineArguments,
@@ -34,7 +43,7 @@ pub(super) struct ResumeArguments {
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { id, task, machine, work } = arguments;
+    let ResumeArguments { id, task, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
     let mut config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
@@ -45,6 +54,10 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
+    let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
+    if (confirm || reject.is_some()) && !is_asked {
+        return Err(UsageError(format!("no action of conversation {id} waits for your word")).into());
+    }
     if is_over(&state) && task.is_none() {
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
         return Ok(super::follow::exit_of(&state, false));
@@ -64,9 +77,21 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
     let from = state.next_id;
     let conversation = Conversation::recover(parts.clone(), id).await?;
-    let is_told = needs_a_word(&state) || work.max_iterations.is_some() || task.is_some();
-    if needs_a_word(&state) || work.max_iterations.is_some() {
-        conversation.resume(new_limit(&state, &started, work.max_iterations))?;
+    let terms = Terms {
+        max_iterations: more_steps(&state, &started, work.max_iterations),
+        max_budget: more_money(&state, &started, work.max_budget),
+        confirmation: Some(config.confirmation),
+    };
+    let is_resumed = needs_a_word(&state) || work.max_iterations.is_some() || work.max_budget.is_some();
+    let is_told = is_resumed || confirm || reject.is_some() || task.is_some();
+    if is_resumed {
+        conversation.resume(terms)?;
+    }
+    if confirm {
+        conversation.confirm()?;
+    }
+    if let Some(reason) = reject {
+        conversation.reject(reason)?;
     }
     if let Some(text) = task {
         conversation.say(MessageAction { content: text, ..Default::default() })?;
@@ -109,12 +134,14 @@ fn needs_a_word(state: &State) -> bool {
     matches!(state.agent_state, AgentState::Stopped | AgentState::Error | AgentState::Paused)
 }
 
-fn new_limit(state: &State, started: &ConversationStarted, more: Option<u32>) -> Option<u32> {
-    match more {
-        Some(more) => Some(state.iterations.saturating_add(more)),
-        None if state.limit_reached.is_some() => {
-            Some(state.iterations.saturating_add(started.max_iterations))
-        }
-        None => None,
-    }
+/// After a limit of steps as many again, unless another number is given.
+fn more_steps(state: &State, started: &ConversationStarted, more: Option<u32>) -> Option<u32> {
+    let again = (state.limit_reached == Some(Limit::Iterations)).then_some(started.max_iterations);
+    more.or(again).map(|more| state.iterations.saturating_add(more))
+}
+
+/// After a limit of money as much again, unless another sum is given.
+fn more_money(state: &State, started: &ConversationStarted, more: Option<f64>) -> Option<f64> {
+    let again = started.max_budget.filter(|_| state.limit_reached == Some(Limit::Budget));
+    more.or(again).map(|more| state.metrics.accumulated_cost + more)
 }

@@ -54,6 +54,10 @@ pub(super) struct WorkArguments {
     #[arg(short = 'i', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_iterations: Option<u32>,
 
+    /// What the calls to the model may cost, in US dollars.
+    #[arg(short = 'b', long = "max-budget-per-task", value_name = "DOLLARS", value_parser = dollars)]
+    pub(super) max_budget: Option<f64>,
+
     /// Do not tell an agent that asks a question to go on by itself.
     #[arg(long)]
     pub(super) no_auto_continue: bool,
@@ -72,6 +76,7 @@ impl WorkArguments {
         Overrides {
             model: self.model.clone(),
             max_iterations: self.max_iterations,
+            max_budget: self.max_budget,
             save_trajectory: self.save_trajectory.clone(),
             ..overrides
         }
@@ -116,10 +121,13 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         agent: config.agent.clone(),
         model: task.model,
         max_iterations: config.max_iterations,
+        max_budget: config.max_budget,
+        confirmation: config.confirmation,
         runtime: config.runtime.clone(),
         image: config.sandbox.image.clone(),
         workspace: task.workspace.for_log()?,
         setup: task.setup,
+        forked_from: None,
     };
     let parts = Parts {
         store: state_dir.store().await?,
@@ -193,6 +201,11 @@ pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted) {
         "conversation {id}: {} in {}, working in {workspace}\n",
         started.model, started.runtime
     ));
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let sum: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if sum.is_finite() && sum > 0.0 { Ok(sum) } else { Err("more than 0 is needed".to_owned()) }
 }
 
 fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String> {

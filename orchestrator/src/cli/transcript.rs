@@ -1,5 +1,6 @@
 //! A conversation as people read it, event by event.
 
+use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 
 use super::print;
@@ -146,10 +147,16 @@ fn record_text(record: &Record) -> String {
         Record::SandboxLeased(lease) => {
             format!("[sandbox {} ready, working in {}]\n", lease.sandbox_id, clean(&lease.working_dir))
         }
-        Record::LimitExtended(extended) => format!("[limit of steps: {}]\n", extended.to),
-        Record::ConversationStarted(_) | Record::SandboxReleased(_) | Record::LimitReached(_) => {
-            String::new()
+        Record::LimitExtended(LimitExtended { limit: Limit::Iterations, to }) => {
+            format!("[limit of steps: {to}]\n")
         }
+        Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to}]\n"),
+        // Of a call that is made again people are told as it happens.
+        Record::ConversationStarted(_)
+        | Record::SandboxReleased(_)
+        | Record::LimitReached(_)
+        | Record::ConfirmationChanged(_)
+        | Record::ModelRetried(_) => String::new(),
     }
 }
 

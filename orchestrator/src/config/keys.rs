@@ -100,11 +100,13 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "runtime", Kind::Text),
     ("core", "file_store_path", Kind::Text),
     ("core", "max_iterations", Kind::Integer),
+    ("core", "max_budget_per_task", Kind::Number),
     ("core", "workspace_base", Kind::Text),
     ("core", "save_trajectory_path", Kind::Text),
     ("core", "init_git_in_empty_workspace", Kind::Flag),
     ("core", "git_user_name", Kind::Text),
     ("core", "git_user_email", Kind::Text),
+    ("security", "confirmation_mode", Kind::Flag),
     ("llm", "model", Kind::Text),
     ("llm", "api_key", Kind::Text),
     ("llm", "base_url", Kind::Text),
@@ -162,7 +164,7 @@ const KNOWN: &[(&str, &str)] = &[
         "core",
         "enable_browser save_screenshots_in_trajectory replay_trajectory_path search_api_key \
          workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
-         max_budget_per_task jwt_secret debug file_uploads_max_file_size_mb \
+         jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
          enable_default_condenser max_concurrent_conversations file_store cache_dir \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
@@ -187,7 +189,7 @@ const KNOWN: &[(&str, &str)] = &[
          docker_runtime_kwargs trusted_dirs vscode_port \
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
-    ("security", "confirmation_mode security_analyzer enable_security_analyzer"),
+    ("security", "security_analyzer enable_security_analyzer"),
     (
         "condenser",
         "type attention_window keep_first max_events max_size llm_config max_event_length condensers",

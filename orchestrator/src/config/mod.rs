@@ -16,6 +16,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use secrecy::SecretString;
 
 pub(crate) use sandbox::SandboxSettings;
@@ -33,6 +34,8 @@ pub(crate) struct Overrides {
     pub model: Option<String>,
     /// `--max-iterations`.
     pub max_iterations: Option<u32>,
+    /// `--max-budget-per-task`, in US dollars.
+    pub max_budget: Option<f64>,
     /// `--runtime`.
     pub runtime: Option<String>,
     /// `--image`.
@@ -54,6 +57,10 @@ pub(crate) struct Config {
     pub agent: String,
     /// Steps that an agent may take.
     pub max_iterations: u32,
+    /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
+    pub max_budget: Option<f64>,
+    /// What an agent may do unasked.
+    pub confirmation: ConfirmationPolicy,
     /// The runtime's name.
     pub runtime: String,
     /// What sandboxes are.
@@ -149,6 +156,12 @@ impl Config {
                 .max_iterations
                 .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
                 .unwrap_or(500),
+            max_budget: overrides.max_budget.or_else(|| settings.number("core", "max_budget_per_task")),
+            confirmation: match settings.flag("security", "confirmation_mode") {
+                // What nobody has judged is asked about too.
+                Some(true) => ConfirmationPolicy::Risky { from: SecurityRisk::High },
+                _ => ConfirmationPolicy::Never,
+            },
             runtime: overrides
                 .runtime
                 .clone()

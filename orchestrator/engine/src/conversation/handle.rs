@@ -11,7 +11,7 @@ use protocol::{ConversationId, EventId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::input::{Begin, InputKind};
+use super::input::{Begin, InputKind, Terms};
 use super::state::State;
 use super::task::Task;
 use crate::agent::Agent;
@@ -193,12 +193,36 @@ impl Conversation {
         self.tell(InputKind::UserStop)
     }
 
-    /// Lets the agent go on, perhaps past its limit of steps.
+    /// Holds the agent. The action that is being performed goes on to its end.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn resume(&self, max_iterations: Option<u32>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserResume { max_iterations })
+    pub fn pause(&self) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserPause)
+    }
+
+    /// Lets the agent go on, perhaps on other terms.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn resume(&self, terms: Terms) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserResume(terms))
+    }
+
+    /// Lets the action pass that waits for it.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn confirm(&self) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserConfirm)
+    }
+
+    /// Does not let the action pass that waits. With a reason the agent goes on, without one it waits for the user.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn reject(&self, reason: impl Into<String>) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserReject { reason: reason.into() })
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use protocol::action::{MessageAction, SystemAction};
-use protocol::record::{ConversationStarted, SandboxLeased};
+use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
+use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{Event, EventId, Observation, Timestamp};
 
@@ -30,10 +31,23 @@ pub enum InputKind {
     UserMessage(MessageAction),
     /// The user ends what is going on.
     UserStop,
-    /// The user lets the agent go on, perhaps past its limit of steps.
-    UserResume {
-        /// The new limit.
-        max_iterations: Option<u32>,
+    /// The user holds the agent: what runs goes on to its end, and nothing is begun after it.
+    UserPause,
+    /// The user lets the agent go on, perhaps on other terms.
+    UserResume(Terms),
+    /// The user lets the action pass that waits for it.
+    UserConfirm,
+    /// The user does not let the action pass.
+    UserReject {
+        /// What the agent is told, and goes on with; empty: it waits for the user.
+        reason: String,
+    },
+    /// The model's call of the step that is being taken failed and is made again.
+    CallRetried {
+        /// Which try comes, and why.
+        retry: ModelRetried,
+        /// The provider asked for it.
+        is_rate_limited: bool,
     },
     /// The agent took its step.
     StepDone {
@@ -63,6 +77,17 @@ pub enum InputKind {
     },
     /// The leased sandbox was removed on purpose.
     SandboxRemoved,
+}
+
+/// What the user changes in letting the agent go on; what is absent stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Terms {
+    /// The new limit of steps.
+    pub max_iterations: Option<u32>,
+    /// The new limit of what the model's calls may cost, in US dollars.
+    pub max_budget: Option<f64>,
+    /// What the agent may do unasked.
+    pub confirmation: Option<ConfirmationPolicy>,
 }
 
 /// What a conversation begins with.

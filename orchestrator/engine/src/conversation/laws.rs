@@ -4,24 +4,35 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use protocol::action::{FinishAction, MessageAction, RunAction, SystemAction, ThinkAction};
+use protocol::action::{FinishAction, MessageAction, RejectAction, RunAction, SystemAction, ThinkAction};
 use protocol::observation::{CommandMetadata, RunObservation};
-use protocol::record::{ConversationStarted, SandboxLeased, WorkspaceSetup};
+use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
+use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind, Timestamp};
+use protocol::{
+    Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Timestamp,
+};
 
 use super::transition::interrupted;
-use super::{Begin, Effect, Input, InputKind, SetupStep, State, transition};
+use super::{Begin, Effect, Input, InputKind, SetupStep, State, Terms, fork, transition};
 use crate::agent::Step;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::testing::timestamp;
 
+/// What every call costs, and what all may, in dollars.
+const PRICE: f64 = 0.5;
+const BUDGET: f64 = 2.5;
+
 /// What the world does next. What needs something to be going on is passed over when nothing is.
 #[derive(Debug, Clone)]
-enum Happening {
+pub(super) enum Happening {
     Message,
     Stop,
+    Pause,
     Resume(bool),
+    Confirm,
+    Reject(&'static str),
+    CallIsRetried(bool),
     StepEnds(Decision),
     StaleStepEnds,
     ActionEnds,
@@ -35,11 +46,13 @@ enum Happening {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Decision {
+pub(super) enum Decision {
     Run,
+    RunRisky,
     Think,
     Ask,
     Finish,
+    Reject,
     Browse,
     Misuse,
     Fail,
@@ -48,9 +61,11 @@ enum Decision {
 fn happening() -> impl Strategy<Value = Happening> {
     let decision = prop_oneof![
         6 => Just(Decision::Run),
+        2 => Just(Decision::RunRisky),
         1 => Just(Decision::Think),
         1 => Just(Decision::Ask),
         1 => Just(Decision::Finish),
+        1 => Just(Decision::Reject),
         1 => Just(Decision::Browse),
         1 => Just(Decision::Misuse),
         1 => Just(Decision::Fail),
@@ -58,7 +73,11 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         2 => Just(Happening::Message),
         1 => Just(Happening::Stop),
+        1 => Just(Happening::Pause),
         1 => any::<bool>().prop_map(Happening::Resume),
+        2 => Just(Happening::Confirm),
+        1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
+        1 => any::<bool>().prop_map(Happening::CallIsRetried),
         8 => decision.prop_map(Happening::StepEnds),
         1 => Just(Happening::StaleStepEnds),
         6 => Just(Happening::ActionEnds),
@@ -74,9 +93,9 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 /// The world as the conversation's task keeps it: what is going on, and what was promised.
 #[derive(Default)]
-struct World {
-    state: State,
-    log: Vec<Event>,
+pub(super) struct World {
+    pub(super) state: State,
+    pub(super) log: Vec<Event>,
     stepping: Option<EventId>,
     sandbox: Sandbox,
     /// One that is held was to be attached to.
@@ -96,17 +115,18 @@ enum Sandbox {
 }
 
 impl World {
-    fn begun(setup: Option<WorkspaceSetup>) -> Self {
+    pub(super) fn begun(setup: Option<WorkspaceSetup>, confirmation: ConfirmationPolicy) -> Self {
         let mut world = Self::default();
         world.tell(InputKind::Begin(Box::new(Begin {
             started: ConversationStarted {
                 agent: "CodeActAgent".into(),
                 model: "scripted".into(),
                 max_iterations: 6,
+                max_budget: Some(BUDGET),
+                confirmation,
                 runtime: "scripted".into(),
-                image: None,
-                workspace: None,
                 setup,
+                ..Default::default()
             },
             system: SystemAction {
                 content: "prompt".into(),
@@ -166,6 +186,7 @@ impl World {
             Effect::Place | Effect::Attach(_) => {}
             Effect::Execute { action, .. } => {
                 assert_eq!(self.executing, None, "one action at a time");
+                self.check_confirmed(action);
                 self.executing = Some(action);
             }
             Effect::Forget { action } => {
@@ -178,16 +199,28 @@ impl World {
         }
     }
 
-    fn happen(&mut self, happening: &Happening) {
+    pub(super) fn happen(&mut self, happening: &Happening) {
         match happening {
             Happening::Message => self.tell(InputKind::UserMessage(MessageAction {
                 content: "do it".into(),
                 ..Default::default()
             })),
             Happening::Stop => self.tell(InputKind::UserStop),
+            Happening::Pause => self.tell(InputKind::UserPause),
             Happening::Resume(extend) => {
                 let max_iterations = extend.then(|| self.state.iterations + 6);
-                self.tell(InputKind::UserResume { max_iterations });
+                let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);
+                self.tell(InputKind::UserResume(Terms { max_iterations, max_budget, confirmation: None }));
+            }
+            Happening::Confirm => self.tell(InputKind::UserConfirm),
+            Happening::Reject(reason) => {
+                self.tell(InputKind::UserReject { reason: (*reason).to_owned() });
+            }
+            Happening::CallIsRetried(is_rate_limited) => {
+                let retry =
+                    ModelRetried { attempt: 2, attempts: 3, after: 1.0, reason: "too many calls".into() };
+                let is_rate_limited = *is_rate_limited;
+                self.tell(InputKind::CallRetried { retry, is_rate_limited });
             }
             Happening::StepEnds(decision) => {
                 if let Some(seen) = self.stepping.take() {
@@ -269,15 +302,16 @@ impl World {
         );
         if let Some(pending) = &self.state.pending {
             let is_performed = self.executing == Some(pending.action);
-            assert_eq!(
-                is_performed,
-                self.state.agent_state != AgentState::Error,
-                "no pending action is forgotten"
-            );
+            assert_eq!(is_performed, self.state.is_performing(), "no pending action is forgotten");
         } else {
             assert_eq!(self.executing, None, "nothing is performed that has ended");
         }
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
+        let cost = self.state.metrics.accumulated_cost;
+        let most = self.state.max_budget.unwrap_or(f64::MAX);
+        assert!(cost < most + PRICE, "the budget is passed by at most one call");
+        let awaits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
+        assert!(!awaits || self.state.pending.is_some(), "what waits for the user is there");
         if self.state.agent_state == AgentState::Loading {
             let waits = self.sandbox != Sandbox::Held || self.is_ready_again;
             assert!(waits || self.executing.is_some(), "what is loading comes to an end");
@@ -300,6 +334,18 @@ impl World {
         assert!(endings.values().all(|count| *count == 1), "no ending is doubled");
     }
 
+    /// Nothing runs that the user would have been asked about, and was not.
+    fn check_confirmed(&self, action: EventId) {
+        let event = &self.log[usize::try_from(action.0).unwrap()];
+        let (EventSource::Agent, Body::Action(asked)) = (event.source, &event.body) else { return };
+        let is_confirmed = self.log.iter().skip(event.id.0 as usize).any(|event| {
+            matches!(&event.body, Body::Action(Action::ChangeAgentState(changed))
+                if changed.agent_state == AgentState::UserConfirmed)
+        });
+        let asks = self.state.confirmation.asks(asked.security_risk().unwrap());
+        assert!(!asks || is_confirmed, "nothing is performed before it is confirmed");
+    }
+
     /// From wherever it is: let everything that is going on end well, and ask for work.
     fn reach_rest(&mut self) {
         self.happen(&Happening::Message);
@@ -312,6 +358,7 @@ impl World {
             if self.state.agent_state == AgentState::Error {
                 self.happen(&Happening::Resume(true));
             }
+            self.happen(&Happening::Confirm);
             self.happen(&Happening::SandboxComes);
             self.happen(&Happening::ActionEnds);
             self.happen(&Happening::StepEnds(Decision::Finish));
@@ -322,13 +369,25 @@ impl World {
 
 fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
     let body: Body = match decision {
-        Decision::Run => Action::from(RunAction { command: "ls".into(), ..Default::default() }).into(),
+        Decision::Run => Action::from(RunAction {
+            command: "ls".into(),
+            security_risk: SecurityRisk::Low,
+            ..Default::default()
+        })
+        .into(),
+        Decision::RunRisky => Action::from(RunAction {
+            command: "rm -rf build".into(),
+            security_risk: SecurityRisk::High,
+            ..Default::default()
+        })
+        .into(),
         Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
         Decision::Ask => {
             Action::from(MessageAction { content: "?".into(), wait_for_response: true, ..Default::default() })
                 .into()
         }
         Decision::Finish => Action::from(FinishAction::default()).into(),
+        Decision::Reject => Action::from(RejectAction::default()).into(),
         Decision::Browse => Action::from(protocol::action::BrowseAction::default()).into(),
         Decision::Misuse => Observation::error("there is no tool fly", "").into(),
         Decision::Fail => {
@@ -341,7 +400,7 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
     };
     let call = Some(crate::agent::ModelCall {
         usage: protocol::metrics::TokenUsage { prompt_tokens: 1, ..Default::default() },
-        cost: Some(0.5),
+        cost: Some(PRICE),
         latency: std::time::Duration::from_secs(1),
     });
     Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
@@ -365,8 +424,38 @@ fn setup() -> impl Strategy<Value = Option<WorkspaceSetup>> {
     ]
 }
 
+fn confirmation() -> impl Strategy<Value = ConfirmationPolicy> {
+    prop_oneof![
+        Just(ConfirmationPolicy::Never),
+        Just(ConfirmationPolicy::Risky { from: SecurityRisk::Medium }),
+        Just(ConfirmationPolicy::Always),
+    ]
+}
+
 fn repository() -> WorkspaceSetup {
     WorkspaceSetup::Repository { url: "/origin".into(), branch: None }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..Default::default() })]
+
+    #[test]
+    fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
+        setup in setup(),
+        confirmation in confirmation(),
+        history in prop::collection::vec(happening(), 0..60),
+        last in any::<prop::sample::Index>(),
+    ) {
+        let mut world = World::begun(setup, confirmation);
+        history.iter().for_each(|happening| world.happen(happening));
+        let last = EventId(last.index(world.log.len()) as u64);
+        let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
+        let state = State::fold(&log);
+        prop_assert!(state.pending.is_none() && state.lease.is_none() && !state.is_stepping());
+        let mut forked = World { state, log, ..World::default() };
+        forked.happen(&Happening::Crash);
+        forked.reach_rest();
+    }
 }
 
 proptest! {
@@ -375,9 +464,10 @@ proptest! {
     #[test]
     fn no_history_breaks_a_law_and_every_state_has_a_way_out(
         setup in setup(),
+        confirmation in confirmation(),
         history in prop::collection::vec(happening(), 0..60),
     ) {
-        let mut world = World::begun(setup);
+        let mut world = World::begun(setup, confirmation);
         for happening in &history {
             let cost = world.state.metrics.accumulated_cost;
             world.happen(happening);
@@ -389,7 +479,7 @@ proptest! {
 
 /// What a world is taken through, and the step of the set-up that is ahead of it then.
 fn after(happenings: &[Happening]) -> (World, Option<SetupStep>) {
-    let mut world = World::begun(Some(repository()));
+    let mut world = World::begun(Some(repository()), ConfirmationPolicy::Never);
     happenings.iter().for_each(|happening| world.happen(happening));
     let step = world.state.setup_step();
     (world, step)

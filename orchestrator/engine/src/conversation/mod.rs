@@ -3,17 +3,21 @@
 //! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
 //! what was decided.
 
+mod fork;
 mod handle;
 mod input;
 #[cfg(test)]
 mod laws;
 mod setup;
 mod state;
+#[cfg(test)]
+mod states;
 mod task;
 mod transition;
 
+pub use fork::fork;
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
-pub use input::{Begin, Effect, Input, InputKind};
+pub use input::{Begin, Effect, Input, InputKind, Terms};
 pub use setup::SetupStep;
 pub use state::{Pending, State};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

@@ -2,6 +2,7 @@
 
 use protocol::metrics::Metrics;
 use protocol::record::{ConversationStarted, Limit, SandboxLeased};
+use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
@@ -23,6 +24,10 @@ pub struct State {
     pub iterations: u32,
     /// Steps that may be taken.
     pub max_iterations: u32,
+    /// What the model's calls may cost, in US dollars: no step begins beyond it.
+    pub max_budget: Option<f64>,
+    /// What the agent may do unasked.
+    pub confirmation: ConfirmationPolicy,
     /// The limit that stopped the agent, until it goes on.
     pub limit_reached: Option<Limit>,
     /// What the model's calls have cost.
@@ -62,6 +67,8 @@ impl Default for State {
             agent_state: AgentState::Loading,
             iterations: 0,
             max_iterations: 0,
+            max_budget: None,
+            confirmation: ConfirmationPolicy::Never,
             limit_reached: None,
             metrics: Metrics::default(),
             pending: None,
@@ -107,7 +114,26 @@ impl State {
 
     /// Whether the agent is taking a step: it runs, and no action keeps it waiting.
     pub fn is_stepping(&self) -> bool {
-        self.agent_state == AgentState::Running && self.pending.is_none()
+        matches!(self.agent_state, AgentState::Running | AgentState::RateLimited) && self.pending.is_none()
+    }
+
+    /// Whether the action that has no ending yet is being performed: it waits neither for the user's word nor for a
+    /// sandbox that could not be reached.
+    pub fn is_performing(&self) -> bool {
+        self.pending.is_some()
+            && !matches!(self.agent_state, AgentState::Error | AgentState::AwaitingUserConfirmation)
+    }
+
+    /// The limit that is reached, and what at.
+    pub(super) fn limit(&self) -> Option<(Limit, f64)> {
+        let cost = self.metrics.accumulated_cost;
+        if self.iterations >= self.max_iterations {
+            Some((Limit::Iterations, f64::from(self.iterations)))
+        } else if self.max_budget.is_some_and(|most| cost >= most) {
+            Some((Limit::Budget, cost))
+        } else {
+            None
+        }
     }
 
     /// The next step of the workspace's set-up in this sandbox; nothing: the agent can work in it. One that is not there
@@ -169,6 +195,9 @@ impl State {
         match record {
             Record::ConversationStarted(started) => {
                 self.max_iterations = started.max_iterations;
+                self.max_budget = started.max_budget;
+                self.confirmation = started.confirmation;
+                self.metrics.max_budget_per_task = started.max_budget;
                 self.started = Some(started.clone());
             }
             Record::SandboxLeased(lease) => {
@@ -183,9 +212,21 @@ impl State {
             Record::LimitExtended(extended) => {
                 self.limit_reached = None;
                 match extended.limit {
-                    Limit::Iterations => self.max_iterations = extended.to,
+                    Limit::Iterations => self.max_iterations = whole(extended.to),
+                    Limit::Budget => {
+                        self.max_budget = Some(extended.to);
+                        self.metrics.max_budget_per_task = self.max_budget;
+                    }
                 }
             }
+            Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
+            Record::ModelRetried(_) => {}
         }
     }
+}
+
+/// A number of steps; a log may hold anything.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+fn whole(number: f64) -> u32 {
+    number as u32
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::record::SandboxLeased;
+use protocol::record::{ModelRetried, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -22,12 +22,18 @@ use super::transition::{interrupted, transition};
 use crate::agent::Step;
 use crate::clock;
 use crate::events::EventLog;
-use crate::llm::LlmError;
+use crate::llm::{LlmError, LlmErrorKind, LlmProgress};
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 use crate::view::View;
 
 /// How often an action that should end is told so, in case the first word was lost with a connection.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tries of one call that the task may be behind with; what is more is not told.
+const RETRIES: usize = 32;
+
+/// A call that is made again, and the step that makes it, by what it has seen.
+type Retry = (EventId, InputKind);
 
 /// The sandbox as the task holds it.
 enum Slot {
@@ -65,6 +71,8 @@ pub(super) struct Task {
     work: JoinSet<Done>,
     /// The step that is being taken, by what it has seen. Another step's result is of no use.
     step: Option<(EventId, AbortHandle)>,
+    /// What the step that is being taken tells of its call.
+    retries: (mpsc::Sender<Retry>, mpsc::Receiver<Retry>),
     slot: Slot,
     /// The action that waits for the sandbox.
     waiting: Option<Performance>,
@@ -93,6 +101,7 @@ impl Task {
             events,
             work: JoinSet::new(),
             step: None,
+            retries: mpsc::channel(RETRIES),
             slot: Slot::Absent,
             waiting: None,
             performing: None,
@@ -110,6 +119,12 @@ impl Task {
             let command = tokio::select! {
                 biased;
                 command = commands.recv() => command,
+                Some((step, retry)) = self.retries.1.recv() => {
+                    if self.step.as_ref().is_some_and(|(seen, _)| *seen == step) {
+                        self.take(retry).await?;
+                    }
+                    continue;
+                }
                 Some(done) = self.work.join_next() => {
                     match done {
                         Ok(done) => self.hear(done).await?,
@@ -263,9 +278,21 @@ impl Task {
         let view = View::whole(self.events.clone());
         let Parts { agent, llm, .. } = self.parts.clone();
         let live = self.live.clone();
+        let retries = self.retries.0.clone();
         let handle = self.work.spawn(async move {
-            // Nobody may be listening: that is no failure.
-            let on_progress = move |progress| drop(live.send(Live::Model(progress)));
+            let on_progress = move |progress| {
+                let LlmProgress::Retrying { attempt, attempts, after, error } = &progress;
+                let retry = ModelRetried {
+                    attempt: *attempt,
+                    attempts: *attempts,
+                    after: after.as_secs_f64(),
+                    reason: error.to_string(),
+                };
+                let is_rate_limited = *error == LlmErrorKind::RateLimited;
+                // Neither is a failure: that nobody hears it now, or that the task is far behind.
+                drop(retries.try_send((seen, InputKind::CallRetried { retry, is_rate_limited })));
+                drop(live.send(Live::Model(progress)));
+            };
             let result = agent.step(&view, llm.as_ref(), &on_progress).await;
             Done::Step { seen, result: result.map(Box::new) }
         });
@@ -464,9 +491,8 @@ mod tests {
             model: "unasked".into(),
             max_iterations: 1,
             runtime: "scripted".into(),
-            image: None,
-            workspace: None,
             setup: Some(WorkspaceSetup::Folder),
+            ..Default::default()
         };
         let begun = Instant::now();
         let conversation = Conversation::begin(parts, id, started).await.unwrap();

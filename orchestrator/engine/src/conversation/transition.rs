@@ -1,17 +1,23 @@
 //! What a conversation does next: pure. Live runs, recovery, replay and simulation share it.
 //!
 //! Two laws keep it small. The agent is taking a step exactly when [`State::is_stepping`], so whoever makes that true
-//! asks for the step, but makes a new sandbox ready first, in the state `loading`. And an action that has no ending is being performed exactly when the agent's state is not
-//! `error`, so leaving `error` performs it again, under the same id.
+//! asks for the step, but makes a new sandbox ready first, in the state `loading`. And an action that has no ending is
+//! being performed exactly when [`State::is_performing`]: not in `error`, so leaving `error` performs it again, under the
+//! same id; and not before the user confirmed it.
+//!
+//! Every way from state to state stands in `states.md`, which a test compares with this file.
 
 use std::time::Duration;
 
 use protocol::action::ChangeAgentStateAction;
-use protocol::observation::{AgentStateChangedObservation, ThinkObservation};
-use protocol::record::{Limit, LimitExtended, LimitReached, SandboxLeased, SandboxReleased};
+use protocol::observation::{AgentStateChangedObservation, ThinkObservation, UserRejectedObservation};
+use protocol::record::{
+    ConfirmationChanged, Limit, LimitExtended, LimitReached, ModelRetried, SandboxLeased, SandboxReleased,
+};
+use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
 
-use super::input::{Begin, Effect, Input, InputKind};
+use super::input::{Begin, Effect, Input, InputKind, Terms};
 use super::setup::{self, Outcome, SetupStep};
 use super::state::State;
 use crate::agent::Step;
@@ -54,7 +60,15 @@ impl Turn {
                 self.go_on();
             }
             InputKind::UserStop => self.stop(),
-            InputKind::UserResume { max_iterations } => self.resume(max_iterations),
+            InputKind::UserPause => self.pause(),
+            InputKind::UserResume(terms) => self.resume(terms),
+            InputKind::UserConfirm => self.confirm(),
+            InputKind::UserReject { reason } => self.reject(&reason),
+            InputKind::CallRetried { retry, is_rate_limited } => {
+                if self.state.is_stepping() {
+                    self.call_retried(retry, is_rate_limited);
+                }
+            }
             InputKind::StepDone { seen, result } => {
                 if self.state.is_stepping() {
                     match result {
@@ -90,7 +104,7 @@ impl Turn {
             AgentState::Loading if self.state.pending.is_none() => self.reach_sandbox(),
             AgentState::Error => {}
             AgentState::Stopped => self.stop_recovered(),
-            _ if self.state.pending.is_some() => self.perform_pending(),
+            _ if self.state.is_performing() => self.perform_pending(),
             _ => self.step_if_due(),
         }
     }
@@ -106,8 +120,13 @@ impl Turn {
     /// The user wants the agent to work; it may be at it already.
     fn go_on(&mut self) {
         match self.state.agent_state {
-            AgentState::Loading | AgentState::Running => {}
+            AgentState::Loading | AgentState::Running | AgentState::RateLimited => {}
             before => {
+                if before == AgentState::AwaitingUserConfirmation {
+                    self.end_pending(rejected(
+                        "The user did not confirm the action, but said something else.",
+                    ));
+                }
                 let has_setup_ahead = self.state.setup_step().is_some();
                 let next = if has_setup_ahead { AgentState::Loading } else { AgentState::Running };
                 self.change_state(next, "");
@@ -122,19 +141,70 @@ impl Turn {
         }
     }
 
-    fn resume(&mut self, max_iterations: Option<u32>) {
-        if let Some(to) = max_iterations.filter(|to| *to != self.state.max_iterations) {
-            let extended = LimitExtended { limit: Limit::Iterations, to };
-            self.append(EventSource::User, Record::from(extended));
-        }
+    fn resume(&mut self, terms: Terms) {
+        self.agree_on(terms);
         match self.state.agent_state {
-            // A failed start is tried again; nothing else has happened yet.
-            AgentState::Error if self.state.last_user_message.is_none() && self.state.pending.is_none() => {
+            // What the start was held or failed by is over; nothing else has happened yet.
+            AgentState::Error | AgentState::Stopped | AgentState::Paused
+                if self.state.last_user_message.is_none() && self.state.pending.is_none() =>
+            {
                 self.change_state(AgentState::Loading, "");
                 self.reach_sandbox();
             }
-            AgentState::Finished | AgentState::Rejected | AgentState::AwaitingUserInput => {}
+            AgentState::Finished
+            | AgentState::Rejected
+            | AgentState::AwaitingUserInput
+            | AgentState::AwaitingUserConfirmation => {}
             _ => self.go_on(),
+        }
+    }
+
+    fn agree_on(&mut self, terms: Terms) {
+        let steps = terms.max_iterations.filter(|to| *to != self.state.max_iterations).map(f64::from);
+        let budget = terms.max_budget.filter(|to| Some(*to) != self.state.max_budget);
+        for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
+            if let Some(to) = to {
+                self.append(EventSource::User, Record::from(LimitExtended { limit, to }));
+            }
+        }
+        if let Some(policy) = terms.confirmation.filter(|policy| *policy != self.state.confirmation) {
+            self.append(EventSource::User, Record::from(ConfirmationChanged { policy }));
+        }
+    }
+
+    fn pause(&mut self) {
+        if !matches!(
+            self.state.agent_state,
+            AgentState::Loading | AgentState::Running | AgentState::RateLimited
+        ) {
+            return;
+        }
+        if self.state.is_stepping() {
+            self.effects.push(Effect::AbandonStep);
+        }
+        self.change_state_for_user(AgentState::Paused, "");
+    }
+
+    fn confirm(&mut self) {
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation {
+            self.change_state_for_user(AgentState::UserConfirmed, "");
+            self.change_state(AgentState::Running, "");
+            self.perform_pending();
+        }
+    }
+
+    fn reject(&mut self, reason: &str) {
+        if self.state.agent_state != AgentState::AwaitingUserConfirmation {
+            return;
+        }
+        self.change_state_for_user(AgentState::UserRejected, reason);
+        if reason.trim().is_empty() {
+            self.end_pending(rejected("The user rejected the action."));
+            self.change_state(AgentState::AwaitingUserInput, "");
+        } else {
+            self.end_pending(rejected(&format!("The user rejected the action: {reason}")));
+            self.change_state(AgentState::Running, "");
+            self.step_if_due();
         }
     }
 
@@ -145,10 +215,11 @@ impl Turn {
         if self.state.is_stepping() {
             self.effects.push(Effect::AbandonStep);
         }
-        let was_performed = self.state.agent_state != AgentState::Error;
-        let stopped = ChangeAgentStateAction { agent_state: AgentState::Stopped, thought: String::new() };
-        self.append(EventSource::User, Action::from(stopped));
-        self.change_state(AgentState::Stopped, "");
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation {
+            self.end_pending(rejected("The user stopped before the action was confirmed."));
+        }
+        let was_performed = self.state.is_performing();
+        self.change_state_for_user(AgentState::Stopped, "");
         let Some(action) = self.state.pending.as_ref().map(|pending| pending.action) else { return };
         match (&self.state.lease, was_performed) {
             (Some(_), true) => self.effects.push(Effect::Cancel { action }),
@@ -160,9 +231,27 @@ impl Turn {
         }
     }
 
-    /// The agent decided. Whatever it is gets its ending here, or is sent to the sandbox.
-    fn act(&mut self, step: Step, seen: EventId) {
+    fn call_retried(&mut self, retry: ModelRetried, is_rate_limited: bool) {
+        let reason = retry.reason.clone();
+        self.append(EventSource::Environment, Record::from(retry));
+        if is_rate_limited && self.state.agent_state == AgentState::Running {
+            self.change_state(AgentState::RateLimited, &reason);
+        }
+    }
+
+    /// The agent decided. Whatever it is gets its ending here, waits for the user, or is sent to the sandbox.
+    fn act(&mut self, mut step: Step, seen: EventId) {
+        if self.state.agent_state == AgentState::RateLimited {
+            self.change_state(AgentState::Running, "");
+        }
+        let waits = self.is_asked_about(&step.body);
+        if waits && let Body::Action(action) = &mut step.body {
+            action.await_confirmation();
+        }
         let id = self.append_step(&step);
+        if waits {
+            return self.change_state(AgentState::AwaitingUserConfirmation, "");
+        }
         let Body::Action(action) = step.body else { return self.step_if_due() };
         match action {
             Action::Finish(_) => self.rest(AgentState::Finished, seen),
@@ -183,6 +272,13 @@ impl Turn {
                 self.step_if_due();
             }
         }
+    }
+
+    /// Whether the user decides on it: it is performed outside of the conversation, and its risk asks for that.
+    fn is_asked_about(&self, body: &Body) -> bool {
+        let Body::Action(action) = body else { return false };
+        SandboxAction::try_from(action.clone()).is_ok()
+            && self.state.confirmation.asks(action.security_risk().unwrap_or_default())
     }
 
     /// The agent has no more to do, unless the user said something that it has not seen.
@@ -249,15 +345,15 @@ impl Turn {
 
     /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends.
     fn sandbox_failed(&mut self, reason: &str) {
-        let waits = self.state.pending.is_some();
+        let waits = self.state.is_performing();
         if waits && self.state.lease.is_none() {
             self.end_pending(not_performed(reason));
         }
         match self.state.agent_state {
             AgentState::Loading => self.change_state(AgentState::Error, reason),
             AgentState::Running if waits => self.change_state(AgentState::Error, reason),
-            // Stopped, and the sandbox that should have ended the action cannot be reached.
-            _ if self.state.pending.is_some() => self.end_pending(interrupted(reason)),
+            // Held or stopped, and the sandbox that the action ran in cannot be reached.
+            _ if self.state.is_performing() => self.end_pending(interrupted(reason)),
             _ => {}
         }
     }
@@ -267,7 +363,7 @@ impl Turn {
         let was_pending = self.state.pending.is_some();
         let was_leased = self.state.lease.is_some();
         self.release();
-        self.end_pending(interrupted(detail));
+        self.end_lost(detail);
         match self.state.agent_state {
             AgentState::Loading if !was_leased => self.change_state(AgentState::Error, detail),
             AgentState::Loading if self.state.setup_losses >= MOST_SETUP_LOSSES => {
@@ -276,7 +372,7 @@ impl Turn {
             }
             AgentState::Loading => self.effects.push(Effect::Place),
             // The next one has to be made ready before the agent goes on.
-            AgentState::Running if was_stepping && self.state.setup_step().is_some() => {
+            _ if was_stepping && self.state.setup_step().is_some() => {
                 self.effects.push(Effect::AbandonStep);
                 self.step_if_due();
             }
@@ -287,8 +383,18 @@ impl Turn {
 
     fn sandbox_removed(&mut self) {
         self.release();
-        self.end_pending(interrupted("its sandbox was removed"));
+        self.end_lost("its sandbox was removed");
         self.step_if_due();
+    }
+
+    /// Ends the action that was in a sandbox, or would have been.
+    fn end_lost(&mut self, detail: &str) {
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation {
+            self.end_pending(not_performed(detail));
+            self.change_state(AgentState::Running, "");
+        } else {
+            self.end_pending(interrupted(detail));
+        }
     }
 
     fn release(&mut self) {
@@ -305,11 +411,13 @@ impl Turn {
         if self.state.setup_step().is_some() {
             self.change_state(AgentState::Loading, "");
             self.reach_sandbox();
-        } else if self.state.iterations >= self.state.max_iterations {
-            let at = self.state.iterations;
-            let reached = LimitReached { limit: Limit::Iterations, at };
-            self.append(EventSource::Environment, Record::from(reached));
-            self.change_state(AgentState::Error, &format!("the agent has taken all of its {at} steps"));
+        } else if let Some((limit, at)) = self.state.limit() {
+            self.append(EventSource::Environment, Record::from(LimitReached { limit, at }));
+            let reason = match limit {
+                Limit::Iterations => format!("the agent has taken all of its {at} steps"),
+                Limit::Budget => format!("the calls to the model have cost ${at:.4}, which is all they may"),
+            };
+            self.change_state(AgentState::Error, &reason);
         } else {
             self.effects.push(Effect::Step { seen: self.state.next_id });
         }
@@ -368,6 +476,12 @@ impl Turn {
         self.push(event)
     }
 
+    fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {
+        let asked = ChangeAgentStateAction { agent_state, thought: thought.to_owned() };
+        self.append(EventSource::User, Action::from(asked));
+        self.change_state(agent_state, "");
+    }
+
     fn change_state(&mut self, agent_state: AgentState, reason: &str) {
         let changed = AgentStateChangedObservation { agent_state, reason: reason.to_owned() };
         self.append(EventSource::Environment, Observation::silent(changed));
@@ -405,6 +519,11 @@ pub(super) fn interrupted(detail: &str) -> Observation {
          processes and shell settings of before are gone, and the next action gets a new one."
     );
     Observation::error(text, INTERRUPTED)
+}
+
+/// The ending of an action that the user did not let pass.
+fn rejected(text: &str) -> Observation {
+    Observation::new(text, UserRejectedObservation {})
 }
 
 fn not_performed(why: &str) -> Observation {
