@@ -21,6 +21,7 @@ mod processes;
 mod report;
 mod schema;
 mod scratch;
+mod sim;
 mod step;
 mod test;
 mod workspace;

@@ -7,7 +7,7 @@ use anyhow::{Error, Result};
 
 use crate::report::{Outcome, Report, Style};
 use crate::workspace::Workspace;
-use crate::{budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, test};
+use crate::{budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test};
 
 /// A check. None of them is random: that would fail another's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub(crate) enum Step {
     Docs,
     Schema,
     Test,
+    Sim,
     Fuzz,
 }
 
@@ -28,7 +29,7 @@ pub(crate) type Notes = Vec<String>;
 
 impl Step {
     /// In the order of a whole run: what fails in a second comes first.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Format,
         Self::Layering,
         Self::Dependencies,
@@ -37,6 +38,7 @@ impl Step {
         Self::Docs,
         Self::Schema,
         Self::Test,
+        Self::Sim,
         Self::Fuzz,
     ];
 
@@ -54,6 +56,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Schema => "schema",
             Self::Test => "test",
+            Self::Sim => "sim",
             Self::Fuzz => "fuzz",
         }
     }
@@ -72,6 +75,7 @@ impl Step {
             }
             Self::Schema => "no request that the API's document leads to makes the server fail",
             Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
+            Self::Sim => "no simulated conversation breaks a law, whatever happens in it",
             Self::Fuzz => "no fuzz target of the action server finds anything in some thousand inputs",
         }
     }
@@ -86,6 +90,7 @@ impl Step {
             Self::Docs => docs::run(workspace),
             Self::Schema => schema::run(workspace),
             Self::Test => test::run(workspace),
+            Self::Sim => sim::run(workspace),
             Self::Fuzz => fuzz::run(workspace),
         }
     }

@@ -10,6 +10,7 @@ mod engine_restart;
 mod host_killed;
 mod image_check;
 mod out_of_memory;
+mod replay_and_fork;
 mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use protocol::action::{MessageAction, SystemAction};
+use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
@@ -80,11 +80,6 @@ impl Trajectory {
         self.done.len()
     }
 
-    /// How often the user spoke.
-    pub fn messages(&self) -> usize {
-        self.said.len()
-    }
-
     /// What the user said as message `number`, from 0, if it is due when `done` actions have been done again.
     pub fn said_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
         self.said.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
@@ -119,12 +114,18 @@ pub fn done_in<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
 pub struct Replay {
     trajectory: Trajectory,
     live: Arc<dyn Agent>,
+    hands_over: bool,
 }
 
 impl Replay {
     /// Replays, then lets `live` decide.
     pub fn new(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
-        Self { trajectory, live }
+        Self { trajectory, live, hands_over: true }
+    }
+
+    /// Replays, then finishes; of `live` it has only its name and prompt.
+    pub fn alone(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
+        Self { trajectory, live, hands_over: false }
     }
 }
 
@@ -144,15 +145,20 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
-        let Some(done) = self.trajectory.done.get(done_in(view.log())) else {
-            return self.live.step(view, llm, on_progress).await;
-        };
-        Ok(Step {
-            body: done.action.clone().into(),
-            timeout: done.timeout,
-            tool_call_metadata: done.tool_call_metadata.clone(),
-            call: None,
-        })
+        let action =
+            |action| Step { body: Body::Action(action), timeout: None, tool_call_metadata: None, call: None };
+        match self.trajectory.done.get(done_in(view.log())) {
+            Some(done) => Ok(Step {
+                timeout: done.timeout,
+                tool_call_metadata: done.tool_call_metadata.clone(),
+                ..action(done.action.clone())
+            }),
+            None if self.hands_over => self.live.step(view, llm, on_progress).await,
+            None => {
+                let final_thought = "The trajectory ends here.".into();
+                Ok(action(FinishAction { final_thought, ..Default::default() }.into()))
+            }
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use engine::conversation::State;
+use engine::clock;
+use engine::conversation::{self, State};
 use engine::events::EventStore;
-use protocol::{AgentState, Body, ConversationId, Event, EventId};
+use protocol::{AgentState, Body, ConversationId, Event, EventId, Record};
 use serde_json::json;
 
 use super::transcript::Transcript;
@@ -25,6 +26,17 @@ pub(super) enum ConversationsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Begin a conversation that shares the beginning of another one, and rests there.
+    #[command(after_help = "\
+The new one has no sandbox yet, and a workspace of its own where the old one had: a copy of it as it is now. A folder
+that you chose with -d is shared. Prints the new id; go on with `glovebox resume ID -t TEXT`.")]
+    Fork {
+        /// The conversation.
+        id: ConversationId,
+        /// The last event that both have, as `show --json` numbers them; the latest, if not given.
+        #[arg(long, value_name = "EVENT")]
+        at: Option<u64>,
+    },
     /// Show a conversation's transcript.
     Show {
         /// The conversation.
@@ -37,8 +49,10 @@ pub(super) enum ConversationsCommand {
 
 pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
     let config = load_config(overrides)?;
-    let store = StateDir::open(&config.state_dir)?.store().await?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let store = state_dir.store().await?;
     match command {
+        ConversationsCommand::Fork { id, at } => fork(store.as_ref(), &state_dir, &id, at.map(EventId)).await,
         ConversationsCommand::Ls { json } => list(store.as_ref(), json).await,
         ConversationsCommand::Show { id, json } => show(store.as_ref(), &id, json).await,
     }
@@ -76,6 +90,49 @@ async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Finished)
+}
+
+async fn fork(
+    store: &dyn EventStore,
+    state_dir: &StateDir,
+    from: &ConversationId,
+    last: Option<EventId>,
+) -> anyhow::Result<Exit> {
+    let log = read_all(store, from).await?;
+    let Some(end) = log.last() else {
+        return Err(UsageError(format!("there is no conversation {from}")).into());
+    };
+    let last = last.unwrap_or(end.id);
+    let Some(mut events) = conversation::fork(&log, from, last, &clock::now()) else {
+        let text = format!("conversation {from} has no event {last}; its last one is {}", end.id);
+        return Err(UsageError(text).into());
+    };
+    let id = super::run::new_conversation_id()?;
+    if let Some(Body::Record(Record::ConversationStarted(started))) =
+        events.first_mut().map(|event| &mut event.body)
+    {
+        let own = state_dir.workspace(from)?;
+        if started.workspace.as_deref().is_some_and(|folder| Path::new(folder) == own) {
+            let copy = state_dir.workspace(&id)?;
+            copy_tree(&own, &copy).await?;
+            started.workspace = Some(copy.to_string_lossy().into_owned());
+        }
+    }
+    store.append(&id, &events).await?;
+    print::line(id.as_str())?;
+    Ok(Exit::Finished)
+}
+
+/// With owners, modes and links, as only the system's own program copies them.
+async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copying = || format!("copying the workspace {} to {}", from.display(), to.display());
+    let mut copy = tokio::process::Command::new("cp");
+    copy.arg("-a").arg("--").arg(from.join(".")).arg(to).kill_on_drop(true);
+    let copied = copy.output().await.with_context(copying)?;
+    if !copied.status.success() {
+        anyhow::bail!("{}: {}", copying(), String::from_utf8_lossy(&copied.stderr).trim_end());
+    }
+    Ok(())
 }
 
 async fn show(store: &dyn EventStore, id: &ConversationId, as_json: bool) -> anyhow::Result<Exit> {
@@ -131,7 +188,7 @@ pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> S
     text
 }
 
-async fn read_all(store: &dyn EventStore, id: &ConversationId) -> anyhow::Result<Vec<Event>> {
+pub(super) async fn read_all(store: &dyn EventStore, id: &ConversationId) -> anyhow::Result<Vec<Event>> {
     let mut events = Vec::new();
     loop {
         let page = store.read(id, EventId(events.len() as u64), PAGE).await?;

@@ -7,7 +7,7 @@ use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
 use super::follow::Output;
-use super::run::{Task, WorkArguments, new_conversation_id, perform};
+use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
 use super::{exec, prepare, print};
 use crate::compose;
 use crate::config::Overrides;
@@ -68,7 +68,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     };
     let task = Task {
         id: id.clone(),
-        text: TASK.to_owned(),
+        what: What::Asked(TASK.to_owned()),
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         llm: compose::scripted_llm(&script_for(inside)?, 0)?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::conversation::{Conversation, Live, State};
 use engine::llm::LlmProgress;
+use engine::replay::{self, Trajectory};
 use engine::sandbox::StartProgress;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use protocol::action::MessageAction;
@@ -49,6 +50,8 @@ pub(super) struct Follow<'a> {
     pub(super) from: EventId,
     /// Tell an agent that asks to go on by itself.
     pub(super) auto_continue: bool,
+    /// What is done again, with what its user said.
+    pub(super) replayed: Option<&'a Trajectory>,
 }
 
 impl Follow<'_> {
@@ -60,11 +63,21 @@ impl Follow<'_> {
         let mut live = self.conversation.live();
         let mut shown = self.from;
         let mut nudges = 0;
+        let (mut said, mut done) = (0, 0);
         let mut stopping: Option<Instant> = None;
         let mut questions = Questions::where_somebody_answers(self.output);
         screen.status("placing the sandbox");
         loop {
             let state = self.conversation.state();
+            if let Some(message) = self.replayed.and_then(|replayed| replayed.said_after(said, done))
+                && state.pending.is_none()
+                && stopping.is_none()
+            {
+                said += 1;
+                self.conversation.say(message.clone())?;
+                self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                continue;
+            }
             if shown >= state.next_id && is_at_rest(&state) {
                 let asks = state.agent_state == AgentState::AwaitingUserInput;
                 if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
@@ -103,6 +116,7 @@ impl Follow<'_> {
                 events = cursor.next() => {
                     let events = events?;
                     shown = events.last().map_or(shown, |last| last.id.next());
+                    done += replay::done_in(&events);
                     for event in &events {
                         screen.event(event, &mut live)?;
                         if matches!(&event.body, Body::Action(action) if !is_talk(action)) {

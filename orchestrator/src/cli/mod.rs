@@ -8,6 +8,7 @@ mod exec;
 mod follow;
 mod image;
 pub(crate) mod print;
+mod replay;
 mod resume;
 mod run;
 mod sandbox;
@@ -50,6 +51,8 @@ enum Command {
     Exec(exec::ExecArguments),
     /// Go on with a conversation that was stopped, killed, or hit a limit.
     Resume(resume::ResumeArguments),
+    /// Do again what a saved trajectory's agent did, then let the agent go on, or show what differs.
+    Replay(replay::ReplayArguments),
     /// Make sandboxes by hand, and look into those there are.
     Sandbox(sandbox::SandboxArguments),
     /// Look into images.
@@ -120,6 +123,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,
         Command::Resume(command) => resume::run(command, overrides).await,
+        Command::Replay(command) => replay::run(command, overrides).await,
         Command::Sandbox(command) => sandbox::run(command, &overrides).await,
         Command::Image(command) => image::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,

@@ -100,7 +100,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         // Until it is heard the conversation looks as much at rest as it was.
         conversation.wait_for(|now| now.next_id > from).await;
     }
-    let exit = finish(conversation, &parts, &config, &work, from).await;
+    let exit = finish(conversation, &parts, &config, &work, from, None).await;
     sweep.end().await;
     exit
 }

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::llm::Llm;
+use engine::replay::{Replay, Trajectory};
 use engine::sandbox::SandboxSpec;
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
@@ -97,14 +99,14 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, text: task, workspace, setup, llm, model, work: arguments.work };
+    let task = Task { id, what: What::Asked(task), workspace, setup, llm, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 
 /// A task that is ready to be begun.
 pub(super) struct Task {
     pub(super) id: ConversationId,
-    pub(super) text: String,
+    pub(super) what: What,
     pub(super) workspace: WorkFolder,
     /// How it is made ready.
     pub(super) setup: Option<WorkspaceSetup>,
@@ -112,6 +114,14 @@ pub(super) struct Task {
     /// The name that the conversation is resumed with.
     pub(super) model: String,
     pub(super) work: WorkArguments,
+}
+
+/// What is to be done.
+pub(super) enum What {
+    /// What the user asks for.
+    Asked(String),
+    /// What a trajectory's agent did; then the agent goes on, if it is to.
+    Replayed { trajectory: Trajectory, hands_over: bool },
 }
 
 /// Begins a conversation and follows it to its end.
@@ -129,10 +139,20 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         setup: task.setup,
         forked_from: None,
     };
+    let live = compose::agent(config)?;
+    let (said, replayed, agent): (_, _, Arc<dyn Agent>) = match task.what {
+        What::Asked(text) => (Some(text), None, live),
+        What::Replayed { trajectory, hands_over: true } => {
+            (None, Some(trajectory.clone()), Arc::new(Replay::new(trajectory, live)))
+        }
+        What::Replayed { trajectory, hands_over: false } => {
+            (None, Some(trajectory.clone()), Arc::new(Replay::alone(trajectory, live)))
+        }
+    };
     let parts = Parts {
         store: state_dir.store().await?,
         llm: task.llm,
-        agent: compose::agent(config)?,
+        agent,
         provider: compose::provider(config, state_dir)?,
         spec: spec(config, &task.id, &started),
     };
@@ -144,8 +164,10 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
-    conversation.say(MessageAction { content: task.text, ..Default::default() })?;
-    let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST).await;
+    if let Some(content) = said {
+        conversation.say(MessageAction { content, ..Default::default() })?;
+    }
+    let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref()).await;
     sweep.end().await;
     exit
 }
@@ -158,12 +180,14 @@ pub(super) async fn finish(
     config: &Config,
     work: &WorkArguments,
     from: EventId,
+    replayed: Option<&Trajectory>,
 ) -> anyhow::Result<Exit> {
     let following = Follow {
         conversation: &conversation,
         output: work.output(),
         from,
         auto_continue: !work.no_auto_continue,
+        replayed,
     };
     let exit = following.follow().await;
     let id = conversation.id().clone();

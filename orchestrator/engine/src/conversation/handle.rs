@@ -170,6 +170,11 @@ impl Conversation {
         Arc::clone(&self.state.borrow())
     }
 
+    /// Whether its task has ended: by itself, because the log could not be appended to.
+    pub fn is_closed(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
     /// Waits for a state. Returns the last one if the conversation ends before.
     pub async fn wait_for(&self, mut is_it: impl FnMut(&State) -> bool) -> Arc<State> {
         let mut state = self.state.clone();

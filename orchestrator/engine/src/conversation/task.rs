@@ -358,6 +358,7 @@ impl Task {
                 }));
             };
             let result = tokio::select! {
+                biased;
                 result = sandbox.execute(&id, &request, &on_output) => result,
                 never = cancel_when_told(sandbox.as_ref(), &id, &cancel, cancelled_at) => match never {},
             };

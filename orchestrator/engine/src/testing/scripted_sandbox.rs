@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, ConversationId, IdError, Observation, SandboxId};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::sandbox::{
     Condition, Lifetime, OnOutput, OutputChunk, Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec,
@@ -25,6 +27,8 @@ type Script = dyn Fn(&ActionRequest) -> Ending + Send + Sync;
 pub enum Ending {
     /// At once, with this.
     Observation(Observation),
+    /// So long after it was begun, or when it is cancelled, with this.
+    After(Duration, Observation),
     /// When it is cancelled, with this.
     WhenCancelled(Observation),
 }
@@ -35,13 +39,18 @@ pub struct ScriptedProvider {
     script: Arc<Script>,
     machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
     placed: Arc<Mutex<u64>>,
+    runs: Runs,
 }
+
+/// How often each action was begun.
+type Runs = Arc<Mutex<BTreeMap<ActionId, u32>>>;
 
 /// One life of a scripted server.
 struct Machine {
     lease: SandboxLeased,
-    /// How often each action ran: 1, or something is wrong.
-    runs: Mutex<BTreeMap<ActionId, u32>>,
+    /// When each action was begun here.
+    begun: Mutex<BTreeMap<ActionId, Instant>>,
+    runs: Runs,
     cancelled: Mutex<Vec<ActionId>>,
     changed: Notify,
     lost: tokio_util::sync::CancellationToken,
@@ -56,7 +65,12 @@ pub struct ScriptedSandbox {
 impl ScriptedProvider {
     /// Sandboxes that answer each action with what the script says.
     pub fn new(script: impl Fn(&ActionRequest) -> Ending + Send + Sync + 'static) -> Self {
-        Self { script: Arc::new(script), machines: Arc::default(), placed: Arc::default() }
+        Self {
+            script: Arc::new(script),
+            machines: Arc::default(),
+            placed: Arc::default(),
+            runs: Arc::default(),
+        }
     }
 
     /// The id that the sandbox of a conversation gets.
@@ -79,9 +93,29 @@ impl ScriptedProvider {
         lock(&self.machines).len()
     }
 
-    /// How often each action ran on the sandboxes placed now.
+    /// On how many sandboxes, of all there were, each action was begun: 1, or something is wrong.
     pub fn runs(&self) -> BTreeMap<ActionId, u32> {
-        lock(&self.machines).values().flat_map(|machine| lock(&machine.runs).clone()).collect()
+        lock(&self.runs).clone()
+    }
+}
+
+impl Machine {
+    /// When the action was begun here: now, if it was not before.
+    fn begin(&self, id: &ActionId) -> Instant {
+        *lock(&self.begun).entry(id.clone()).or_insert_with(|| {
+            *lock(&self.runs).entry(id.clone()).or_default() += 1;
+            Instant::now()
+        })
+    }
+
+    async fn cancelled(&self, id: &ActionId) {
+        loop {
+            let changed = self.changed.notified();
+            if lock(&self.cancelled).contains(id) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 
@@ -111,7 +145,8 @@ impl SandboxProvider for ScriptedProvider {
                 boot_id: format!("boot-{life}").try_into().map_err(refused)?,
                 working_dir: "/workspace".into(),
             },
-            runs: Mutex::default(),
+            begun: Mutex::default(),
+            runs: Arc::clone(&self.runs),
             cancelled: Mutex::default(),
             changed: Notify::new(),
             lost: tokio_util::sync::CancellationToken::new(),
@@ -172,20 +207,22 @@ impl Sandbox for ScriptedSandbox {
         request: &ActionRequest,
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
-        lock(&self.machine.runs).entry(id.clone()).or_insert(1);
+        let begun = self.machine.begin(id);
         let ending = async {
             match (self.script)(request) {
                 Ending::Observation(observation) => {
                     on_output(OutputChunk::Bytes { offset: 0, bytes: observation.content.as_bytes() });
                     observation
                 }
-                Ending::WhenCancelled(observation) => loop {
-                    let changed = self.machine.changed.notified();
-                    if lock(&self.machine.cancelled).contains(id) {
-                        return observation;
-                    }
-                    changed.await;
-                },
+                Ending::After(duration, observation) => {
+                    // Either way it has ended; that nobody cancelled it is no failure.
+                    drop(tokio::time::timeout_at(begun + duration, self.machine.cancelled(id)).await);
+                    observation
+                }
+                Ending::WhenCancelled(observation) => {
+                    self.machine.cancelled(id).await;
+                    observation
+                }
             }
         };
         tokio::select! {

@@ -1,0 +1,85 @@
+//! A model that says anything: calls good and bad, several at once, nothing, and errors of its provider.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse};
+use protocol::metrics::TokenUsage;
+use serde_json::{Value, json};
+
+/// What a call costs, in dollars.
+pub(crate) const PRICE: f64 = 0.1;
+
+pub(crate) struct Model {
+    chance: Mutex<fastrand::Rng>,
+    /// It only finishes.
+    is_tired: bool,
+}
+
+impl Model {
+    pub(crate) fn new(seed: u64, is_tired: bool) -> Self {
+        Self { chance: Mutex::new(fastrand::Rng::with_seed(seed)), is_tired }
+    }
+
+    fn roll(&self, sides: u32) -> u32 {
+        self.chance.lock().unwrap().u32(..sides)
+    }
+
+    fn calls(&self) -> Vec<Value> {
+        let count = [1, 1, 1, 1, 2, 3][self.roll(6) as usize];
+        let call = |number| {
+            let (name, arguments) = match self.roll(12) {
+                _ if self.is_tired => ("finish", json!({"message": "done"}).to_string()),
+                0 => ("finish", json!({"message": "done"}).to_string()),
+                1 => ("think", json!({"thought": "hm"}).to_string()),
+                2 => ("fly", "{}".into()),
+                3 => ("execute_bash", "{\"command\": ".into()),
+                4 => ("execute_bash", json!({"command": 7}).to_string()),
+                5 => ("str_replace_editor", json!({"command": "view", "path": "/a"}).to_string()),
+                other => ("execute_bash", json!({"command": format!("command {other}")}).to_string()),
+            };
+            let id = format!("call-{}-{number}", self.roll(u32::MAX));
+            json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        };
+        (0..count).map(call).collect()
+    }
+}
+
+#[async_trait]
+impl Llm for Model {
+    fn model(&self) -> &str {
+        "any"
+    }
+
+    async fn complete(
+        &self,
+        _: &LlmRequest,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        tokio::time::sleep(Duration::from_millis(u64::from(self.roll(3000)))).await;
+        if !self.is_tired && self.roll(8) == 0 {
+            let error = [LlmErrorKind::RateLimited, LlmErrorKind::Unavailable][self.roll(2) as usize];
+            let after = Duration::from_secs(5);
+            on_progress(LlmProgress::Retrying { attempt: 2, attempts: 3, after, error });
+            tokio::time::sleep(after).await;
+        }
+        if !self.is_tired && self.roll(15) == 0 {
+            let kinds = [LlmErrorKind::Authentication, LlmErrorKind::RateLimited, LlmErrorKind::Malformed];
+            let kind = kinds[self.roll(3) as usize];
+            return Err(LlmError { kind, detail: "no".into(), retry_after: None });
+        }
+        let message = match self.roll(10) {
+            0 if !self.is_tired => json!({"role": "assistant", "content": "Which one?"}),
+            1 if !self.is_tired => json!({"role": "assistant", "content": null}),
+            _ => json!({"role": "assistant", "content": "now", "tool_calls": self.calls()}),
+        };
+        let id = format!("response-{}", self.roll(u32::MAX));
+        Ok(Completion {
+            response: ModelResponse(json!({"id": id, "choices": [{"message": message}]})),
+            usage: TokenUsage { prompt_tokens: 10, completion_tokens: 1, ..Default::default() },
+            cost: Some(PRICE),
+            latency: Duration::from_secs(1),
+        })
+    }
+}

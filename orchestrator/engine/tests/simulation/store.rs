@@ -1,0 +1,41 @@
+//! A store in memory at whose appends the program dies, before they are made or just after.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use engine::events::{ConversationSummary, EventStore, StoreError};
+use engine::testing::MemoryStore;
+use protocol::{ConversationId, Event, EventId};
+
+pub(crate) struct DeadlyStore {
+    pub(crate) logs: Arc<MemoryStore>,
+    /// How many appends are still made before the program dies.
+    pub(crate) appends_left: AtomicU32,
+    /// Whether the last one is made.
+    pub(crate) keeps_last: bool,
+}
+
+#[async_trait]
+impl EventStore for DeadlyStore {
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        let left = self.appends_left.fetch_sub(1, Ordering::Relaxed);
+        if left > 1 || self.keeps_last {
+            self.logs.append(conversation, events).await?;
+        }
+        if left > 1 { Ok(()) } else { Err(StoreError::Storage { doing: "dying", source: "killed".into() }) }
+    }
+
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.logs.read(conversation, from, limit).await
+    }
+
+    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
+        self.logs.conversations().await
+    }
+}

@@ -1,0 +1,117 @@
+//! Trajectories done again, and conversations that branch off others, on the command line.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, finish};
+
+const LOCAL: [&str; 2] = ["--runtime", "local"];
+
+fn run(home: &Home, responses: &Value, more: &[&str]) -> Ended {
+    let model = home.script(responses);
+    home.run(&[&["run", "--json", "-t", "work", "-l", &model], LOCAL.as_slice(), more].concat())
+}
+
+fn replay(home: &Home, file: &Path, more: &[&str]) -> Ended {
+    home.run(&[&["replay", file.to_str().unwrap()], LOCAL.as_slice(), more].concat())
+}
+
+fn latest(home: &Home) -> String {
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    list[0]["conversation_id"].as_str().unwrap().to_owned()
+}
+
+fn outputs(events: &[Value]) -> Vec<&str> {
+    let ran = events.iter().filter(|event| event["observation"] == "run");
+    ran.map(|event| event["content"].as_str().unwrap().trim_end()).collect()
+}
+
+#[test]
+fn a_replay_shows_where_something_else_came_of_an_action_and_only_there() {
+    let home = Home::new();
+    let file = home.path().join("done.json");
+    let save = ["--save-trajectory", file.to_str().unwrap()];
+    let responses =
+        json!([bash("x=1; echo same"), bash("echo $x; cat /proc/sys/kernel/random/uuid"), finish()]);
+    let done = run(&home, &responses, &save).expect(0).events();
+    let ended = replay(&home, &file, &["--diff", "--json"]).expect(1);
+    let differences: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let [difference] = differences.as_slice() else { panic!("{differences:#?}") };
+    assert_eq!(difference["before"]["content"].as_str().unwrap().trim_end(), outputs(&done)[1]);
+    let now = difference["after"]["content"].as_str().unwrap();
+    assert!(now.starts_with("1\n") && now.trim_end() != outputs(&done)[1], "{now}");
+    let ended = replay(&home, &file, &["--diff"]).expect(1);
+    assert!(ended.stdout.contains("then (run):") && ended.stderr.contains("2 of 3 actions"), "{ended:?}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_trajectory_that_comes_to_the_same_differs_nowhere_and_the_agent_goes_on_where_it_ended() {
+    let home = Home::new();
+    let file = home.path().join("done.json");
+    let save = ["-i", "2", "--save-trajectory", file.to_str().unwrap()];
+    run(&home, &json!([bash("x=1"), bash("echo $x")]), &save).expect(3);
+    replay(&home, &file, &["--diff"]).expect(0);
+    let model = home.script(&json!([bash("echo $((x + 1))"), finish()]));
+    let ended = replay(&home, &file, &["--json", "-l", &model]).expect(0).events();
+    assert_eq!(outputs(&ended), ["", "1", "2"]);
+    let said = ended.iter().filter(|event| event["source"] == "user" && event["action"] == "message");
+    assert_eq!(said.map(|event| event["args"]["content"].as_str().unwrap()).collect::<Vec<_>>(), ["work"]);
+    let asked = ended.iter().filter(|event| event.get("llm_metrics").is_some());
+    assert_eq!(asked.count(), 2, "the model was asked only after the trajectory");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
+    let home = Home::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/wire/trajectories");
+    let ended = replay(&home, &folder.join("wrong_initial_state.json"), &["--diff", "--json"]).expect(1);
+    let differences: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let renaming =
+        differences.iter().find(|difference| difference["message"].as_str().unwrap().contains("mv "));
+    assert_eq!(
+        renaming.unwrap()["after"]["extras"]["metadata"]["exit_code"],
+        1,
+        "there is no such file here"
+    );
+    for (text, problem) in [
+        ("{}", "not a JSON array"),
+        ("[]", "did nothing that could be done again"),
+        ("[{\"id\": 0}]", "entry 0, counted from 0"),
+    ] {
+        let ended = replay(&home, &home.write("bad.json", text), &["--diff"]).expect(2);
+        assert!(ended.stderr.contains(problem), "{}", ended.stderr);
+    }
+    replay(&home, Path::new("nowhere.json"), &["--diff"]).expect(2);
+}
+
+#[test]
+fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
+    let home = Home::new();
+    let responses = json!([bash("echo kept > file; pwd"), bash("echo lost"), finish()]);
+    let log = run(&home, &responses, &[]).expect(0).events();
+    let from = latest(&home);
+    let last = log.iter().find(|event| event["observation"] == "run").unwrap()["id"].as_u64().unwrap();
+    let fork = home.run(&["conversations", "fork", &from, "--at", &last.to_string()]).expect(0);
+    let id = fork.stdout.trim();
+    // What was answered before the fork is not asked again.
+    let model = home.script(&json!([bash("pwd"), bash("cat file; pwd"), finish()]));
+    home.run(&["resume", id, "-t", "another way", "-l", &model]).expect(0);
+    let forked = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
+    let shared = usize::try_from(last).unwrap();
+    assert_eq!(forked[1..=shared], log[1..=shared]);
+    assert_eq!(forked[0]["args"]["forked_from"], json!({"conversation": from, "event": last}));
+    let (here, there) = (outputs(&log), outputs(&forked));
+    assert_eq!(there.len(), 2, "{there:?}");
+    let folder = there[1].strip_prefix("kept\n").expect("the files came along");
+    assert!(folder != here[0] && folder.contains(id), "each has a folder of its own: {folder}");
+    assert_eq!(
+        home.run(&["conversations", "show", &from, "--json"]).events(),
+        log,
+        "the other one is as it was"
+    );
+    let ended = home.run(&["conversations", "fork", &from, "--at", "999"]).expect(2);
+    assert!(ended.stderr.contains("has no event 999"), "{}", ended.stderr);
+    home.assert_nothing_runs();
+}
