@@ -10,7 +10,7 @@ use protocol::action::RunAction;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
-use crate::llm::{Message, ModelResponse, Part, ToolCall};
+use crate::llm::{Message, ModelResponse, Part, Tool, ToolCall};
 
 /// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
 const SETUP_CHARACTERS: usize = 2000;
@@ -30,6 +30,20 @@ impl View {
     /// The first event that is not in the view.
     pub fn end(&self) -> EventId {
         self.events.last().map_or(EventId::FIRST, |event| event.id.next())
+    }
+
+    /// The events.
+    pub fn events(&self) -> &[Arc<Event>] {
+        &self.events
+    }
+
+    /// The tools that tool servers offer, as the log was told last.
+    pub fn offered_tools(&self) -> Vec<Tool> {
+        let offered = self.events.iter().rev().find_map(|event| match (event.source, &event.body) {
+            (EventSource::Environment, Body::Action(Action::System(system))) => system.tools.as_ref(),
+            _ => None,
+        });
+        offered.into_iter().flatten().filter_map(Tool::from_openai).collect()
     }
 
     /// The next call of the latest response that has not become an event yet, if the latest event belongs to that
@@ -87,20 +101,21 @@ impl View {
         messages.push(Message::Assistant(response.message()));
         for call in response.tool_calls() {
             let outcome = self.events[index..].iter().find_map(|event| outcome_of(event, response, &call.id));
-            let text = outcome.map_or_else(|| "The call was not made.".to_owned(), to_text);
-            messages.push(Message::ToolResult {
-                call_id: call.id,
-                name: call.name,
-                parts: vec![Part::Text(text)],
-            });
+            let parts =
+                outcome.map_or_else(|| vec![Part::Text("The call was not made.".to_owned())], to_parts);
+            messages.push(Message::ToolResult { call_id: call.id, name: call.name, parts });
         }
     }
 }
 
-/// Whether an event is part of the exchange between agent, user and sandbox.
+/// Whether an event is part of the exchange between agent, user and sandbox. What tool servers offer, and that one of them
+/// failed, is not: it may come between two calls of a response.
 fn is_turn(event: &Event) -> bool {
     match &event.body {
-        Body::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
+        Body::Action(action) => {
+            !matches!(action, Action::ChangeAgentState(_) | Action::Null(_) | Action::System(_))
+        }
+        Body::Observation(_) if event.source == EventSource::Environment && event.cause.is_none() => false,
         Body::Observation(observation) => {
             !matches!(observation.kind, ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_))
         }
@@ -125,6 +140,8 @@ fn outcome_of<'a>(event: &'a Event, response: &ModelResponse, call: &str) -> Opt
 
 fn tell_action(source: EventSource, action: &Action) -> Option<Message> {
     match (source, action) {
+        // The tools alone, which are told beside the messages.
+        (EventSource::Environment, Action::System(_)) => None,
         (_, Action::System(system)) => Some(Message::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
             let images = message.image_urls.iter().flatten().cloned().map(Part::Image);
@@ -177,6 +194,15 @@ fn assistant(text: &str) -> Message {
     message.insert("role".into(), "assistant".into());
     message.insert("content".into(), text.into());
     Message::Assistant(message)
+}
+
+fn to_parts(outcome: &Body) -> Vec<Part> {
+    let images = match outcome {
+        Body::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. }) => mcp.image_urls.as_slice(),
+        _ => &[],
+    };
+    let text = Part::Text(to_text(outcome));
+    std::iter::once(text).chain(images.iter().cloned().map(Part::Image)).collect()
 }
 
 fn to_text(outcome: &Body) -> String {
