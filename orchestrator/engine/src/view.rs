@@ -232,7 +232,7 @@ fn observation_text(observation: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::action::MessageAction;
-    use protocol::observation::{CommandMetadata, RunObservation};
+    use protocol::observation::{CommandMetadata, McpObservation, RunObservation};
     use serde_json::json;
 
     use super::*;
@@ -287,6 +287,16 @@ mod tests {
         assert!(matches!(&messages[1], Message::Assistant(message) if message["content"] == "both"));
         assert_eq!(result(&messages[2]), ("a", "output of a"));
         assert_eq!(result(&messages[3]), ("b", "output of b"));
+    }
+
+    #[test]
+    fn the_images_of_a_servers_tool_are_shown() {
+        let image = "data:image/png;base64,iVBO".to_owned();
+        let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
+        let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
+        let messages = log(vec![runs("a"), seen]).messages();
+        let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+        assert_eq!(parts.as_slice(), [Part::Text("a chart".into()), Part::Image(image)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What servers there are, as data.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -44,12 +45,44 @@ pub struct Program {
 }
 
 /// A server that runs already.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Remote {
-    /// Where.
-    pub url: Url,
+    /// Where; some want their key in it.
+    pub(crate) url: Url,
     /// Sent as a bearer token.
     pub api_key: Option<SecretString>,
     /// Sent with each request.
     pub headers: BTreeMap<String, SecretString>,
+}
+
+/// Why a text is no server's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be an address such as https://host/mcp, with a key in `api_key` or `headers`")]
+pub struct NoAddress;
+
+impl Remote {
+    /// A server at this address, which is asked without a key.
+    ///
+    /// # Errors
+    /// When it is none, or would be asked with a name and a password.
+    pub fn at(address: &str) -> Result<Self, NoAddress> {
+        let url: Url = address.parse().map_err(|_| NoAddress)?;
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
+        if !is_plain || !is_http {
+            return Err(NoAddress);
+        }
+        Ok(Self { url, api_key: None, headers: BTreeMap::new() })
+    }
+
+    /// The host that it is on.
+    pub fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("host", &self.host()).finish_non_exhaustive()
+    }
 }

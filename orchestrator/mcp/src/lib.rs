@@ -14,5 +14,5 @@ mod tool_list;
 mod transport;
 mod words;
 
-pub use config::{McpServer, Program, Remote, Transport};
+pub use config::{McpServer, NoAddress, Program, Remote, Transport};
 pub use servers::McpServers;

@@ -17,6 +17,7 @@ use rmcp::{ClientHandler, Peer, RoleClient};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{McpServer, Transport};
 use crate::tool_list::{self, ListedTool, ToolList};
@@ -31,6 +32,9 @@ const RELIST: Duration = Duration::from_secs(5);
 
 /// How long the protocol may take to say its last words.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Why nothing is started any more.
+const CLOSED: &str = "the conversation was closed";
 
 /// Why a call has no result. The text is for the model.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,8 @@ pub(crate) struct Server {
     config: McpServer,
     environment: HostEnvironment,
     words: Words,
+    /// Nothing is to be started any more.
+    closing: CancellationToken,
     /// Tokio's mutex, held while the server starts: whoever asks meanwhile waits for that.
     life: Mutex<Life>,
 }
@@ -87,7 +93,7 @@ struct Running {
 impl Server {
     pub(crate) fn new(config: McpServer, environment: HostEnvironment) -> Self {
         let words = Words::of(&config.transport);
-        Self { config, environment, words, life: Mutex::default() }
+        Self { config, environment, words, closing: CancellationToken::new(), life: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -146,9 +152,12 @@ impl Server {
             Err(ServiceError::McpError(error)) => {
                 Err(CallError::Refused { server: server(), problem: self.words.short(&error.message) })
             }
-            Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
-                let said = self.last_words(&error).await;
+            Err(ServiceError::TransportSend(error)) => {
+                let said = self.last_words(&transport::chain(error.error.as_ref())).await;
                 Err(CallError::Died { server: server(), said })
+            }
+            Err(ServiceError::TransportClosed) => {
+                Err(CallError::Died { server: server(), said: self.last_words("").await })
             }
             Err(error) => Err(CallError::Unusable {
                 server: server(),
@@ -159,9 +168,10 @@ impl Server {
 
     /// Ends it; it does not start again.
     pub(crate) async fn shut_down(&self) {
+        self.closing.cancel();
         let mut life = self.life.lock().await;
         life.end().await;
-        life.stage = Stage::GivenUp("the conversation was closed".to_owned());
+        life.stage = Stage::GivenUp(CLOSED.to_owned());
     }
 
     async fn running_peer(&self) -> Result<Peer<RoleClient>, CallError> {
@@ -212,30 +222,33 @@ impl Server {
         });
         let seconds = self.config.start_timeout.as_secs_f64();
         let timed_out = |_| Err(format!("it was not ready within {seconds} seconds"));
-        match started.await.unwrap_or_else(timed_out) {
+        let started = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Err(CLOSED.to_owned()),
+            started = started => started.unwrap_or_else(timed_out),
+        };
+        match started {
             Ok((service, list)) => {
                 life.list = list;
                 life.stage = Stage::Running(Running { service, holding });
             }
             Err(problem) => {
-                let said = self.words.said(&holding.stderr());
+                let said = self.words.said(&holding.stderr().await);
                 life.stage = Stage::GivenUp(format!("{}{said}", self.words.short(&problem)));
             }
         }
     }
 
-    /// What a server that died wrote at its end.
-    async fn last_words(&self, error: &ServiceError) -> String {
-        match &self.life.lock().await.stage {
-            Stage::Running(running) => {
-                let stderr = running.holding.stderr();
-                if stderr.is_empty() {
-                    format!(": {}", self.words.short(&transport::chain(error)))
-                } else {
-                    self.words.said(&stderr)
-                }
-            }
+    /// What a server that died wrote at its end, or else how that was found.
+    async fn last_words(&self, found: &str) -> String {
+        let stderr = match &self.life.lock().await.stage {
+            Stage::Running(running) => running.holding.stderr().await,
             Stage::Unstarted | Stage::Ended | Stage::GivenUp(_) => String::new(),
+        };
+        match (stderr.is_empty(), found.is_empty()) {
+            (false, _) => self.words.said(&stderr),
+            (true, false) => format!(": {}", self.words.short(found)),
+            (true, true) => String::new(),
         }
     }
 }

@@ -17,10 +17,12 @@ pub(crate) struct Words(Vec<SecretString>);
 
 impl Words {
     pub(crate) fn of(transport: &Transport) -> Self {
-        let secrets = match transport {
+        let secrets: Vec<SecretString> = match transport {
             Transport::Host(program) | Transport::Sandbox(program) => program.env.values().cloned().collect(),
             Transport::StreamableHttp(remote) | Transport::Sse(remote) => {
-                remote.api_key.iter().chain(remote.headers.values()).cloned().collect::<Vec<_>>()
+                // Some servers want their key in the address.
+                let query = remote.url.query().map(SecretString::from);
+                remote.api_key.iter().chain(remote.headers.values()).cloned().chain(query).collect()
             }
         };
         let is_long = |secret: &SecretString| secret.expose_secret().len() >= SHORTEST_SECRET;

@@ -59,6 +59,7 @@ pub(super) fn start(
             while let Ok(length @ 1..) = pipe.read(&mut piece).await {
                 tail.push(piece.get(..length).unwrap_or_default());
             }
+            tail.end();
         }))
     });
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -70,8 +71,8 @@ pub(super) fn start(
 }
 
 impl HostProgram {
-    pub(super) fn stderr(&self) -> String {
-        self.stderr.text()
+    pub(super) async fn stderr(&self) -> String {
+        self.stderr.text().await
     }
 
     pub(super) async fn end(mut self) {

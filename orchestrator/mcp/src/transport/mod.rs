@@ -12,9 +12,9 @@ mod tail;
 use std::sync::Arc;
 
 use engine::sandbox::Sandbox;
-use rmcp::service::RunningService;
+use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpError};
 use rmcp::{ClientHandler, RoleClient};
 
 use crate::config::{McpServer, Transport};
@@ -48,10 +48,10 @@ pub(crate) enum Holding {
 
 impl Holding {
     /// The end of what it wrote for people; empty when that is nothing.
-    pub(crate) fn stderr(&self) -> String {
+    pub(crate) async fn stderr(&self) -> String {
         match self {
-            Self::Host(program) => program.stderr(),
-            Self::Sandbox(program) => program.stderr(),
+            Self::Host(program) => program.stderr().await,
+            Self::Sandbox(program) => program.stderr().await,
             Self::Nothing => String::new(),
         }
     }
@@ -104,11 +104,23 @@ where
 {
     // By the handshake that every version of the protocol up to now has: a probe for a newer one makes some servers
     // fail, and others silent.
-    rmcp::serve_client(handler, transport).await.map_err(|error| ConnectError::Handshake(chain(&error)))
+    let served = rmcp::serve_client(handler, transport).await;
+    served.map_err(|error| {
+        ConnectError::Handshake(match &error {
+            ClientInitializeError::TransportError { error, .. } => chain(error.error.as_ref()),
+            other => chain(other),
+        })
+    })
 }
 
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error with its causes.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    // Says what it was doing, and hides why it failed.
+    if let Some(StreamableHttpError::Client(error)) =
+        error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
+    {
+        return chain(error);
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -68,8 +68,8 @@ pub(super) fn start(
 }
 
 impl SandboxProgram {
-    pub(super) fn stderr(&self) -> String {
-        self.stderr.text()
+    pub(super) async fn stderr(&self) -> String {
+        self.stderr.text().await
     }
 
     pub(super) async fn end(mut self) {
@@ -125,6 +125,7 @@ impl Follower {
             Some(Err(error)) => stderr.push(format!("\n[{error}]").as_bytes()),
             None => {}
         }
+        stderr.end();
         if !matches!(exit, Some(Ok(_))) {
             let ended = timeout(ENDING, sandbox.end_program(&id)).await;
             tracing::debug!(program = %id, ?ended, "ended a tool server in the sandbox");
