@@ -143,14 +143,4 @@ mod tests {
         assert_eq!(log(&told).offered_tools(), fewer.tools);
         assert_eq!(announce(&log(&[]), &Offer::default()), []);
     }
-
-    #[test]
-    fn an_offer_between_two_calls_of_a_response_breaks_nothing() {
-        let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
-        let news = announce(&log(&[]), &Offer { tools: vec![tool("echo")], failures: vec![failure] });
-        let told = log(&news);
-        assert!(told.unmade_call().is_none());
-        let messages = told.messages();
-        assert_eq!(messages.len(), 1, "the tools are no turn: {messages:?}");
-    }
 }

@@ -237,6 +237,7 @@ mod tests {
 
     use super::*;
     use crate::testing::timestamp;
+    use crate::tool_servers::{Offer, ServerFailure, announce};
 
     fn metadata(call: &str) -> ToolCallMetadata {
         let calls: Vec<_> = ["a", "b"]
@@ -313,6 +314,24 @@ mod tests {
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), says("no, something else")])), None);
+    }
+
+    #[test]
+    fn what_tool_servers_offer_may_come_between_two_calls() {
+        let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
+        let echo =
+            Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
+        let news = announce(&View::default(), &Offer { tools: vec![echo.clone()], failures: vec![failure] });
+        let mut events = vec![says("go"), runs("a"), ran("a")];
+        events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
+        assert_eq!(log(events.clone()).unmade_call().map(|(call, _)| call.id), Some("b".into()));
+        events.extend([runs("b"), ran("b")]);
+        let view = log(events);
+        let messages = view.messages();
+        assert_eq!((result(&messages[2]).0, result(&messages[3]).0), ("a", "b"));
+        let told = Message::User(vec![Part::Text("ERROR: the MCP server git: it died".into())]);
+        assert_eq!(messages[4..], [told], "the tools are no message");
+        assert_eq!(view.offered_tools(), [echo]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ struct Life {
 enum Stage {
     #[default]
     Unstarted,
-    Running(Running),
+    Running(Box<Running>),
     /// It ran, and may again.
     Ended,
     GivenUp(String),
@@ -230,7 +230,7 @@ impl Server {
         match started {
             Ok((service, list)) => {
                 life.list = list;
-                life.stage = Stage::Running(Running { service, holding });
+                life.stage = Stage::Running(Box::new(Running { service, holding }));
             }
             Err(problem) => {
                 let said = self.words.said(&holding.stderr().await);

@@ -5,6 +5,7 @@
 
 mod host;
 mod http;
+mod polite;
 mod sandbox;
 mod sse;
 mod tail;
@@ -41,7 +42,7 @@ pub(crate) enum ConnectError {
 
 /// What must be ended when a server is not needed any more.
 pub(crate) enum Holding {
-    Host(host::HostProgram),
+    Host(Box<host::HostProgram>),
     Sandbox(sandbox::SandboxProgram),
     Nothing,
 }
@@ -78,7 +79,7 @@ pub(crate) async fn connect<H: ClientHandler>(
     match &server.transport {
         Transport::Host(program) => {
             let (started, reads, writes) = host::start(program, environment)?;
-            *hold = Holding::Host(started);
+            *hold = Holding::Host(Box::new(started));
             speak(handler, AsyncRwTransport::new_client(reads, writes).with_max_line_length(LONGEST_MESSAGE))
                 .await
         }
@@ -104,7 +105,7 @@ where
 {
     // By the handshake that every version of the protocol up to now has: a probe for a newer one makes some servers
     // fail, and others silent.
-    let served = rmcp::serve_client(handler, transport).await;
+    let served = rmcp::serve_client(handler, polite::Polite::new(transport)).await;
     served.map_err(|error| {
         ConnectError::Handshake(match &error {
             ClientInitializeError::TransportError { error, .. } => chain(error.error.as_ref()),

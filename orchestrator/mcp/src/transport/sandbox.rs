@@ -50,7 +50,7 @@ pub(super) fn start(
     program: &Program,
     sandbox: Arc<dyn Sandbox>,
 ) -> (SandboxProgram, impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
-    let (input, writes) = tokio::io::simplex(INPUT);
+    let (input, writes) = tokio::io::duplex(INPUT);
     let (output, reads) = unread_output();
     let end = CancellationToken::new();
     let stderr = Tail::default();

@@ -152,3 +152,19 @@ async fn an_abandoned_call_is_cancelled() {
     until("the server is told", || script.path("cancelled").exists()).await;
     servers.shut_down().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_without_end_is_cut_off() {
+    let flood = "yes '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}'".to_owned();
+    let flood_once = format!("[ -e flooded ] || {{ : >flooded; {flood}; }}\n{}", says("calm"));
+    let script = Script { on_call: flood_once, ..Default::default() }.write();
+    let servers = servers(vec![script.server("flood")]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    assert!(
+        is_error(&observation) && observation.content.contains("ended during the call"),
+        "{observation:?}"
+    );
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "calm");
+    servers.shut_down().await;
+}
