@@ -43,7 +43,9 @@ impl Canned {
 }
 
 fn with_key(url: &str) -> mcp::Remote {
-    mcp::Remote { api_key: Some("key-of-the-server".into()), ..remote(url) }
+    let mut remote = remote(url);
+    remote.api_key = Some("key-of-the-server".into());
+    remote
 }
 
 #[tokio::test(flavor = "multi_thread")]
