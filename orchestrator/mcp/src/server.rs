@@ -190,6 +190,12 @@ impl Server {
             } else {
                 life.restarts += 1;
                 self.start(&mut life).await;
+                // It may be back for the next call.
+                if let (Stage::GivenUp(reason), true) = (&life.stage, life.restarts < MOST_RESTARTS) {
+                    let error = not_running(reason);
+                    life.stage = Stage::Ended;
+                    return Err(error);
+                }
             }
         }
         match &life.stage {

@@ -22,6 +22,20 @@ async fn a_server_that_dies_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_start_again_yet_is_given_another_chance() {
+    let second_fails = "echo >>starts; [ $(wc -l <starts) -ne 2 ] || exit 1";
+    let dies_once = format!("[ -e died ] || {{ : >died; exit 1; }}\n{}", says("back"));
+    let script = Script { at_start: second_fails.into(), on_call: dies_once, ..Default::default() }.write();
+    let servers = servers(vec![script.server("slow")]);
+    servers.offer(None).await;
+    assert!(is_error(&call(&servers, "echo", json!({})).await));
+    let not_yet = call(&servers, "echo", json!({})).await;
+    assert!(not_yet.content.starts_with("the MCP server slow does not run: "), "{not_yet:?}");
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_only_dies_is_given_up() {
     let script =
         Script { at_start: "echo >>starts".into(), on_call: "exit 1".into(), ..Default::default() }.write();
