@@ -15,19 +15,30 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("action-server", &["protocol"]),
     ("engine", &["protocol"]),
     ("llm", &["engine", "protocol"]),
+    ("mcp", &["engine", "protocol"]),
     ("sandbox", &["engine", "protocol"]),
     ("storage", &["engine", "protocol"]),
     ("server", &["engine", "protocol"]),
-    ("orchestrator", &["engine", "llm", "sandbox", "server", "storage", "protocol"]),
+    ("orchestrator", &["engine", "llm", "mcp", "sandbox", "server", "storage", "protocol"]),
     (
         "tests",
-        &["action-server", "engine", "llm", "orchestrator", "protocol", "sandbox", "server", "storage"],
+        &[
+            "action-server",
+            "engine",
+            "llm",
+            "mcp",
+            "orchestrator",
+            "protocol",
+            "sandbox",
+            "server",
+            "storage",
+        ],
     ),
     ("ci", &[]),
 ];
 
 /// They never import each other, and take the engine's fakes for their own tests only.
-const SPOKES: &[&str] = &["llm", "sandbox", "storage", "server"];
+const SPOKES: &[&str] = &["llm", "mcp", "sandbox", "storage", "server"];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();

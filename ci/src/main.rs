@@ -16,6 +16,7 @@ mod fuzz;
 mod interrupt;
 mod invocation;
 mod layering;
+mod mcp_servers;
 mod metadata;
 mod processes;
 mod report;

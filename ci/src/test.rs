@@ -2,7 +2,7 @@
 //!
 //! Without a container engine a user's run goes on and says what it skipped; on a build machine that is a failure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 
 use crate::command::{self, GLANCE};
 use crate::engine::Engine;
+use crate::mcp_servers;
 use crate::processes::{self, Process};
 use crate::step::{self, Notes};
 use crate::workspace::Workspace;
@@ -23,8 +24,15 @@ const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let before = servers()?;
-    let (engine, notes) = engine(workspace)?;
-    let tests = run_tests(workspace, engine.as_ref());
+    let (engine, mut notes) = engine(workspace)?;
+    let mcp_servers = match mcp_servers::find(workspace) {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            notes.extend(step::skipped("the reference MCP servers", error)?);
+            None
+        }
+    };
+    let tests = run_tests(workspace, engine.as_ref(), mcp_servers.as_deref());
     let containers = engine.as_ref().map_or(Ok(Vec::new()), Engine::containers_left);
     drop(engine);
     let processes = servers_left(&before);
@@ -76,13 +84,14 @@ fn build_program(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.program("glovebox"))
 }
 
-fn run_tests(workspace: &Workspace, engine: Option<&Engine>) -> Result<()> {
+fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option<&Path>) -> Result<()> {
     let program = build_program(workspace)?;
     let mut tests = workspace.cargo();
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
     tests.args(["--workspace", "--locked"]).env("GLOVEBOX_TEST_BINARY", program);
+    tests.envs(mcp_servers.map(|folder| (mcp_servers::VARIABLE, folder)));
     tell(&mut tests, engine);
     command::stream(&mut tests, "running the tests")
 }

@@ -40,7 +40,8 @@ fn init_logging(level: Option<&str>) {
     use tracing_subscriber::EnvFilter;
     let filter = match level {
         Some(level) => EnvFilter::new(level),
-        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error")),
+        // What the MCP library calls an error is told in our words, and without the keys that an address may hold.
+        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error,rmcp=off")),
     };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

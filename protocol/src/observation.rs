@@ -346,6 +346,9 @@ pub struct McpObservation {
     /// What it was called with.
     #[serde(default, deserialize_with = "null_is_default")]
     pub arguments: Map<String, Value>,
+    /// Images of the answer, as data URLs. Ours: V0 keeps none.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub image_urls: Vec<String>,
 }
 
 /// A file was downloaded.

@@ -7,6 +7,7 @@ use engine::agent::CodeActAgent;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, ScriptedProvider};
+use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
@@ -34,6 +35,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
             Ending::Observation(Observation::new("output\n".repeat(20), RunObservation::default()))
         })),
         spec: SandboxSpec::of(id.clone()),
+        tool_servers: Arc::new(NoToolServers),
     };
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),

@@ -8,6 +8,7 @@ use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, 
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
+use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
@@ -43,6 +44,7 @@ impl World {
             agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
+            tool_servers: Arc::new(NoToolServers),
         };
         Self { store, provider, parts }
     }

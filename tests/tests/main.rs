@@ -9,6 +9,7 @@ mod docker_bad_starts;
 mod engine_restart;
 mod host_killed;
 mod image_check;
+mod mcp_servers;
 mod out_of_memory;
 mod replay_and_fork;
 mod sandbox_commands;

@@ -1,7 +1,8 @@
 //! The heart: events, conversations and agents; and the traits for everything outside.
 //!
 //! Knows no HTTP, no files, no environment, no database. What it needs of the world it asks through the seams
-//! [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`] and [`sandbox::Sandbox`].
+//! [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`], [`sandbox::Sandbox`] and
+//! [`tool_servers::ToolServers`].
 
 pub mod agent;
 pub mod clock;
@@ -12,4 +13,5 @@ pub mod replay;
 pub mod sandbox;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tool_servers;
 pub mod view;

@@ -76,6 +76,17 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// What [`Tool::to_openai`] wrote; nothing when it is not that.
+    pub fn from_openai(value: &Value) -> Option<Self> {
+        let function = value.get("function")?;
+        let text = |name| Some(function.get(name)?.as_str()?.to_owned());
+        Some(Self {
+            name: text("name")?,
+            description: text("description")?,
+            parameters: function.get("parameters")?.clone(),
+        })
+    }
+
     /// OpenAI's shape, which V0's `system` event holds too.
     pub fn to_openai(&self) -> Value {
         json!({

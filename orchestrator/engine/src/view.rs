@@ -10,7 +10,7 @@ use protocol::action::RunAction;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
-use crate::llm::{Message, ModelResponse, Part, ToolCall};
+use crate::llm::{Message, ModelResponse, Part, Tool, ToolCall};
 
 /// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
 const SETUP_CHARACTERS: usize = 2000;
@@ -35,6 +35,20 @@ impl View {
     /// The first event that is not in the view.
     pub fn end(&self) -> EventId {
         self.events.last().map_or(EventId::FIRST, |event| event.id.next())
+    }
+
+    /// The events.
+    pub fn events(&self) -> &[Arc<Event>] {
+        &self.events
+    }
+
+    /// The tools that tool servers offer, as the log was told last.
+    pub fn offered_tools(&self) -> Vec<Tool> {
+        let offered = self.events.iter().rev().find_map(|event| match (event.source, &event.body) {
+            (EventSource::Environment, Body::Action(Action::System(system))) => system.tools.as_ref(),
+            _ => None,
+        });
+        offered.into_iter().flatten().filter_map(Tool::from_openai).collect()
     }
 
     /// The next call of the latest response that has not become an event yet, if the latest event belongs to that
@@ -92,20 +106,21 @@ impl View {
         messages.push(Message::Assistant(response.message()));
         for call in response.tool_calls() {
             let outcome = self.events[index..].iter().find_map(|event| outcome_of(event, response, &call.id));
-            let text = outcome.map_or_else(|| "The call was not made.".to_owned(), to_text);
-            messages.push(Message::ToolResult {
-                call_id: call.id,
-                name: call.name,
-                parts: vec![Part::Text(text)],
-            });
+            let parts =
+                outcome.map_or_else(|| vec![Part::Text("The call was not made.".to_owned())], to_parts);
+            messages.push(Message::ToolResult { call_id: call.id, name: call.name, parts });
         }
     }
 }
 
-/// Whether an event is part of the exchange between agent, user and sandbox.
+/// Whether an event is part of the exchange between agent, user and sandbox. What tool servers offer, and that one of them
+/// failed, is not: it may come between two calls of a response.
 fn is_turn(event: &Event) -> bool {
     match &event.body {
-        Body::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
+        Body::Action(action) => {
+            !matches!(action, Action::ChangeAgentState(_) | Action::Null(_) | Action::System(_))
+        }
+        Body::Observation(_) if event.source == EventSource::Environment && event.cause.is_none() => false,
         Body::Observation(observation) => {
             !matches!(observation.kind, ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_))
         }
@@ -130,6 +145,8 @@ fn outcome_of<'a>(event: &'a Event, response: &ModelResponse, call: &str) -> Opt
 
 fn tell_action(source: EventSource, action: &Action) -> Option<Message> {
     match (source, action) {
+        // The tools alone, which are told beside the messages.
+        (EventSource::Environment, Action::System(_)) => None,
         (_, Action::System(system)) => Some(Message::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
             let images = message.image_urls.iter().flatten().cloned().map(Part::Image);
@@ -184,6 +201,15 @@ fn assistant(text: &str) -> Message {
     Message::Assistant(message)
 }
 
+fn to_parts(outcome: &Body) -> Vec<Part> {
+    let images = match outcome {
+        Body::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. }) => mcp.image_urls.as_slice(),
+        _ => &[],
+    };
+    let text = Part::Text(to_text(outcome));
+    std::iter::once(text).chain(images.iter().cloned().map(Part::Image)).collect()
+}
+
 fn to_text(outcome: &Body) -> String {
     match outcome {
         Body::Observation(observation) => observation_text(observation),
@@ -211,11 +237,12 @@ fn observation_text(observation: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::action::MessageAction;
-    use protocol::observation::{CommandMetadata, RunObservation};
+    use protocol::observation::{CommandMetadata, McpObservation, RunObservation};
     use serde_json::json;
 
     use super::*;
     use crate::testing::timestamp;
+    use crate::tool_servers::{Offer, ServerFailure, announce};
 
     fn metadata(call: &str) -> ToolCallMetadata {
         let calls: Vec<_> = ["a", "b"]
@@ -269,6 +296,16 @@ mod tests {
     }
 
     #[test]
+    fn the_images_of_a_servers_tool_are_shown() {
+        let image = "data:image/png;base64,iVBO".to_owned();
+        let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
+        let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
+        let messages = log(vec![runs("a"), seen]).messages();
+        let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+        assert_eq!(parts.as_slice(), [Part::Text("a chart".into()), Part::Image(image)]);
+    }
+
+    #[test]
     fn a_call_that_was_never_made_has_a_result_all_the_same() {
         let messages = log(vec![says("go"), runs("a"), ran("a"), says("stop that")]).messages();
         assert_eq!(result(&messages[3]), ("b", "The call was not made."));
@@ -282,6 +319,24 @@ mod tests {
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
         assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), says("no, something else")])), None);
+    }
+
+    #[test]
+    fn what_tool_servers_offer_may_come_between_two_calls() {
+        let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
+        let echo =
+            Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
+        let news = announce(&View::default(), &Offer { tools: vec![echo.clone()], failures: vec![failure] });
+        let mut events = vec![says("go"), runs("a"), ran("a")];
+        events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
+        assert_eq!(log(events.clone()).unmade_call().map(|(call, _)| call.id), Some("b".into()));
+        events.extend([runs("b"), ran("b")]);
+        let view = log(events);
+        let messages = view.messages();
+        assert_eq!((result(&messages[2]).0, result(&messages[3]).0), ("a", "b"));
+        let told = Message::User(vec![Part::Text("ERROR: the MCP server git: it died".into())]);
+        assert_eq!(messages[4..], [told], "the tools are no message");
+        assert_eq!(view.offered_tools(), [echo]);
     }
 
     #[test]

@@ -63,10 +63,12 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         return Ok(super::follow::exit_of(&state, false));
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
+    let agent = compose::agent(&config)?;
     let parts = Parts {
         store,
         llm: compose::llm(&config.llm, state.iterations as usize)?,
-        agent: compose::agent(&config)?,
+        tool_servers: compose::tool_servers(&config, agent.as_ref()),
+        agent,
         provider: compose::provider(&config, &state_dir)?,
         spec: spec(&config, &id, &started),
     };

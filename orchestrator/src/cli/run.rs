@@ -152,6 +152,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     let parts = Parts {
         store: state_dir.store().await?,
         llm: task.llm,
+        tool_servers: compose::tool_servers(config, agent.as_ref()),
         agent,
         provider: compose::provider(config, state_dir)?,
         spec: spec(config, &task.id, &started),
@@ -192,6 +193,8 @@ pub(super) async fn finish(
     let exit = following.follow().await;
     let id = conversation.id().clone();
     let state = conversation.state();
+    // Those in the sandbox too, while it is there.
+    parts.tool_servers.shut_down().await;
     // A lease that cannot be reached now may hold work: only what ended in order is removed.
     let is_in_order = state.pending.is_none() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
     conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;

@@ -3,6 +3,7 @@
 mod model;
 mod sandboxes;
 mod state_dir;
+mod tool_servers;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
 pub(crate) use state_dir::{Lock, StateDir};
+pub(crate) use tool_servers::tool_servers;
 
 /// The agent of that name.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {

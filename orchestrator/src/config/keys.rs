@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Url,
     /// What to do about a host whose key is not known.
     UnknownHosts,
+    /// MCP servers.
+    Servers,
     /// Of texts.
     List,
     Table,
@@ -36,6 +38,7 @@ impl Kind {
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
             Self::Url => "an address such as https://host:3000",
             Self::UnknownHosts => "refuse, accept-new or ask",
+            Self::Servers => "a list of servers",
             Self::List => "a list of strings",
             Self::Table => "a table",
             Self::Any => "a value",
@@ -157,6 +160,10 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "close_delay", Kind::Number),
     ("sandbox", "selected_repo", Kind::Text),
     ("sandbox", "runtime_startup_env_vars", Kind::Table),
+    ("agent", "enable_mcp", Kind::Flag),
+    ("mcp", "stdio_servers", Kind::Servers),
+    ("mcp", "shttp_servers", Kind::Servers),
+    ("mcp", "sse_servers", Kind::Servers),
 ];
 
 const KNOWN: &[(&str, &str)] = &[
@@ -178,7 +185,7 @@ const KNOWN: &[(&str, &str)] = &[
     (
         "agent",
         "llm_config system_prompt_filename enable_browsing enable_editor enable_jupyter enable_cmd enable_think \
-         enable_finish enable_prompt_extensions enable_mcp enable_history_truncation enable_plan_mode \
+         enable_finish enable_prompt_extensions enable_history_truncation enable_plan_mode \
          enable_stuck_detection enable_llm_editor enable_condensation_request disabled_microagents condenser \
          model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
@@ -200,7 +207,6 @@ const KNOWN: &[(&str, &str)] = &[
          resource_memory_limit image_pull_secret ingress_tls_secret node_selector_key node_selector_val \
          tolerations_yaml privileged",
     ),
-    ("mcp", "sse_servers shttp_servers stdio_servers"),
     ("model_routing", "router_name"),
     ("cli", "vi_mode"),
 ];

@@ -7,6 +7,7 @@
 mod environment;
 mod file;
 mod keys;
+mod mcp;
 mod sandbox;
 mod settings;
 mod startup_environment;
@@ -97,6 +98,8 @@ pub(crate) struct Config {
     pub git_user_email: Option<String>,
     /// What everything that runs in a sandbox finds in its environment.
     pub startup_environment: BTreeMap<String, SecretString>,
+    /// Servers whose tools the agent may call; none where it may not.
+    pub mcp_servers: Vec<::mcp::McpServer>,
     /// What is worth telling the user.
     pub warnings: Vec<String>,
 }
@@ -187,6 +190,10 @@ impl Config {
             git_user_name: settings.text("core", "git_user_name"),
             git_user_email: settings.text("core", "git_user_email"),
             startup_environment: startup_environment::read(&settings)?,
+            mcp_servers: match settings.flag("agent", "enable_mcp") {
+                Some(false) => Vec::new(),
+                _ => mcp::read(&settings),
+            },
             state_dir,
             llm: LlmSettings {
                 model,

@@ -8,6 +8,7 @@ use engine::sandbox::{Volume, VolumeError};
 use sandbox::ServerUrl;
 
 use super::keys::{self, Kind};
+use super::mcp;
 
 /// Why configuration cannot be used. The user mends it.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,16 @@ pub(crate) enum ConfigError {
         expected: &'static str,
         /// What it is.
         found: String,
+    },
+    /// An MCP server cannot be used as it is configured.
+    #[error("{origin}: {key}: {problem}")]
+    BadServer {
+        /// Where it was found.
+        origin: Origin,
+        /// `section.key`.
+        key: String,
+        /// Which of the servers, and what is wrong with it. No value of it: that may be secret.
+        problem: String,
     },
     /// A variable cannot be given to what runs in a sandbox.
     #[error("sandbox.runtime_startup_env_vars: the variable {name:?} {problem}")]
@@ -103,6 +114,15 @@ impl Settings {
         value: toml::Value,
         origin: Origin,
     ) -> Result<(), ConfigError> {
+        if key.kind == Kind::Servers
+            && let Err(problem) = mcp::servers(key.name, &value)
+        {
+            return Err(ConfigError::BadServer {
+                origin,
+                key: format!("{}.{}", key.section, key.name),
+                problem,
+            });
+        }
         if !fits(key.kind, &value) {
             let found = match (key.kind, &value) {
                 // A text may be secret, also when it looks like a number.
@@ -142,7 +162,7 @@ impl Settings {
 
     /// A string; an empty one is none.
     pub(crate) fn text(&self, section: &str, name: &str) -> Option<String> {
-        let text = self.get(section, name)?.as_str()?;
+        let text = self.value(section, name)?.as_str()?;
         (!text.is_empty()).then(|| text.to_owned())
     }
 
@@ -153,12 +173,12 @@ impl Settings {
 
     /// A whole number.
     pub(crate) fn integer(&self, section: &str, name: &str) -> Option<u64> {
-        u64::try_from(self.get(section, name)?.as_integer()?).ok()
+        u64::try_from(self.value(section, name)?.as_integer()?).ok()
     }
 
     /// A number, written with or without a point.
     pub(crate) fn number(&self, section: &str, name: &str) -> Option<f64> {
-        match self.get(section, name)? {
+        match self.value(section, name)? {
             #[expect(clippy::cast_precision_loss, reason = "a configured number is small")]
             toml::Value::Integer(number) => Some(*number as f64),
             other => other.as_float(),
@@ -167,7 +187,7 @@ impl Settings {
 
     /// A size, in bytes.
     pub(crate) fn size(&self, section: &str, name: &str) -> Option<u64> {
-        self.get(section, name)?.as_str().and_then(size_in_bytes)
+        self.value(section, name)?.as_str().and_then(size_in_bytes)
     }
 
     /// What is mounted.
@@ -177,12 +197,12 @@ impl Settings {
 
     /// Whether something is wanted.
     pub(crate) fn flag(&self, section: &str, name: &str) -> Option<bool> {
-        self.get(section, name)?.as_bool()
+        self.value(section, name)?.as_bool()
     }
 
     /// The texts of a list.
     pub(crate) fn list(&self, section: &str, name: &str) -> Vec<String> {
-        let values = self.get(section, name).and_then(toml::Value::as_array).into_iter().flatten();
+        let values = self.value(section, name).and_then(toml::Value::as_array).into_iter().flatten();
         values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
     }
 
@@ -192,13 +212,14 @@ impl Settings {
         section: &str,
         name: &str,
     ) -> Option<serde_json::Map<String, serde_json::Value>> {
-        match serde_json::to_value(self.get(section, name)?.as_table()?) {
+        match serde_json::to_value(self.value(section, name)?.as_table()?) {
             Ok(serde_json::Value::Object(map)) => Some(map),
             _ => None,
         }
     }
 
-    fn get(&self, section: &str, name: &str) -> Option<&toml::Value> {
+    /// What a key holds, whatever it is.
+    pub(super) fn value(&self, section: &str, name: &str) -> Option<&toml::Value> {
         self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
     }
 }
@@ -216,6 +237,8 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
         Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
         Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
+        // They were looked at one by one.
+        Kind::Servers => value.is_array(),
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Any => true,

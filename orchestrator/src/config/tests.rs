@@ -155,3 +155,66 @@ fn a_value_that_a_sandbox_cannot_have_is_refused() {
         ":2: sandbox.timeout must be a number, 0 or more, not -5"
     );
 }
+
+#[test]
+fn mcp_servers_are_read_as_v0_configures_them() {
+    let file = "[mcp]\nsse_servers = [\"http://a/sse\", {url = \"https://b.example/sse\", api_key = \"hunter2\"}]\n\
+                shttp_servers = [{url = \"https://c/mcp\", timeout = 90, headers = {X-Team = \"hunter2\"}}]\n\
+                [[mcp.stdio_servers]]\nname = \"git\"\ncommand = \"uvx\"\nargs = [\"mcp-server-git\"]\n\
+                env = {TOKEN = \"hunter2\"}\n\
+                [[mcp.stdio_servers]]\nname = \"time\"\ncommand = \"x\"\nargs = \"-m 'a b'\"\nrun_in = \"host\"\n\
+                start_timeout = 5\n";
+    let config = load(file, &[], Overrides::default()).unwrap();
+    assert_eq!(config.warnings, Vec::<String>::new());
+    let printed = format!("{config:?}");
+    assert!(!printed.contains("hunter2"), "{printed}");
+    let told: Vec<_> = config
+        .mcp_servers
+        .iter()
+        .map(|server| (server.name.as_str(), server.start_timeout.as_secs(), server.call_timeout.as_secs()))
+        .collect();
+    let expected = [("git", 30, 60), ("time", 5, 60), ("c", 30, 90), ("a", 30, 60), ("b.example", 30, 60)];
+    assert_eq!(told, expected);
+    assert!(matches!(&config.mcp_servers[0].transport, mcp::Transport::Sandbox(git) if git.command == "uvx"));
+    assert!(
+        matches!(&config.mcp_servers[1].transport, mcp::Transport::Host(time) if time.args == ["-m", "a b"])
+    );
+
+    let variable = [("MCP_SHTTP_SERVERS", "[{\"url\": \"http://d/mcp\"}]"), ("AGENT_ENABLE_MCP", "true")];
+    let config = load("", &variable, Overrides::default()).unwrap();
+    assert!(matches!(config.mcp_servers[0].transport, mcp::Transport::StreamableHttp(_)));
+    let off = load(file, &[("AGENT_ENABLE_MCP", "false")], Overrides::default()).unwrap();
+    assert!(off.mcp_servers.is_empty());
+}
+
+#[test]
+fn a_bad_mcp_server_names_file_line_and_key() {
+    for (file, error) in [
+        ("stdio_servers = 3", "stdio_servers: must be a list of servers"),
+        ("stdio_servers = [\"x\"]", "stdio_servers: server 1: must be a table with `name` and `command`"),
+        ("stdio_servers = [{name = \"x\"}]", "stdio_servers: server 1: has no `command`"),
+        (
+            "stdio_servers = [{name = \"x\", command = \"y\", run_on = \"host\"}]",
+            "stdio_servers: server 1: has an unknown key \"run_on\"",
+        ),
+        (
+            "stdio_servers = [{name = \"x\", command = \"y\", run_in = \"cellar\"}]",
+            "stdio_servers: server 1: `run_in` must be sandbox or host",
+        ),
+        (
+            "shttp_servers = [\"http://a\", {url = \"ftp://secret\"}]",
+            "shttp_servers: server 2: `url` must be an address such as https://host/mcp, with a key in `api_key` or \
+             `headers`",
+        ),
+        (
+            "sse_servers = [{url = \"http://a\", timeout = -1}]",
+            "sse_servers: server 1: `timeout` must be a number of seconds, at most 86400",
+        ),
+        (
+            "sse_servers = [{api_key = 3, url = \"http://a\"}]",
+            "sse_servers: server 1: `api_key` must be a string",
+        ),
+    ] {
+        assert_eq!(error_of(&format!("[mcp]\n{file}\n"), &[]), format!(":2: mcp.{error}"));
+    }
+}

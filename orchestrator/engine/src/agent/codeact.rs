@@ -7,7 +7,7 @@ use protocol::{Action, Body, Observation};
 
 use super::tools::{self, ToolError};
 use super::{Agent, ModelCall, Step};
-use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, ToolCall};
+use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall};
 use crate::view::View;
 
 /// The observation's `error_id` of a call that cannot become an action.
@@ -51,13 +51,15 @@ impl Agent for CodeActAgent {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
+        let offered = view.offered_tools();
         if let Some((call, metadata)) = view.unmade_call() {
-            return Ok(self.make_call(&call, metadata, ""));
+            return Ok(self.make_call(&call, metadata, "", &offered));
         }
-        let request = LlmRequest { messages: view.messages(), tools: tools::definitions() };
+        let tools = tools::definitions().into_iter().chain(offered.iter().cloned()).collect();
+        let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
         bound(&mut completion.response)?;
-        let mut step = self.follow(&completion.response);
+        let mut step = self.follow(&completion.response, &offered);
         step.call = Some(ModelCall::from(&completion));
         Ok(step)
     }
@@ -65,7 +67,7 @@ impl Agent for CodeActAgent {
 
 impl CodeActAgent {
     /// The first thing that a response asks for: its first call, or an answer from the user.
-    fn follow(&self, response: &ModelResponse) -> Step {
+    fn follow(&self, response: &ModelResponse, offered: &[Tool]) -> Step {
         let calls = response.tool_calls();
         match calls.first() {
             Some(call) => {
@@ -75,7 +77,7 @@ impl CodeActAgent {
                     model_response: response.0.clone(),
                     total_calls_in_response: calls.len() as u64,
                 };
-                self.make_call(call, metadata, response.text())
+                self.make_call(call, metadata, response.text(), offered)
             }
             None => {
                 let content = response.text().to_owned();
@@ -90,8 +92,14 @@ impl CodeActAgent {
         }
     }
 
-    fn make_call(&self, call: &ToolCall, metadata: ToolCallMetadata, thought: &str) -> Step {
-        let (body, timeout) = match tools::to_action(call, thought) {
+    fn make_call(
+        &self,
+        call: &ToolCall,
+        metadata: ToolCallMetadata,
+        thought: &str,
+        offered: &[Tool],
+    ) -> Step {
+        let (body, timeout) = match tools::to_action(call, thought, offered) {
             Ok((action, timeout)) => {
                 // File actions too: a mount that hangs must not hold the agent.
                 let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Edit(_));
@@ -129,7 +137,11 @@ mod tests {
 
     fn respond(message: serde_json::Value) -> Step {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
-        CodeActAgent { command_timeout: 120.0 }.follow(&response)
+        CodeActAgent { command_timeout: 120.0 }.follow(&response, &[echo()])
+    }
+
+    fn echo() -> Tool {
+        Tool { name: "echo".into(), description: String::new(), parameters: json!({"type": "object"}) }
     }
 
     fn call(name: &str, arguments: &str) -> Step {
@@ -143,6 +155,17 @@ mod tests {
         let step = call("execute_bash", r#"{"command": "ls"}"#);
         let Body::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
         assert_eq!((run.command.as_str(), run.thought.as_str(), step.timeout), ("ls", "why", Some(120.0)));
+    }
+
+    #[test]
+    fn a_call_of_a_servers_tool_becomes_its_action() {
+        let step = call("echo", r#"{"message": "hi"}"#);
+        let Body::Action(Action::CallToolMcp(mcp)) = &step.body else { panic!("{step:?}") };
+        assert_eq!((mcp.name.as_str(), mcp.thought.as_str(), step.timeout), ("echo", "why", None));
+        assert_eq!(serde_json::Value::from(mcp.arguments.clone()), json!({"message": "hi"}));
+        assert_eq!(step.tool_call_metadata.unwrap().tool_call_id, "c");
+        let Body::Observation(wrong) = call("echo", "[1]").body else { panic!("an observation") };
+        assert!(wrong.content.starts_with("the arguments of echo: "), "{}", wrong.content);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::agent::Agent;
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
 use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
+use crate::tool_servers::ToolServers;
 
 /// Commands that wait to be heard. A user sends few; a full mailbox is told to the sender.
 const MAILBOX: usize = 64;
@@ -38,6 +39,8 @@ pub struct Parts {
     pub provider: Arc<dyn SandboxProvider>,
     /// What sandbox is wanted.
     pub spec: SandboxSpec,
+    /// Servers whose tools the model may call, beside the agent's own.
+    pub tool_servers: Arc<dyn ToolServers>,
 }
 
 /// What happens between events: shown to who listens now, kept nowhere.

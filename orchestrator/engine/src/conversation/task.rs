@@ -486,6 +486,7 @@ mod tests {
             agent: Arc::new(Unasked),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id.clone()),
+            tool_servers: Arc::new(crate::tool_servers::NoToolServers),
         };
         let started = ConversationStarted {
             agent: "unasked".into(),

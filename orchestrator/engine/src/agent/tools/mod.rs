@@ -2,6 +2,7 @@
 
 mod execute_bash;
 mod finish;
+mod mcp;
 mod str_replace_editor;
 mod think;
 
@@ -53,11 +54,15 @@ pub fn definitions() -> Vec<Tool> {
 }
 
 /// The action that a call asks for, and how long it may take if the model says so, in seconds. `thought` is what the
-/// model said beside it.
+/// model said beside it; `offered` are the tools of tool servers.
 ///
 /// # Errors
 /// See [`ToolError`].
-pub fn to_action(call: &ToolCall, thought: &str) -> Result<(Action, Option<f64>), ToolError> {
+pub fn to_action(
+    call: &ToolCall,
+    thought: &str,
+    offered: &[Tool],
+) -> Result<(Action, Option<f64>), ToolError> {
     match call.name.as_str() {
         execute_bash::NAME => execute_bash::to_action(arguments(call)?, thought),
         str_replace_editor::NAME => {
@@ -65,6 +70,9 @@ pub fn to_action(call: &ToolCall, thought: &str) -> Result<(Action, Option<f64>)
         }
         think::NAME => Ok((think::to_action(arguments(call)?), None)),
         finish::NAME => Ok((finish::to_action(arguments(call)?, thought), None)),
+        other if offered.iter().any(|tool| tool.name == other) => {
+            Ok((mcp::to_action(other, arguments(call)?, thought), None))
+        }
         other => Err(ToolError::NoSuchTool(other.to_owned())),
     }
 }

@@ -1,0 +1,176 @@
+//! A tool's answer as an observation, within bounds: text for the model, images that a model's provider can read.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use protocol::Observation;
+use protocol::observation::McpObservation;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value};
+
+/// Text of one answer that is kept, in bytes.
+const MOST_TEXT: usize = 64 << 10;
+
+/// Images of one answer that are kept.
+const MOST_IMAGES: usize = 8;
+
+/// All images of one answer that are kept, in bytes of base64.
+const MOST_IMAGE_BYTES: usize = 4 << 20;
+
+const UNKNOWN: &str = "[content of a kind that is not known here]";
+
+/// The observation of a call that its server answered.
+pub(crate) fn observation(name: &str, arguments: &Map<String, Value>, result: CallToolResult) -> Observation {
+    let mut told = Told::default();
+    let structured = result.structured_content;
+    for block in result.content {
+        told.block(block);
+    }
+    // Servers say the same as text for clients that do not know it.
+    if let (Some(structured), true) = (structured, told.text.is_empty()) {
+        told.line(&structured.to_string());
+    }
+    let mut content = told.text;
+    if result.is_error == Some(true) {
+        content.insert_str(0, "The tool failed: ");
+    }
+    if let Some((end, _)) =
+        content.char_indices().find(|(start, letter)| start + letter.len_utf8() > MOST_TEXT)
+    {
+        let cut = content.len() - end;
+        content.truncate(end);
+        content.push_str(&format!("\n[{cut} bytes more were cut off]"));
+    }
+    let kind =
+        McpObservation { name: name.to_owned(), arguments: arguments.clone(), image_urls: told.images };
+    Observation::new(content, kind)
+}
+
+#[derive(Default)]
+struct Told {
+    text: String,
+    images: Vec<String>,
+    image_bytes: usize,
+}
+
+impl Told {
+    fn line(&mut self, line: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+    }
+
+    fn block(&mut self, block: ContentBlock) {
+        match block {
+            ContentBlock::Text(text) => self.line(&text.text),
+            ContentBlock::Image(image) => self.image(&image.data),
+            ContentBlock::Audio(audio) => {
+                self.line(&format!("[audio, {} bytes of base64, which cannot be shown]", audio.data.len()));
+            }
+            ContentBlock::Resource(embedded) => match embedded.resource {
+                ResourceContents::TextResourceContents { uri, text, .. } => {
+                    self.line(&format!("[resource {uri}]\n{text}"));
+                }
+                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                    let kind = mime_type.unwrap_or_default();
+                    self.line(&format!("[resource {uri} {kind}]"));
+                    if kind.starts_with("image/") {
+                        self.image(&blob);
+                    }
+                }
+                _ => self.line(UNKNOWN),
+            },
+            ContentBlock::ResourceLink(link) => self.line(&format!("[resource {}: {}]", link.uri, link.name)),
+            _ => self.line(UNKNOWN),
+        }
+    }
+
+    fn image(&mut self, data: &str) {
+        let fits = self.images.len() < MOST_IMAGES && data.len() <= MOST_IMAGE_BYTES - self.image_bytes;
+        let Some(kind) = image_kind(data) else {
+            return self.line("[an image that is neither PNG, JPEG, GIF nor WebP was left out]");
+        };
+        if !fits {
+            return self.line(&format!("[an image of {} bytes was left out: there is too much]", data.len()));
+        }
+        self.image_bytes += data.len();
+        self.images.push(format!("data:{kind};base64,{data}"));
+    }
+}
+
+/// What an image is by its first bytes. What a provider cannot read would fail every later call of the model.
+fn image_kind(data: &str) -> Option<&'static str> {
+    let bytes = BASE64_STANDARD.decode(data).ok()?;
+    match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ObservationKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(result: Value) -> (String, Vec<String>) {
+        let result = serde_json::from_value(result).unwrap();
+        let observation = observation("t", &Map::new(), result);
+        let ObservationKind::Mcp(mcp) = observation.kind else { panic!("{observation:?}") };
+        (observation.content, mcp.image_urls)
+    }
+
+    fn png(length: usize) -> String {
+        let mut bytes = b"\x89PNG\r\n".to_vec();
+        bytes.resize(length, 0);
+        BASE64_STANDARD.encode(bytes)
+    }
+
+    #[test]
+    fn text_resources_and_images_are_told() {
+        let (text, images) = told(json!({"content": [
+            {"type": "text", "text": "one"},
+            {"type": "image", "data": png(9), "mimeType": "image/gif"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "two"}},
+            {"type": "resource_link", "uri": "file:///b", "name": "three"},
+            {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+        ]}));
+        assert_eq!(
+            text,
+            "one\n[resource file:///a]\ntwo\n[resource file:///b: three]\n\
+             [audio, 4 bytes of base64, which cannot be shown]"
+        );
+        assert_eq!(images, [format!("data:image/png;base64,{}", png(9))]);
+    }
+
+    #[test]
+    fn structured_content_is_told_where_nothing_else_is() {
+        assert_eq!(told(json!({"content": [], "structuredContent": {"a": 1}})).0, "{\"a\":1}");
+        let both = json!({"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}});
+        assert_eq!(told(both).0, "x");
+    }
+
+    #[test]
+    fn a_failure_says_so() {
+        let failed = json!({"content": [{"type": "text", "text": "no such file"}], "isError": true});
+        assert_eq!(told(failed).0, "The tool failed: no such file");
+    }
+
+    #[test]
+    fn what_is_too_much_is_cut_and_told() {
+        let (text, _) = told(json!({"content": [{"type": "text", "text": "ü".repeat(MOST_TEXT)}]}));
+        assert!(text.len() < MOST_TEXT + 100 && text.ends_with("\n[65536 bytes more were cut off]"));
+        let image = |data: String| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let (text, images) = told(json!({"content": vec![image(png(9)); MOST_IMAGES + 1]}));
+        assert_eq!((images.len(), text.contains("left out: there is too much")), (MOST_IMAGES, true));
+        let (_, images) = told(json!({"content": [image(png(MOST_IMAGE_BYTES)), image(png(9))]}));
+        assert_eq!(images.len(), 1);
+        let not_images = [image("%%%".into()), image(BASE64_STANDARD.encode("<svg/>"))];
+        let (text, images) = told(json!({"content": not_images}));
+        assert_eq!((images.len(), text.matches("neither PNG").count()), (0, 2));
+    }
+}

@@ -1,0 +1,170 @@
+//! Servers that say too much, too little, or nonsense.
+
+use std::time::{Duration, Instant};
+
+use engine::tool_servers::ToolServers as _;
+use serde_json::json;
+
+use crate::scene::{call, is_error, names, servers, until};
+use crate::script::{Script, list, says};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_holds_up_no_other_and_not_for_long() {
+    let good = Script::default().write();
+    let silent = Script { on_initialize: "echo still thinking >&2".into(), ..Default::default() }.write();
+    let mut slow = silent.server("silent");
+    slow.start_timeout = Duration::from_millis(500);
+    let servers = servers(vec![slow.clone(), good.server("good"), slow]);
+    let began = Instant::now();
+    let offer = servers.offer(None).await;
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(names(&offer), ["echo"]);
+    assert_eq!(offer.failures.len(), 2);
+    assert_eq!(offer.failures[0].reason, "it was not ready within 0.5 seconds; it wrote: still thinking");
+    // It is not waited for again.
+    let began = Instant::now();
+    assert_eq!(servers.offer(None).await, offer);
+    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_at_once_is_quoted_without_its_secrets() {
+    let script =
+        Script { at_start: "echo \"no key like $TOKEN is known\" >&2; exit 3".into(), ..Default::default() }
+            .write();
+    let mut server = script.server("picky");
+    let mcp::Transport::Host(program) = &mut server.transport else { panic!() };
+    program.env.insert("TOKEN".into(), "hunter2-hunter2".into());
+    let servers = servers(vec![server]);
+    let offer = servers.offer(None).await;
+    let reason = &offer.failures[0].reason;
+    assert!(reason.starts_with("it does not speak MCP as expected: "), "{reason}");
+    assert!(reason.ends_with("it wrote: no key like [redacted] is known"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_between_messages_is_passed_over() {
+    let noisy =
+        "echo 'debug: not JSON'; echo '{\"half\":'; echo; echo '[]'; printf '\\377\\376\\n'".to_owned();
+    let script = Script {
+        at_start: noisy.clone(),
+        on_call: format!("{noisy}\n{}", says("still here")),
+        ..Default::default()
+    }
+    .write();
+    let servers = servers(vec![script.server("noisy")]);
+    assert_eq!(names(&servers.offer(None).await), ["echo"]);
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "still here");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_without_an_end_is_not_kept() {
+    let script = Script {
+        on_call: "head -c 40000000 /dev/zero | tr '\\0' x; echo; sleep 1000".into(),
+        ..Default::default()
+    };
+    let script = script.write();
+    let mut server = script.server("endless");
+    server.call_timeout = Duration::from_secs(5);
+    let servers = servers(vec![server]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    assert!(
+        is_error(&observation) && observation.content.contains("did not answer within 5 seconds"),
+        "{observation:?}"
+    );
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_without_an_end_is_cut() {
+    let page = r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"more"}"#;
+    let script = Script { on_list: format!("answer '{page}'"), ..Default::default() }.write();
+    let servers = servers(vec![script.server("endless")]);
+    let offer = servers.offer(None).await;
+    assert_eq!(offer.tools.len(), 100);
+    assert_eq!((offer.tools[0].name.as_str(), offer.tools[2].name.as_str()), ("t", "endless_t_2"));
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_cannot_be_offered_are_replaced_and_mapped_back() {
+    let script = Script {
+        on_list: list(&["think", "a.b/c", "a b c"]),
+        on_call: "case $line in *'\"name\":\"a b c\"'*) \n".to_owned() + &says("mapped back") + "\n;; esac",
+        ..Default::default()
+    }
+    .write();
+    let servers = servers(vec![script.server("odd")]);
+    assert_eq!(names(&servers.offer(None).await), ["odd_think", "a_b_c", "odd_a_b_c"]);
+    assert_eq!(call(&servers, "odd_a_b_c", json!({})).await.content, "mapped back");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_many_megabytes_is_cut() {
+    let long = "printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"' \"$id\"\n\
+                head -c 5000000 /dev/zero | tr '\\0' y\nprintf '\"}]}}\\n'";
+    let script = Script { on_call: long.into(), ..Default::default() }.write();
+    let servers = servers(vec![script.server("long")]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    assert!(!is_error(&observation) && observation.content.len() < 70_000, "{}", observation.content.len());
+    assert!(observation.content.ends_with("bytes more were cut off]"));
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_not_answered_is_cancelled_and_the_server_lives() {
+    let script = Script {
+        on_call: "[ -e asked ] && { ".to_owned() + &says("now") + "; } || : >asked",
+        on_cancelled: ": >cancelled".into(),
+        ..Default::default()
+    }
+    .write();
+    let mut server = script.server("slow");
+    server.call_timeout = Duration::from_millis(500);
+    let servers = servers(vec![server]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    assert!(
+        is_error(&observation) && observation.content.contains("did not answer within 0.5 seconds"),
+        "{observation:?}"
+    );
+    until("the server is told", || script.path("cancelled").exists()).await;
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "now");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abandoned_call_is_cancelled() {
+    let script =
+        Script { on_call: ": >asked".into(), on_cancelled: ": >cancelled".into(), ..Default::default() }
+            .write();
+    let servers = servers(vec![script.server("slow")]);
+    servers.offer(None).await;
+    tokio::select! {
+        observation = call(&servers, "echo", json!({})) => panic!("{observation:?}"),
+        () = until("the call is made", || script.path("asked").exists()) => {}
+    }
+    until("the server is told", || script.path("cancelled").exists()).await;
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_without_end_is_cut_off() {
+    let flood = "yes '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}'".to_owned();
+    let flood_once = format!("[ -e flooded ] || {{ : >flooded; {flood}; }}\n{}", says("calm"));
+    let script = Script { on_call: flood_once, ..Default::default() }.write();
+    let servers = servers(vec![script.server("flood")]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    assert!(
+        is_error(&observation) && observation.content.contains("ended during the call"),
+        "{observation:?}"
+    );
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "calm");
+    servers.shut_down().await;
+}

@@ -1,0 +1,141 @@
+//! Servers that die, change their minds, or leave something behind.
+
+use engine::tool_servers::ToolServers as _;
+use serde_json::json;
+
+use crate::scene::{call, is_error, names, runs, servers, until};
+use crate::script::{Script, list, says};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_is_started_again() {
+    let dies_once =
+        format!("[ -e died ] || {{ : >died; echo out of memory >&2; exit 1; }}\n{}", says("back"));
+    let script = Script { on_call: dies_once, ..Default::default() }.write();
+    let servers = servers(vec![script.server("weak")]);
+    let offer = servers.offer(None).await;
+    let died = call(&servers, "echo", json!({})).await;
+    assert!(is_error(&died) && died.content.contains("ended during the call"), "{died:?}");
+    assert!(died.content.ends_with("it wrote: out of memory"), "{died:?}");
+    assert_eq!(servers.offer(None).await, offer, "its tools are still there");
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_start_again_yet_is_given_another_chance() {
+    let second_fails = "echo >>starts; [ $(wc -l <starts) -ne 2 ] || exit 1";
+    let dies_once = format!("[ -e died ] || {{ : >died; exit 1; }}\n{}", says("back"));
+    let script = Script { at_start: second_fails.into(), on_call: dies_once, ..Default::default() }.write();
+    let servers = servers(vec![script.server("slow")]);
+    servers.offer(None).await;
+    assert!(is_error(&call(&servers, "echo", json!({})).await));
+    let not_yet = call(&servers, "echo", json!({})).await;
+    assert!(not_yet.content.starts_with("the MCP server slow does not run: "), "{not_yet:?}");
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_only_dies_is_given_up() {
+    let script =
+        Script { at_start: "echo >>starts".into(), on_call: "exit 1".into(), ..Default::default() }.write();
+    let servers = servers(vec![script.server("dead")]);
+    servers.offer(None).await;
+    for _ in 0..6 {
+        assert!(is_error(&call(&servers, "echo", json!({})).await));
+    }
+    let starts = std::fs::read_to_string(script.path("starts")).unwrap().lines().count();
+    assert_eq!(starts, 4, "once, and three times again");
+    let offer = servers.offer(None).await;
+    assert_eq!(names(&offer), [""; 0]);
+    assert_eq!(offer.failures[0].reason, "it died 3 times in a row and is not started again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_change_are_offered_anew() {
+    let script = Script {
+        on_list: format!("if [ -e called ]; then {}; else {}; fi", list(&["echo", "more"]), list(&["echo"])),
+        on_call: r#": >called; printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'; "#
+            .to_owned()
+            + &says("ok"),
+        ..Default::default()
+    }
+    .write();
+    let servers = servers(vec![script.server("growing")]);
+    assert_eq!(names(&servers.offer(None).await), ["echo"]);
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "ok");
+    // The word about it and the answer are two messages.
+    for _ in 0..100 {
+        if servers.offer(None).await.tools.len() == 2 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(names(&servers.offer(None).await), ["echo", "more"]);
+    assert_eq!(call(&servers, "more", json!({})).await.content, "ok");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_does_not_wait_for_a_start() {
+    let script = Script { on_initialize: ": >asked".into(), ..Default::default() }.write();
+    let servers = servers(vec![script.server("silent")]);
+    let began = tokio::time::Instant::now();
+    let closing = async {
+        until("it is asked", || script.path("asked").exists()).await;
+        servers.shut_down().await;
+    };
+    let (offer, ()) = tokio::join!(servers.offer(None), closing);
+    assert_eq!(offer.failures[0].reason, "the conversation was closed");
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}
+
+/// A child in a session of its own, of a server that does not heed the end of its input.
+fn clinging(mark: &str) -> Script {
+    let at_start = format!("trap '' TERM; setsid sh -c 'sleep 1000; : {mark}' </dev/null >/dev/null 2>&1 &");
+    let on_call = "sleep 1000".to_owned();
+    Script { at_start, on_call, ..Default::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_server_after_the_end() {
+    let mark = format!("left-after-end-{}", std::process::id());
+    let script = clinging(&mark).write();
+    let servers = servers(vec![script.server("clinging")]);
+    servers.offer(None).await;
+    until("its child runs", || runs(&mark)).await;
+    servers.shut_down().await;
+    until("its child is gone", || !runs(&mark)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_server_that_is_dropped() {
+    let mark = format!("left-after-drop-{}", std::process::id());
+    let script = clinging(&mark).write();
+    let servers = servers(vec![script.server("clinging")]);
+    servers.offer(None).await;
+    until("its child runs", || runs(&mark)).await;
+    drop(servers);
+    until("its child is gone", || !runs(&mark)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_finds_nothing_of_ours_in_its_environment() {
+    let script = Script {
+        on_call: r#"answer "{\"content\":[{\"type\":\"text\",\"text\":\"$(env | cut -d= -f1 | sort | tr '\n' ' ')\"}]}""#
+            .into(),
+        ..Default::default()
+    }
+    .write();
+    let mut server = script.server("curious");
+    let mcp::Transport::Host(program) = &mut server.transport else { panic!() };
+    program.env.insert("OWN".into(), "1".into());
+    let servers = servers(vec![server]);
+    servers.offer(None).await;
+    let observation = call(&servers, "echo", json!({})).await;
+    let found: Vec<_> = observation.content.split_whitespace().collect();
+    // What a shell adds is its own.
+    let known = ["GLOVEBOX_MCP_SERVER", "HOME", "OLDPWD", "OWN", "PATH", "PWD", "SHLVL", "_"];
+    assert!(found.contains(&"OWN") && found.iter().all(|name| known.contains(name)), "{found:?}");
+    servers.shut_down().await;
+}

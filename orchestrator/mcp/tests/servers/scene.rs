@@ -1,0 +1,73 @@
+//! What the tests share: servers as they are configured, and looks at what is left of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::tool_servers::{Offer, ToolServers as _};
+use mcp::{McpServer, McpServers, Program, Remote, Transport};
+use protocol::{Observation, ObservationKind};
+use serde_json::{Map, Value};
+
+/// A server with patience enough for a busy machine.
+pub(crate) fn server(name: &str, transport: Transport) -> McpServer {
+    let (start_timeout, call_timeout) = (Duration::from_secs(60), Duration::from_secs(60));
+    McpServer { name: name.into(), transport, start_timeout, call_timeout }
+}
+
+pub(crate) fn program(command: &str, args: &[&str]) -> Program {
+    let args = args.iter().map(|argument| (*argument).to_owned()).collect();
+    Program { command: command.into(), args, env: BTreeMap::new() }
+}
+
+pub(crate) fn remote(url: &str) -> Remote {
+    Remote::at(url).unwrap()
+}
+
+/// Started with nothing but a `PATH` and a home.
+pub(crate) fn servers(servers: Vec<McpServer>) -> McpServers {
+    let environment = ["PATH", "HOME"].map(|name| (name.to_owned(), std::env::var(name).unwrap_or_default()));
+    McpServers::new(servers, vec!["think".into()], &environment)
+}
+
+pub(crate) fn names(offer: &Offer) -> Vec<&str> {
+    offer.tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+pub(crate) async fn call(servers: &McpServers, name: &str, arguments: Value) -> Observation {
+    let arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
+    servers.call(name, &arguments).await
+}
+
+pub(crate) fn is_error(observation: &Observation) -> bool {
+    matches!(observation.kind, ObservationKind::Error(_))
+}
+
+/// Whether a process runs that has this text among its arguments.
+pub(crate) fn runs(argument: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
+        line.split(|byte| *byte == 0).any(|word| String::from_utf8_lossy(word).contains(argument))
+    })
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "{what} does not become so");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The folder that `cargo ci` puts the reference servers into; nothing, and a line, on a machine without.
+pub(crate) fn packages() -> Option<PathBuf> {
+    let folder = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS").map(PathBuf::from);
+    if folder.is_none() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
+        eprintln!(
+            "skipped: GLOVEBOX_TEST_MCP_SERVERS names no folder with the reference servers; cargo ci makes it"
+        );
+    }
+    folder
+}

@@ -1,0 +1,157 @@
+//! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's; of our own are `run_in`, `headers`,
+//! `start_timeout`, and `timeout` and `name` for all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mcp::{McpServer, Program, Remote, Transport};
+use secrecy::SecretString;
+use toml::{Table, Value};
+
+use super::settings::Settings;
+
+/// Until a server has said what tools it has.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// For one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest time that can be meant, in seconds: a day.
+const LONGEST_SECONDS: f64 = 86_400.0;
+
+/// Servers of one conversation.
+const MOST_SERVERS: usize = 64;
+
+/// The keys of the section, in the order in which their servers' tools get their names.
+const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
+
+/// All servers. What is wrong was found when the keys were set.
+pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
+    let servers = KEYS.into_iter().filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
+    servers.flatten().take(MOST_SERVERS).collect()
+}
+
+/// The servers that a key's value holds, or what is wrong with which of them.
+pub(super) fn servers(key: &str, value: &Value) -> Result<Vec<McpServer>, String> {
+    let values = value.as_array().ok_or("must be a list of servers")?;
+    if values.len() > MOST_SERVERS {
+        return Err(format!("may hold {MOST_SERVERS} servers, not {}", values.len()));
+    }
+    let numbered = (1..).zip(values);
+    numbered
+        .map(|(number, value)| server(key, value).map_err(|problem| format!("server {number}: {problem}")))
+        .collect()
+}
+
+fn server(key: &str, value: &Value) -> Result<McpServer, String> {
+    let is_program = key == "stdio_servers";
+    match value {
+        Value::String(url) if !is_program => {
+            let url = Table::from_iter([("url".to_owned(), Value::String(url.clone()))]);
+            server(key, &Value::Table(url))
+        }
+        Value::Table(table) => {
+            let mut fields = Fields { table, known: Vec::new() };
+            let (name, transport) =
+                if is_program { program(&mut fields)? } else { remote(key, &mut fields)? };
+            let start_timeout = fields.seconds("start_timeout")?.unwrap_or(START_TIMEOUT);
+            let call_timeout = fields.seconds("timeout")?.unwrap_or(CALL_TIMEOUT);
+            fields.end()?;
+            Ok(McpServer { name, transport, start_timeout, call_timeout })
+        }
+        _ if is_program => Err("must be a table with `name` and `command`".into()),
+        _ => Err("must be an address, or a table with `url`".into()),
+    }
+}
+
+fn program(fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
+    let name = fields.text("name")?.ok_or("has no `name`")?;
+    let command = fields.text("command")?.ok_or("has no `command`")?;
+    let program = Program { command, args: fields.arguments()?, env: fields.secrets("env")? };
+    let transport = match fields.text("run_in")?.as_deref() {
+        None | Some("sandbox") => Transport::Sandbox(program),
+        Some("host") => Transport::Host(program),
+        Some(_) => return Err("`run_in` must be sandbox or host".into()),
+    };
+    Ok((name, transport))
+}
+
+fn remote(key: &str, fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
+    let url = fields.text("url")?.ok_or("has no `url`")?;
+    let mut remote = Remote::at(&url).map_err(|error| format!("`url` {error}"))?;
+    remote.api_key = fields.text("api_key")?.map(SecretString::from);
+    remote.headers = fields.secrets("headers")?;
+    let name = fields.text("name")?.unwrap_or_else(|| remote.host().to_owned());
+    let transport =
+        if key == "sse_servers" { Transport::Sse(remote) } else { Transport::StreamableHttp(remote) };
+    Ok((name, transport))
+}
+
+/// What one server's table holds. No error quotes a value: it may be secret.
+struct Fields<'a> {
+    table: &'a Table,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn get(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.known.push(name);
+        self.table.get(name)
+    }
+
+    /// An empty one is none.
+    fn text(&mut self, name: &'static str) -> Result<Option<String>, String> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
+            Some(_) => Err(format!("`{name}` must be a string")),
+        }
+    }
+
+    fn seconds(&mut self, name: &'static str) -> Result<Option<Duration>, String> {
+        #[expect(clippy::cast_precision_loss, reason = "a configured number is small")]
+        let seconds = match self.get(name) {
+            None => return Ok(None),
+            Some(Value::Integer(seconds)) => *seconds as f64,
+            Some(Value::Float(seconds)) => *seconds,
+            Some(_) => f64::NAN,
+        };
+        let is_usable = seconds > 0.0 && seconds <= LONGEST_SECONDS;
+        let duration = is_usable.then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
+        duration
+            .map(Some)
+            .ok_or_else(|| format!("`{name}` must be a number of seconds, at most {LONGEST_SECONDS}"))
+    }
+
+    /// A list, or as V0 takes it too, a command line.
+    fn arguments(&mut self) -> Result<Vec<String>, String> {
+        let wrong = || "`args` must be a list of strings".to_owned();
+        match self.get("args") {
+            None => Ok(Vec::new()),
+            Some(Value::String(line)) => {
+                shlex::split(line).ok_or_else(|| "`args` ends within quotes".to_owned())
+            }
+            Some(Value::Array(values)) => {
+                values.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+            }
+            Some(_) => Err(wrong()),
+        }
+    }
+
+    fn secrets(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
+        let wrong = || format!("`{name}` must be a table of strings");
+        let Some(value) = self.get(name) else { return Ok(BTreeMap::new()) };
+        let entries = value.as_table().ok_or_else(wrong)?.iter();
+        let read = |(name, value): (&String, &Value)| {
+            let text = value.as_str().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
+            Ok((name.clone(), SecretString::from(text)))
+        };
+        entries.map(read).collect()
+    }
+
+    /// What nobody asked for is a mistake: a misspelt `run_in` would be a server in the wrong place.
+    fn end(self) -> Result<(), String> {
+        let unknown = self.table.keys().find(|key| !self.known.contains(&key.as_str()));
+        unknown.map_or(Ok(()), |key| Err(format!("has an unknown key {key:?}")))
+    }
+}

@@ -1,0 +1,162 @@
+//! MCP servers inside a real sandbox: their words go over the one connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::sandbox::Sandbox;
+use engine::tool_servers::ToolServers;
+use mcp::{McpServer, McpServers, Program, Transport};
+use protocol::{Observation, ObservationKind};
+use serde_json::{Map, Value, json};
+use tests::sandbox_contract::faults::Breakable as _;
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend as _, place};
+
+/// A server that says where it is, and ends when it is told to.
+const SCRIPT: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+id=${line#*\"id\":}; id=${id%%[,\}]*}
+case $line in
+*'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+*'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
+*'"end":true'*) echo 'told to end' >&2; exit 3 ;;
+*'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"$PWD $TOKEN $$\"}]}" ;;
+esac
+done
+"#;
+
+fn server(command: &str, args: &[&str]) -> McpServer {
+    let program = Program {
+        command: command.into(),
+        args: args.iter().map(|argument| (*argument).to_owned()).collect(),
+        env: BTreeMap::from([("TOKEN".to_owned(), "of-the-server".into())]),
+    };
+    McpServer {
+        name: "inside".into(),
+        transport: Transport::Sandbox(program),
+        start_timeout: Duration::from_secs(60),
+        call_timeout: Duration::from_secs(60),
+    }
+}
+
+async fn placed(backend: &Local) -> Arc<dyn Sandbox> {
+    Arc::from(place(backend).await)
+}
+
+async fn removed(backend: &Local, sandbox: Arc<dyn Sandbox>) {
+    let id = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    backend.provider().destroy(&id).await.unwrap();
+    assert_eq!(backend.left_of(&id).await, Vec::<String>::new());
+}
+
+async fn call(servers: &McpServers, name: &str, arguments: Value) -> Observation {
+    let empty = Map::new();
+    servers.call(name, arguments.as_object().unwrap_or(&empty)).await
+}
+
+fn is_error(observation: &Observation) -> bool {
+    matches!(observation.kind, ObservationKind::Error(_))
+}
+
+/// The number of the process that answers.
+async fn process(servers: &McpServers) -> i32 {
+    let answer = call(servers, "where", json!({})).await;
+    assert!(!is_error(&answer), "{answer:?}");
+    answer.content.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn runs(process: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{process}")).exists()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_in_the_sandbox_lives_there_and_with_it() {
+    let backend = Local::new().unwrap();
+    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
+    let early = servers.offer(None).await;
+    assert_eq!((early.tools.len(), early.failures.len()), (0, 0), "it waits for a sandbox");
+
+    let sandbox = placed(&backend).await;
+    let offer = servers.offer(Some(&sandbox)).await;
+    assert_eq!(offer.failures, []);
+    assert_eq!(offer.tools[0].name, "where");
+    let answer = call(&servers, "where", json!({})).await;
+    let working_dir = &sandbox.lease().working_dir;
+    assert!(answer.content.starts_with(&format!("{working_dir} of-the-server ")), "{answer:?}");
+    assert_eq!(process(&servers).await, process(&servers).await);
+
+    let ended = call(&servers, "where", json!({"end": true})).await;
+    assert!(is_error(&ended) && ended.content.contains("told to end"), "{ended:?}");
+    let again = process(&servers).await;
+    assert!(runs(again));
+
+    // Another sandbox is another life.
+    let other = placed(&backend).await;
+    assert_eq!(servers.offer(Some(&other)).await, offer);
+    assert!(!runs(again), "what ran in the first one has ended");
+    let last = process(&servers).await;
+    servers.shut_down().await;
+    assert!(!runs(last));
+    removed(&backend, sandbox).await;
+    removed(&backend, other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_is_a_server_that_died() {
+    let backend = Local::new().unwrap();
+    let sandbox = placed(&backend).await;
+    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
+    servers.offer(Some(&sandbox)).await;
+    let before = process(&servers).await;
+    assert!(backend.cut_connection(&sandbox.lease().sandbox_id).await > 0);
+    // It may be found dead before the call, or by it.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let after = loop {
+        let answer = call(&servers, "where", json!({})).await;
+        match answer.content.rsplit(' ').next().and_then(|number| number.parse().ok()) {
+            Some(process) if !is_error(&answer) && process != before => break process,
+            _ => assert!(tokio::time::Instant::now() < deadline, "{answer:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(runs(after) && !runs(before));
+    servers.shut_down().await;
+    removed(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_not_in_the_sandbox_is_told() {
+    let backend = Local::new().unwrap();
+    let sandbox = placed(&backend).await;
+    let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), &[]);
+    let offer = servers.offer(Some(&sandbox)).await;
+    assert!(offer.failures[0].reason.contains("/nowhere/to-be-found"), "{offer:?}");
+    removed(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reference_server_in_a_sandbox() {
+    let Some(packages) = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS") else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
+        eprintln!(
+            "skipped: GLOVEBOX_TEST_MCP_SERVERS names no folder with the reference servers; cargo ci makes it"
+        );
+        return;
+    };
+    let script = std::path::Path::new(&packages)
+        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let backend = Local::new().unwrap();
+    let sandbox = placed(&backend).await;
+    let server = server("node", &[script.to_str().unwrap(), "stdio"]);
+    let servers = McpServers::new(vec![server], Vec::new(), &[]);
+    let offer = servers.offer(Some(&sandbox)).await;
+    assert_eq!(offer.failures, []);
+    assert_eq!(call(&servers, "echo", json!({"message": "inside"})).await.content, "Echo: inside");
+    let image = call(&servers, "get-tiny-image", json!({})).await;
+    assert!(matches!(&image.kind, ObservationKind::Mcp(mcp) if mcp.image_urls.len() == 1), "{image:?}");
+    servers.shut_down().await;
+    removed(&backend, sandbox).await;
+}
