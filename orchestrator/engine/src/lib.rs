@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod clock;
+pub mod condenser;
 pub mod conversation;
 pub mod events;
 pub mod llm;

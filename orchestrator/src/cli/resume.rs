@@ -50,9 +50,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         return Ok(super::follow::exit_of(&state, false));
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
+    let llm = compose::llm(&config.llm, state.iterations as usize)?;
     let parts = Parts {
         store,
-        llm: compose::llm(&config.llm, state.iterations as usize)?,
+        condenser: compose::condenser(&config, &llm)?,
+        llm,
         agent: compose::agent(&config)?,
         provider: compose::provider(&config, &state_dir)?,
         spec: spec(&config, &id, &started),

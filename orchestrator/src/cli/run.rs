@@ -120,9 +120,11 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         image: config.sandbox.image.clone(),
         workspace: task.workspace.for_log()?,
         setup: task.setup,
+        keeps_whole_history: config.keeps_whole_history,
     };
     let parts = Parts {
         store: state_dir.store().await?,
+        condenser: compose::condenser(config, &task.llm)?,
         llm: task.llm,
         agent: compose::agent(config)?,
         provider: compose::provider(config, state_dir)?,

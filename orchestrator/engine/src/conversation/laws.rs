@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use protocol::action::{FinishAction, MessageAction, RunAction, SystemAction, ThinkAction};
+use protocol::action::{
+    CondensationAction, CondensationRequestAction, FinishAction, MessageAction, RunAction, SystemAction,
+    ThinkAction,
+};
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::{ConversationStarted, SandboxLeased, WorkspaceSetup};
 use protocol::sandbox_api::SandboxAction;
@@ -42,7 +45,10 @@ enum Decision {
     Finish,
     Browse,
     Misuse,
+    Condense,
+    AskToCondense,
     Fail,
+    Overflow,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -53,7 +59,10 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Decision::Finish),
         1 => Just(Decision::Browse),
         1 => Just(Decision::Misuse),
+        1 => Just(Decision::Condense),
+        1 => Just(Decision::AskToCondense),
         1 => Just(Decision::Fail),
+        1 => Just(Decision::Overflow),
     ];
     prop_oneof![
         2 => Just(Happening::Message),
@@ -107,6 +116,7 @@ impl World {
                 image: None,
                 workspace: None,
                 setup,
+                keeps_whole_history: false,
             },
             system: SystemAction {
                 content: "prompt".into(),
@@ -331,13 +341,10 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         Decision::Finish => Action::from(FinishAction::default()).into(),
         Decision::Browse => Action::from(protocol::action::BrowseAction::default()).into(),
         Decision::Misuse => Observation::error("there is no tool fly", "").into(),
-        Decision::Fail => {
-            return Err(LlmError {
-                kind: LlmErrorKind::Authentication,
-                detail: "no".into(),
-                retry_after: None,
-            });
-        }
+        Decision::Condense => Action::from(CondensationAction::default()).into(),
+        Decision::AskToCondense => Action::from(CondensationRequestAction {}).into(),
+        Decision::Fail => return Err(failure(LlmErrorKind::Authentication)),
+        Decision::Overflow => return Err(failure(LlmErrorKind::ContextWindowExceeded)),
     };
     let call = Some(crate::agent::ModelCall {
         usage: protocol::metrics::TokenUsage { prompt_tokens: 1, ..Default::default() },
@@ -345,6 +352,10 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         latency: std::time::Duration::from_secs(1),
     });
     Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
+}
+
+fn failure(kind: LlmErrorKind) -> LlmError {
+    LlmError { kind, detail: "no".into(), retry_after: None }
 }
 
 fn ran(exit_code: i32) -> Observation {
@@ -481,4 +492,47 @@ fn a_step_has_its_time_from_when_it_was_begun() {
         _ => None,
     });
     assert_eq!(time_left.unwrap().as_secs_f64().round(), 300.0);
+}
+
+/// A world in which the agent takes its first step.
+fn stepping(keeps_whole_history: bool) -> World {
+    let mut world = World::begun(None);
+    world.state.started.as_mut().unwrap().keeps_whole_history = keeps_whole_history;
+    [Message, SandboxComes].iter().for_each(|happening| world.happen(happening));
+    assert!(world.stepping.is_some());
+    world
+}
+
+#[test]
+fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
+    let mut world = stepping(false);
+    for _ in 0..3 {
+        world.happen(&StepEnds(Decision::Overflow));
+        assert!(matches!(
+            world.log.last().unwrap().body,
+            Body::Action(protocol::Action::CondensationRequest(_))
+        ));
+        world.happen(&StepEnds(Decision::Condense));
+        assert!(world.stepping.is_some());
+    }
+    world.happen(&StepEnds(Decision::Overflow));
+    world.happen(&Crash);
+    assert!(world.stepping.is_some());
+    // Nothing was condensed.
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+
+    let mut world = stepping(true);
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn a_condensation_is_paid_for_and_is_no_step_of_the_agents() {
+    let mut world = stepping(false);
+    let before = world.state.metrics.accumulated_cost;
+    world.happen(&StepEnds(Decision::Condense));
+    assert_eq!((world.state.metrics.accumulated_cost - before, world.state.iterations), (0.5, 0));
+    world.happen(&StepEnds(Decision::Run));
+    assert_eq!(world.state.iterations, 1);
 }

@@ -21,6 +21,7 @@ use super::state::State;
 use super::transition::{interrupted, transition};
 use crate::agent::Step;
 use crate::clock;
+use crate::condenser::Condensed;
 use crate::events::EventLog;
 use crate::llm::LlmError;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
@@ -62,6 +63,8 @@ pub(super) struct Task {
     show_state: watch::Sender<Arc<State>>,
     state: State,
     events: Vec<Arc<Event>>,
+    /// What of the log the agent may see, up to its latest step.
+    view: View,
     work: JoinSet<Done>,
     /// The step that is being taken, by what it has seen. Another step's result is of no use.
     step: Option<(EventId, AbortHandle)>,
@@ -91,6 +94,7 @@ impl Task {
             show_state,
             state,
             events,
+            view: View::default(),
             work: JoinSet::new(),
             step: None,
             slot: Slot::Absent,
@@ -260,14 +264,21 @@ impl Task {
     }
 
     fn take_step(&mut self, seen: EventId) {
-        let view = View::whole(self.events.clone());
-        let Parts { agent, llm, .. } = self.parts.clone();
+        self.view.take_in(&self.events);
+        let view = self.view.clone();
+        let Parts { agent, condenser, llm, .. } = self.parts.clone();
         let live = self.live.clone();
         let handle = self.work.spawn(async move {
             // Nobody may be listening: that is no failure.
             let on_progress = move |progress| drop(live.send(Live::Model(progress)));
-            let result = agent.step(&view, llm.as_ref(), &on_progress).await;
-            Done::Step { seen, result: result.map(Box::new) }
+            let result = match condenser.condense(view, &on_progress).await {
+                Ok(Condensed::View(view)) => {
+                    agent.step(&view, llm.as_ref(), &on_progress).await.map(Box::new)
+                }
+                Ok(Condensed::Condensation(step)) => Ok(step),
+                Err(error) => Err(error),
+            };
+            Done::Step { seen, result }
         });
         self.step = Some((seen, handle));
     }
@@ -394,6 +405,7 @@ mod tests {
     use tokio::time::Instant;
 
     use crate::agent::{Agent, Step};
+    use crate::condenser::Noop;
     use crate::conversation::{Conversation, Parts};
     use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
     use crate::sandbox::SandboxSpec;
@@ -456,6 +468,7 @@ mod tests {
             store: Arc::new(MemoryStore::default()),
             llm: Arc::new(Unasked),
             agent: Arc::new(Unasked),
+            condenser: Arc::new(Noop),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id.clone()),
         };
@@ -467,6 +480,7 @@ mod tests {
             image: None,
             workspace: None,
             setup: Some(WorkspaceSetup::Folder),
+            keeps_whole_history: false,
         };
         let begun = Instant::now();
         let conversation = Conversation::begin(parts, id, started).await.unwrap();

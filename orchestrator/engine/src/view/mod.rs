@@ -26,8 +26,6 @@ use crate::llm::{ModelResponse, ToolCall};
 #[derive(Debug, Clone)]
 pub struct View {
     shown: Arc<Vec<Shown>>,
-    /// The latest condensation's that has one.
-    summary: Option<Summary>,
     has_task: bool,
     is_condensation_requested: bool,
     end: EventId,
@@ -56,22 +54,9 @@ pub(crate) enum Standing {
     Passing,
 }
 
-#[derive(Debug, Clone)]
-struct Summary {
-    event: Arc<Event>,
-    /// How many of the other events stand before it.
-    offset: usize,
-}
-
 impl Default for View {
     fn default() -> Self {
-        Self {
-            shown: Arc::default(),
-            summary: None,
-            has_task: false,
-            is_condensation_requested: false,
-            end: EventId::FIRST,
-        }
+        Self { shown: Arc::default(), has_task: false, is_condensation_requested: false, end: EventId::FIRST }
     }
 }
 
@@ -113,7 +98,7 @@ impl View {
     /// response: the agent makes a response's calls one after another, and this is where it stands, also after a
     /// crash. Of calls that share an id only the first is made.
     pub fn unmade_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
-        let latest = self.shown.last()?;
+        let latest = self.latest()?;
         let metadata = latest.event.tool_call_metadata.as_ref()?;
         let group = self.shown.iter().rev().take_while(|shown| shown.event.id >= latest.group);
         let made: HashSet<&str> = group
@@ -140,15 +125,20 @@ impl View {
         Arc::make_mut(&mut self.shown).as_mut_slice()
     }
 
-    /// Whether a summary is shown.
-    pub(crate) fn has_summary(&self) -> bool {
-        self.summary.is_some()
+    /// The latest event: a summary is none of its own.
+    pub(crate) fn latest(&self) -> Option<&Shown> {
+        self.shown.iter().rfind(|shown| shown.standing != Standing::Summary)
     }
 
-    /// Shows these groups no longer.
-    pub(crate) fn forget(&mut self, groups: &HashSet<EventId>) {
-        let shown = Arc::make_mut(&mut self.shown);
-        shown.retain(|shown| shown.standing != Standing::Passing || !groups.contains(&shown.group));
+    /// Whether a summary is shown.
+    pub(crate) fn has_summary(&self) -> bool {
+        self.shown.iter().any(|shown| shown.standing == Standing::Summary)
+    }
+
+    /// Shows no longer what can be forgotten and is named.
+    pub(crate) fn hide(&mut self, is_named: impl Fn(&Shown) -> bool) {
+        let stays = |shown: &&Shown| shown.standing != Standing::Passing || !is_named(shown);
+        self.shown = Arc::new(self.shown.iter().filter(stays).cloned().collect());
     }
 
     fn push(&mut self, event: &Arc<Event>) {
@@ -207,27 +197,23 @@ impl View {
             .filter(|shown| shown.standing == Standing::Passing && is_named(shown.event.id))
             .map(|shown| shown.group)
             .collect();
-        self.forget(&groups);
+        self.hide(|shown| groups.contains(&shown.group));
         if let (Some(text), Some(offset)) = (&condensation.summary, condensation.summary_offset) {
             let told = Observation::new(text.clone(), CondenseObservation {});
-            let event = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, told);
-            let offset = usize::try_from(offset).unwrap_or(0);
-            self.summary = Some(Summary { event: Arc::new(event), offset });
+            let told = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, told);
+            self.sum_up(told, usize::try_from(offset).unwrap_or(0));
         }
-        self.place_summary();
     }
 
-    /// Puts the summary where it belongs now, never before the task.
-    fn place_summary(&mut self) {
-        let Some(Summary { event, offset }) = &self.summary else { return };
+    /// Shows a summary in the place of the one before: after `offset` other events, and never before the task.
+    fn sum_up(&mut self, summary: Event, offset: usize) {
         let shown = Arc::make_mut(&mut self.shown);
         shown.retain(|shown| shown.standing != Standing::Summary);
         let pinned = shown.iter().rposition(|shown| shown.standing == Standing::Pinned);
         let after_pinned = pinned.map_or(0, |last| last + 1);
-        let place = (*offset).max(after_pinned).min(shown.len());
-        let summary =
-            Shown { event: Arc::clone(event), group: event.id, standing: Standing::Summary, instead: None };
-        shown.insert(place, summary);
+        let place = offset.max(after_pinned).min(shown.len());
+        let (group, standing) = (summary.id, Standing::Summary);
+        shown.insert(place, Shown { event: Arc::new(summary), group, standing, instead: None });
     }
 }
 

@@ -213,6 +213,8 @@ fn calls_that_share_an_id_are_made_once() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn whatever_a_log_holds_a_model_can_be_told_it(log in any_log(2)) {
         let view = log.view();
