@@ -52,6 +52,9 @@ pub struct ConversationStarted {
     /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
+    /// Whether a history that does not fit the model's window stays as it is, and the step fails; not in older logs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_whole_history: bool,
     /// The conversation whose beginning this one shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::CodeActAgent;
+use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
@@ -42,6 +43,7 @@ impl World {
             store: store.clone(),
             llm: scripted(responses, 0),
             agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            condenser: Arc::new(Noop),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
             tool_servers: Arc::new(NoToolServers),
@@ -268,5 +270,76 @@ async fn a_pause_lets_the_command_end_and_holds_the_agent() {
     conversation.resume(Terms::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
+    conversation.close(Afterwards::Remove).await.unwrap();
+}
+
+/// A conversation whose histories are kept short by what is configured; its model writes the summaries, too.
+async fn condensing(condenser: &Value, responses: &Value) -> (World, Conversation) {
+    let mut world = World::new(responses);
+    let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
+    let llm = Arc::clone(&world.parts.llm);
+    world.parts.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
+    let conversation = world.begin().await;
+    (world, conversation)
+}
+
+/// What the log says of its condensations: the summary, and the tokens that all calls until then took.
+fn condensations(log: &[Event]) -> Vec<(Option<String>, Option<u64>)> {
+    log.iter()
+        .filter_map(|event| match &event.body {
+            Body::Action(Action::Condensation(condensation)) => {
+                let metrics = event.llm_metrics.as_ref();
+                let tokens = metrics.map(|metrics| metrics.accumulated_token_usage.prompt_tokens);
+                Some((condensation.summary.clone(), tokens))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn taking(mut response: Value, tokens: u64) -> Value {
+    response["usage"] = json!({"prompt_tokens": tokens, "completion_tokens": 1});
+    response
+}
+
+#[tokio::test]
+async fn a_history_that_grows_too_long_gets_a_summary_which_is_in_the_log_and_paid_for() {
+    let mut responses: Vec<Value> = (0..5).map(|_| taking(bash("true"), 100)).collect();
+    // After five steps there are a prompt, a task and ten events.
+    responses.push(taking(json!({"text": "what was done"}), 1000));
+    responses.push(taking(finish(), 100));
+    let llm = json!({"type": "llm", "max_size": 11});
+    let (world, conversation) = condensing(&llm, &json!(responses)).await;
+    let state = reach(&conversation, AgentState::Finished).await;
+    assert_eq!(condensations(&world.log()), [(Some("what was done".to_owned()), Some(1500))]);
+    assert_eq!(state.metrics.accumulated_token_usage.prompt_tokens, 1600);
+    assert_eq!(state.iterations, 6, "a condensation is no step of the agent's");
+    assert_eq!(State::fold(&world.log()), *state);
+    conversation.close(Afterwards::Remove).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_models_window_is_condensed_until_it_fits_or_nothing_is_left() {
+    let overflow = json!({"error": "context_window_exceeded"});
+    let steps = || (0..8).map(|_| bash("true"));
+    let window = json!({"type": "conversation_window"});
+
+    let fits: Vec<Value> =
+        steps().chain([overflow.clone(), overflow.clone(), bash("true"), finish()]).collect();
+    let (world, conversation) = condensing(&window, &json!(fits)).await;
+    reach(&conversation, AgentState::Finished).await;
+    assert_eq!(condensations(&world.log()), [(None, None), (None, None)]);
+    conversation.close(Afterwards::Remove).await.unwrap();
+
+    let never: Vec<Value> = steps().chain(std::iter::repeat_n(overflow, 50)).collect();
+    let (world, conversation) = condensing(&window, &json!(never)).await;
+    let state = reach(&conversation, AgentState::Error).await;
+    // Of sixteen events eight stay, then four, then two.
+    assert_eq!((condensations(&world.log()).len(), state.iterations), (3, 8));
+    let told = world.log().iter().rev().find_map(|event| match &observation(event)?.kind {
+        ObservationKind::AgentStateChanged(changed) => Some(changed.reason.clone()),
+        _ => None,
+    });
+    assert!(told.unwrap().starts_with("the request is longer than the model's context window"));
     conversation.close(Afterwards::Remove).await.unwrap();
 }

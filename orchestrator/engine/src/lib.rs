@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod clock;
+pub mod condenser;
 pub mod conversation;
 pub mod events;
 pub mod llm;

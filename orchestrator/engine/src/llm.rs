@@ -3,6 +3,7 @@
 //! Messages are neutral between the providers' wires. An answer is kept whole, in OpenAI's `chat.completion` shape
 //! (V0's `model_response`): blocks that we do not know go back to the provider as they came.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -113,9 +114,9 @@ pub struct Completion {
     pub latency: Duration,
 }
 
-/// A model's answer in OpenAI's `chat.completion` shape.
+/// A model's answer in OpenAI's `chat.completion` shape: held, or looked at where an event holds it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ModelResponse(pub Value);
+pub struct ModelResponse<V = Value>(pub V);
 
 /// A call that a model makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,21 +130,6 @@ pub struct ToolCall {
 }
 
 impl ModelResponse {
-    /// The provider's id of the answer; empty when it has none.
-    pub fn id(&self) -> &str {
-        self.0["id"].as_str().unwrap_or_default()
-    }
-
-    /// The `message` of the first choice; empty when there is none.
-    pub fn message(&self) -> Map<String, Value> {
-        self.0["choices"][0]["message"].as_object().cloned().unwrap_or_default()
-    }
-
-    /// What the model says beside its calls.
-    pub fn text(&self) -> &str {
-        self.0["choices"][0]["message"]["content"].as_str().unwrap_or_default()
-    }
-
     /// Drops all calls after the first `most`.
     pub fn keep_calls(&mut self, most: usize) {
         if let Some(calls) = self.0.pointer_mut("/choices/0/message/tool_calls").and_then(Value::as_array_mut)
@@ -151,11 +137,28 @@ impl ModelResponse {
             calls.truncate(most);
         }
     }
+}
+
+impl<V: Borrow<Value>> ModelResponse<V> {
+    /// The provider's id of the answer; empty when it has none.
+    pub fn id(&self) -> &str {
+        self.0.borrow()["id"].as_str().unwrap_or_default()
+    }
+
+    /// The `message` of the first choice; empty when there is none.
+    pub fn message(&self) -> Map<String, Value> {
+        self.first_message().as_object().cloned().unwrap_or_default()
+    }
+
+    /// What the model says beside its calls.
+    pub fn text(&self) -> &str {
+        self.first_message()["content"].as_str().unwrap_or_default()
+    }
 
     /// The calls that the model makes, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let calls = self.0["choices"][0]["message"]["tool_calls"].as_array();
+        let calls = self.first_message()["tool_calls"].as_array();
         calls
             .into_iter()
             .flatten()
@@ -165,6 +168,10 @@ impl ModelResponse {
                 arguments: text(&call["function"]["arguments"]),
             })
             .collect()
+    }
+
+    fn first_message(&self) -> &Value {
+        &self.0.borrow()["choices"][0]["message"]
     }
 }
 

@@ -88,7 +88,7 @@ impl Trajectory {
     /// Where what came of the actions differs from what came of them then, in what their agent was told.
     pub fn differences(&self, log: &[Event]) -> Vec<Difference> {
         let outcomes = outcomes(log);
-        let again = log.iter().filter(|event| is_agents(event));
+        let again = log.iter().filter(|event| is_replayable(event));
         self.done
             .iter()
             .zip(again)
@@ -107,7 +107,7 @@ impl Trajectory {
 
 /// How much an agent has done, by its log.
 pub fn done_in<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
-    log.into_iter().filter(|event| is_agents(event)).count()
+    log.into_iter().filter(|event| is_replayable(event)).count()
 }
 
 /// An agent that does again what a trajectory's agent did, then hands over.
@@ -147,7 +147,7 @@ impl Agent for Replay {
     ) -> Result<Step, LlmError> {
         let action =
             |action| Step { body: Body::Action(action), timeout: None, tool_call_metadata: None, call: None };
-        match self.trajectory.done.get(done_in(view.log())) {
+        match self.trajectory.done.get(view.replayable()) {
             Some(done) => Ok(Step {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),
@@ -162,7 +162,8 @@ impl Agent for Replay {
     }
 }
 
-fn is_agents(event: &Event) -> bool {
+/// Whether an agent decided on it, so that it can be done again.
+pub(crate) fn is_replayable(event: &Event) -> bool {
     matches!((event.source, &event.body), (EventSource::Agent, Body::Action(action)) if is_done(action))
 }
 

@@ -100,7 +100,7 @@ pub fn announce(view: &View, offer: &Offer) -> Vec<Body> {
 }
 
 fn is_told(view: &View, failure: &Observation) -> bool {
-    view.events().iter().any(|event| match &event.body {
+    view.notices().any(|event| match &event.body {
         Body::Observation(told) => {
             matches!(told.kind, ObservationKind::Error(_)) && told.content == failure.content
         }

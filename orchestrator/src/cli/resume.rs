@@ -64,9 +64,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
     let agent = compose::agent(&config)?;
+    let llm = compose::llm(&config.llm, state.iterations as usize)?;
     let parts = Parts {
         store,
-        llm: compose::llm(&config.llm, state.iterations as usize)?,
+        condenser: compose::condenser(&config, &llm)?,
+        llm,
         tool_servers: compose::tool_servers(&config, agent.as_ref()),
         agent,
         provider: compose::provider(&config, &state_dir)?,

@@ -138,6 +138,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         workspace: task.workspace.for_log()?,
         setup: task.setup,
         forked_from: None,
+        keeps_whole_history: config.keeps_whole_history,
     };
     let live = compose::agent(config)?;
     let (said, replayed, agent): (_, _, Arc<dyn Agent>) = match task.what {
@@ -151,6 +152,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     };
     let parts = Parts {
         store: state_dir.store().await?,
+        condenser: compose::condenser(config, &task.llm)?,
         llm: task.llm,
         tool_servers: compose::tool_servers(config, agent.as_ref()),
         agent,

@@ -1,5 +1,6 @@
 //! The composition root: the only place that knows every concrete type.
 
+mod condenser;
 mod model;
 mod sandboxes;
 mod state_dir;
@@ -12,6 +13,7 @@ use engine::agent::{Agent, CodeActAgent};
 use crate::config::Config;
 use crate::exit::UsageError;
 
+pub(crate) use condenser::condenser;
 pub(crate) use model::{lasting_model_name, llm, scripted_llm};
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,

@@ -34,6 +34,11 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
     Ok(Arc::new(llm))
 }
 
+/// Whether the answers come from a file.
+pub(super) fn is_scripted(settings: &LlmSettings) -> bool {
+    settings.model.as_ref().is_some_and(|model| model.starts_with(SCRIPTED))
+}
+
 /// The model's name as a conversation keeps it: a script is found again from any folder.
 pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
     let model = settings.model.clone().unwrap_or_default();

@@ -41,7 +41,7 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
             "false" | "0" => Some(toml::Value::Boolean(false)),
             _ => None,
         },
-        Kind::Servers | Kind::List | Kind::Table | Kind::Any => {
+        Kind::Servers | Kind::List | Kind::Table | Kind::Tables | Kind::Any => {
             let json: serde_json::Value = serde_json::from_str(text).ok()?;
             toml::Value::try_from(json).ok()
         }

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     /// Of texts.
     List,
     Table,
+    /// A list of them.
+    Tables,
     /// Whatever it is, it has no effect yet.
     Any,
 }
@@ -41,6 +43,7 @@ impl Kind {
             Self::Servers => "a list of servers",
             Self::List => "a list of strings",
             Self::Table => "a table",
+            Self::Tables => "a list of tables",
             Self::Any => "a value",
         }
     }
@@ -107,6 +110,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "workspace_base", Kind::Text),
     ("core", "save_trajectory_path", Kind::Text),
     ("core", "init_git_in_empty_workspace", Kind::Flag),
+    ("core", "enable_default_condenser", Kind::Flag),
     ("core", "git_user_name", Kind::Text),
     ("core", "git_user_email", Kind::Text),
     ("security", "confirmation_mode", Kind::Flag),
@@ -127,6 +131,15 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "completion_kwargs", Kind::Table),
     ("llm", "reasoning_effort", Kind::Text),
     ("llm", "seed", Kind::Integer),
+    ("agent", "enable_history_truncation", Kind::Flag),
+    ("condenser", "type", Kind::Text),
+    ("condenser", "attention_window", Kind::Integer),
+    ("condenser", "keep_first", Kind::Integer),
+    ("condenser", "max_events", Kind::Integer),
+    ("condenser", "max_size", Kind::Integer),
+    ("condenser", "llm_config", Kind::Text),
+    ("condenser", "max_event_length", Kind::Integer),
+    ("condenser", "condensers", Kind::Tables),
     ("sandbox", "base_container_image", Kind::Text),
     ("sandbox", "runtime_container_image", Kind::Text),
     ("sandbox", "timeout", Kind::Number),
@@ -173,7 +186,7 @@ const KNOWN: &[(&str, &str)] = &[
          workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
-         enable_default_condenser max_concurrent_conversations file_store cache_dir \
+         max_concurrent_conversations file_store cache_dir \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
     (
@@ -185,7 +198,7 @@ const KNOWN: &[(&str, &str)] = &[
     (
         "agent",
         "llm_config system_prompt_filename enable_browsing enable_editor enable_jupyter enable_cmd enable_think \
-         enable_finish enable_prompt_extensions enable_history_truncation enable_plan_mode \
+         enable_finish enable_prompt_extensions enable_plan_mode \
          enable_stuck_detection enable_llm_editor enable_condensation_request disabled_microagents condenser \
          model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
@@ -197,10 +210,6 @@ const KNOWN: &[(&str, &str)] = &[
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "security_analyzer enable_security_analyzer"),
-    (
-        "condenser",
-        "type attention_window keep_first max_events max_size llm_config max_event_length condensers",
-    ),
     (
         "kubernetes",
         "namespace ingress_domain pvc_storage_size pvc_storage_class resource_cpu_request resource_memory_request \

@@ -4,6 +4,7 @@
 //! its users bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error
 //! that names file, line and key.
 
+mod condenser;
 mod environment;
 mod file;
 mod keys;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use secrecy::SecretString;
 
+pub(crate) use condenser::CondenserSettings;
 pub(crate) use sandbox::SandboxSettings;
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 
@@ -76,6 +78,10 @@ pub(crate) struct Config {
     pub save_trajectory: Option<PathBuf>,
     /// The model.
     pub llm: LlmSettings,
+    /// How long histories are kept short.
+    pub condenser: CondenserSettings,
+    /// Whether a history that does not fit the model's window stays as it is.
+    pub keeps_whole_history: bool,
     /// Where this user's sockets are, from `XDG_RUNTIME_DIR`.
     pub runtime_dir: Option<PathBuf>,
     /// The user's home.
@@ -115,6 +121,17 @@ pub(crate) struct LlmSettings {
     pub settings: Settings,
 }
 
+impl LlmSettings {
+    /// The model that a section describes.
+    fn of(settings: Settings) -> Self {
+        Self {
+            model: settings.text("llm", "model"),
+            api_key: settings.text("llm", "api_key").map(SecretString::from),
+            settings,
+        }
+    }
+}
+
 impl Config {
     /// Reads file and environment, and lets the command line win.
     ///
@@ -128,10 +145,12 @@ impl Config {
             Some(path) => file::read(&path)?,
             None => Default::default(),
         };
+        let groups = file.groups.clone();
         let group = overrides.model.as_deref().and_then(|name| file.take_group("llm", name));
         let mut settings = file.base;
         let group_model = group.is_some();
         settings.overlay(environment::read(&environment)?);
+        let condenser = CondenserSettings::read(&settings, &groups)?;
         if let Some(group) = group {
             settings.overlay(group);
         }
@@ -195,11 +214,9 @@ impl Config {
                 _ => mcp::read(&settings),
             },
             state_dir,
-            llm: LlmSettings {
-                model,
-                api_key: settings.text("llm", "api_key").map(SecretString::from),
-                settings,
-            },
+            condenser,
+            keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
+            llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
             home: home(&environment).ok(),
             config_file: find_file(overrides.config_file.as_deref())

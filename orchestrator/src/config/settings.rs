@@ -70,6 +70,9 @@ pub(crate) enum ConfigError {
         /// What is wrong with it. Not its value: that may be secret.
         problem: &'static str,
     },
+    /// The condenser cannot be as it is described.
+    #[error("condenser: {0}")]
+    Condenser(String),
     /// There is nowhere to keep anything.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
@@ -218,6 +221,14 @@ impl Settings {
         }
     }
 
+    /// A whole section, as JSON.
+    pub(super) fn section(&self, section: &str) -> serde_json::Map<String, serde_json::Value> {
+        let values = self.values.iter().filter(|((of, _), _)| *of == section);
+        values
+            .filter_map(|((_, name), value)| Some(((*name).to_owned(), serde_json::to_value(value).ok()?)))
+            .collect()
+    }
+
     /// What a key holds, whatever it is.
     pub(super) fn value(&self, section: &str, name: &str) -> Option<&toml::Value> {
         self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
@@ -241,6 +252,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Servers => value.is_array(),
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
+        Kind::Tables => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_table)),
         Kind::Any => true,
     }
 }

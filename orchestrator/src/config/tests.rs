@@ -1,5 +1,7 @@
 use std::io::Write;
 
+use engine::condenser::CondenserConfig;
+
 use super::{Config, ConfigError, Overrides};
 
 fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
@@ -217,4 +219,56 @@ fn a_bad_mcp_server_names_file_line_and_key() {
     ] {
         assert_eq!(error_of(&format!("[mcp]\n{file}\n"), &[]), format!(":2: mcp.{error}"));
     }
+}
+
+#[test]
+fn a_condenser_is_read_with_v0s_defaults_and_with_the_models_it_names() {
+    let config = load("", &[], Overrides::default()).unwrap();
+    assert_eq!((config.condenser.chosen, config.condenser.is_usual_wanted), (None, true));
+    assert!(!config.keeps_whole_history);
+
+    let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.small]\nmodel = \"little\"\n\
+                [agent]\nenable_history_truncation = false\n\
+                [condenser]\ntype = \"pipeline\"\n\
+                condensers = [{type = \"recent\"}, {type = \"llm\", llm_config = \"small\", max_size = 50}]\n";
+    let small = Overrides { model: Some("small".into()), ..Default::default() };
+    for overrides in [Overrides::default(), small] {
+        let config = load(file, &[], overrides).unwrap();
+        let llm = CondenserConfig::Llm {
+            llm_config: Some("small".into()),
+            keep_first: 1,
+            max_size: 50,
+            max_event_length: 10_000,
+        };
+        let condensers = vec![CondenserConfig::Recent { keep_first: 1, max_events: 100 }, llm];
+        assert_eq!(config.condenser.chosen, Some(CondenserConfig::Pipeline { condensers }));
+        let small = &config.condenser.llms["small"];
+        assert_eq!(small.model.as_deref(), Some("little"));
+        assert_eq!(small.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+        assert!(config.keeps_whole_history);
+        assert_eq!(config.warnings, [] as [String; 0]);
+    }
+
+    let environment = [("CONDENSER_TYPE", "amortized"), ("CONDENSER_MAX_SIZE", "30")];
+    let config = load("", &environment, Overrides::default()).unwrap();
+    assert_eq!(config.condenser.chosen, Some(CondenserConfig::Amortized { max_size: 30, keep_first: 1 }));
+}
+
+#[test]
+fn a_condenser_that_cannot_be_is_refused() {
+    for (file, problem) in [
+        ("[condenser]\ntype = 7\n", ":2: condenser.type must be a string, not a value of type integer"),
+        (
+            "[condenser]\ntype = \"llm\"\nmax_size = 8\nkeep_first = 4\n",
+            "condenser: keep_first (4) must be less than half of max_size (8)",
+        ),
+        (
+            "[condenser]\ntype = \"llm\"\nllm_config = \"small\"\n",
+            "condenser: llm_config: there is no [llm.small]",
+        ),
+        ("[condenser]\nmax_size = 8\n", "condenser: missing field `type`"),
+    ] {
+        assert_eq!(error_of(file, &[]), problem);
+    }
+    assert!(error_of("[condenser]\ntype = \"lm\"\n", &[]).starts_with("condenser: unknown variant `lm`"));
 }

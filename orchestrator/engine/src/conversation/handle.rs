@@ -15,6 +15,7 @@ use super::input::{Begin, InputKind, Terms};
 use super::state::State;
 use super::task::Task;
 use crate::agent::Agent;
+use crate::condenser::Condenser;
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
 use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
@@ -35,6 +36,8 @@ pub struct Parts {
     pub llm: Arc<dyn Llm>,
     /// The agent.
     pub agent: Arc<dyn Agent>,
+    /// What of the history the agent is shown.
+    pub condenser: Arc<dyn Condenser>,
     /// Where sandboxes come from.
     pub provider: Arc<dyn SandboxProvider>,
     /// What sandbox is wanted.

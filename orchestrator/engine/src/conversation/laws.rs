@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use protocol::action::{FinishAction, MessageAction, RejectAction, RunAction, SystemAction, ThinkAction};
+use protocol::action::{
+    CondensationAction, CondensationRequestAction, FinishAction, MessageAction, RejectAction, RunAction,
+    SystemAction, ThinkAction,
+};
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
@@ -55,7 +58,10 @@ pub(super) enum Decision {
     Reject,
     Browse,
     Misuse,
+    Condense,
+    AskToCondense,
     Fail,
+    Overflow,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -68,7 +74,10 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Decision::Reject),
         1 => Just(Decision::Browse),
         1 => Just(Decision::Misuse),
+        1 => Just(Decision::Condense),
+        1 => Just(Decision::AskToCondense),
         1 => Just(Decision::Fail),
+        1 => Just(Decision::Overflow),
     ];
     prop_oneof![
         2 => Just(Happening::Message),
@@ -390,13 +399,10 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         Decision::Reject => Action::from(RejectAction::default()).into(),
         Decision::Browse => Action::from(protocol::action::BrowseAction::default()).into(),
         Decision::Misuse => Observation::error("there is no tool fly", "").into(),
-        Decision::Fail => {
-            return Err(LlmError {
-                kind: LlmErrorKind::Authentication,
-                detail: "no".into(),
-                retry_after: None,
-            });
-        }
+        Decision::Condense => Action::from(CondensationAction::default()).into(),
+        Decision::AskToCondense => Action::from(CondensationRequestAction {}).into(),
+        Decision::Fail => return Err(failure(LlmErrorKind::Authentication)),
+        Decision::Overflow => return Err(failure(LlmErrorKind::ContextWindowExceeded)),
     };
     let call = Some(crate::agent::ModelCall {
         usage: protocol::metrics::TokenUsage { prompt_tokens: 1, ..Default::default() },
@@ -404,6 +410,10 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         latency: std::time::Duration::from_secs(1),
     });
     Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
+}
+
+fn failure(kind: LlmErrorKind) -> LlmError {
+    LlmError { kind, detail: "no".into(), retry_after: None }
 }
 
 fn ran(exit_code: i32) -> Observation {
@@ -571,4 +581,47 @@ fn a_step_has_its_time_from_when_it_was_begun() {
         _ => None,
     });
     assert_eq!(time_left.unwrap().as_secs_f64().round(), 300.0);
+}
+
+/// A world in which the agent takes its first step.
+fn stepping(keeps_whole_history: bool) -> World {
+    let mut world = World::begun(None, ConfirmationPolicy::Never);
+    world.state.started.as_mut().unwrap().keeps_whole_history = keeps_whole_history;
+    [Message, SandboxComes].iter().for_each(|happening| world.happen(happening));
+    assert!(world.stepping.is_some());
+    world
+}
+
+#[test]
+fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
+    let mut world = stepping(false);
+    for _ in 0..3 {
+        world.happen(&StepEnds(Decision::Overflow));
+        assert!(matches!(
+            world.log.last().unwrap().body,
+            Body::Action(protocol::Action::CondensationRequest(_))
+        ));
+        world.happen(&StepEnds(Decision::Condense));
+        assert!(world.stepping.is_some());
+    }
+    world.happen(&StepEnds(Decision::Overflow));
+    world.happen(&Crash);
+    assert!(world.stepping.is_some());
+    // Nothing was condensed.
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+
+    let mut world = stepping(true);
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn a_condensation_is_paid_for_and_is_no_step_of_the_agents() {
+    let mut world = stepping(false);
+    let before = world.state.metrics.accumulated_cost;
+    world.happen(&StepEnds(Decision::Condense));
+    assert_eq!((world.state.metrics.accumulated_cost - before, world.state.iterations), (0.5, 0));
+    world.happen(&StepEnds(Decision::Run));
+    assert_eq!(world.state.iterations, 1);
 }

@@ -42,6 +42,8 @@ pub struct State {
     pub setup_losses: u32,
     /// The user's latest message.
     pub last_user_message: Option<EventId>,
+    /// A condensation was asked for and has not come since.
+    pub is_condensation_requested: bool,
 }
 
 /// An action without an ending.
@@ -76,6 +78,7 @@ impl Default for State {
             setup_done: 0,
             setup_losses: 0,
             last_user_message: None,
+            is_condensation_requested: false,
         }
     }
 }
@@ -93,7 +96,9 @@ impl State {
         self.next_id = event.id.next();
         if let Some(metrics) = &event.llm_metrics {
             self.metrics.clone_from(metrics);
-            self.iterations += 1;
+            // It is paid for, but the agent has not stepped.
+            let is_condensation = matches!(event.body, Body::Action(Action::Condensation(_)));
+            self.iterations += u32::from(!is_condensation);
         }
         match &event.body {
             Body::Action(action) => self.apply_action(event, action),
@@ -162,6 +167,8 @@ impl State {
 
     fn apply_action(&mut self, event: &Event, action: &Action) {
         match (event.source, action) {
+            (_, Action::Condensation(_)) => self.is_condensation_requested = false,
+            (_, Action::CondensationRequest(_)) => self.is_condensation_requested = true,
             (EventSource::User, Action::Message(_)) => self.last_user_message = Some(event.id),
             (EventSource::Agent, action) => {
                 if let Ok(action) = SandboxAction::try_from(action.clone()) {

@@ -21,6 +21,7 @@ use super::state::State;
 use super::transition::{interrupted, transition};
 use crate::agent::Step;
 use crate::clock;
+use crate::condenser::Condensed;
 use crate::events::EventLog;
 use crate::llm::{LlmError, LlmErrorKind, LlmProgress};
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
@@ -68,6 +69,8 @@ pub(super) struct Task {
     show_state: watch::Sender<Arc<State>>,
     state: State,
     events: Vec<Arc<Event>>,
+    /// What of the log the agent may see, up to its latest step.
+    view: View,
     work: JoinSet<Done>,
     /// The step that is being taken, by what it has seen. Another step's result is of no use.
     step: Option<(EventId, AbortHandle)>,
@@ -99,6 +102,7 @@ impl Task {
             show_state,
             state,
             events,
+            view: View::default(),
             work: JoinSet::new(),
             step: None,
             retries: mpsc::channel(RETRIES),
@@ -275,8 +279,9 @@ impl Task {
     }
 
     fn take_step(&mut self, seen: EventId) {
-        let view = View::whole(self.events.clone());
-        let Parts { agent, llm, .. } = self.parts.clone();
+        self.view.take_in(&self.events);
+        let view = self.view.clone();
+        let Parts { agent, condenser, llm, .. } = self.parts.clone();
         let live = self.live.clone();
         let retries = self.retries.0.clone();
         let handle = self.work.spawn(async move {
@@ -293,8 +298,14 @@ impl Task {
                 drop(retries.try_send((seen, InputKind::CallRetried { retry, is_rate_limited })));
                 drop(live.send(Live::Model(progress)));
             };
-            let result = agent.step(&view, llm.as_ref(), &on_progress).await;
-            Done::Step { seen, result: result.map(Box::new) }
+            let result = match condenser.condense(view, &on_progress).await {
+                Ok(Condensed::View(view)) => {
+                    agent.step(&view, llm.as_ref(), &on_progress).await.map(Box::new)
+                }
+                Ok(Condensed::Condensation(step)) => Ok(step),
+                Err(error) => Err(error),
+            };
+            Done::Step { seen, result }
         });
         self.step = Some((seen, handle));
     }
@@ -422,6 +433,7 @@ mod tests {
     use tokio::time::Instant;
 
     use crate::agent::{Agent, Step};
+    use crate::condenser::Noop;
     use crate::conversation::{Conversation, Parts};
     use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
     use crate::sandbox::SandboxSpec;
@@ -484,6 +496,7 @@ mod tests {
             store: Arc::new(MemoryStore::default()),
             llm: Arc::new(Unasked),
             agent: Arc::new(Unasked),
+            condenser: Arc::new(Noop),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id.clone()),
             tool_servers: Arc::new(crate::tool_servers::NoToolServers),

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use protocol::action::ChangeAgentStateAction;
+use protocol::action::{ChangeAgentStateAction, CondensationRequestAction};
 use protocol::observation::{AgentStateChangedObservation, ThinkObservation, UserRejectedObservation};
 use protocol::record::{
     ConfirmationChanged, Limit, LimitExtended, LimitReached, ModelRetried, SandboxLeased, SandboxReleased,
@@ -22,7 +22,7 @@ use super::setup::{self, Outcome, SetupStep};
 use super::state::State;
 use crate::agent::Step;
 use crate::clock;
-use crate::llm::LlmError;
+use crate::llm::{LlmError, LlmErrorKind};
 
 /// The observation's `error_id` of an action whose sandbox was lost: whether it ran to its end is unknown.
 pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
@@ -259,7 +259,9 @@ impl Turn {
             Action::Message(message) if message.wait_for_response => {
                 self.rest(AgentState::AwaitingUserInput, seen);
             }
-            Action::Message(_) => self.step_if_due(),
+            Action::Message(_) | Action::Condensation(_) | Action::CondensationRequest(_) => {
+                self.step_if_due();
+            }
             Action::Think(_) => {
                 let noted = Observation::new("The thought is noted.", ThinkObservation {});
                 self.append_outcome(id, step.tool_call_metadata, noted);
@@ -290,7 +292,17 @@ impl Turn {
         }
     }
 
+    /// What does not fit is made shorter. Each condensation is shorter than the one before, and where none comes of the
+    /// request, the error stands.
     fn fail_step(&mut self, error: &LlmError) {
+        let may_shorten = self.state.started.as_ref().is_some_and(|started| !started.keeps_whole_history);
+        if error.kind == LlmErrorKind::ContextWindowExceeded
+            && may_shorten
+            && !self.state.is_condensation_requested
+        {
+            self.append(EventSource::Agent, Action::from(CondensationRequestAction {}));
+            return self.step_if_due();
+        }
         self.change_state(AgentState::Error, &error.to_string());
     }
 

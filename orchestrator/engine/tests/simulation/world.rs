@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use engine::agent::CodeActAgent;
+use engine::condenser::Noop;
 use engine::conversation::{Conversation, Parts, State, Terms};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
+use engine::tool_servers::NoToolServers;
 use protocol::action::MessageAction;
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::ConversationStarted;
@@ -100,6 +102,8 @@ impl World {
             store: Arc::new(store),
             llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal)),
             agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            condenser: Arc::new(Noop),
+            tool_servers: Arc::new(NoToolServers),
             provider: Arc::new(self.provider.clone()),
             spec: SandboxSpec::of(id()),
         }

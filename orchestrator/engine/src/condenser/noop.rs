@@ -1,0 +1,22 @@
+//! `noop`: everything is shown.
+
+use async_trait::async_trait;
+
+use super::{Condensed, Condenser};
+use crate::llm::{LlmError, LlmProgress};
+use crate::view::View;
+
+/// Shows everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Noop;
+
+#[async_trait]
+impl Condenser for Noop {
+    async fn condense(
+        &self,
+        view: View,
+        _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Condensed, LlmError> {
+        Ok(Condensed::View(view))
+    }
+}

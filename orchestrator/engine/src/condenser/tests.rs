@@ -1,0 +1,496 @@
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use protocol::action::{CondensationAction, RecallAction, RecallType};
+use protocol::metrics::TokenUsage;
+use protocol::{Action, Body, EventSource};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::llm::{Completion, Llm, LlmErrorKind, LlmRequest, Message, ModelResponse, Part};
+use crate::view::logs::{Log, any_log, assert_paired, texts};
+
+/// What a model makes of what it is told: the message that it answers.
+type Answer = dyn Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync;
+
+/// A model that answers by a function, and keeps what it was told.
+struct Answering {
+    answer: Box<Answer>,
+    told: Mutex<Vec<String>>,
+}
+
+impl Answering {
+    fn new(answer: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { answer: Box::new(answer), told: Mutex::default() })
+    }
+
+    /// Says one thing.
+    fn says(text: &'static str) -> Arc<Self> {
+        Self::new(move |_| Ok(json!({"role": "assistant", "content": text})))
+    }
+
+    /// Calls a tool.
+    fn calls(name: &'static str, arguments: &Value) -> Arc<Self> {
+        let arguments = arguments.to_string();
+        Self::new(move |_| {
+            let call = json!({"id": "c", "function": {"name": name, "arguments": arguments}});
+            Ok(json!({"role": "assistant", "content": null, "tool_calls": [call]}))
+        })
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.told.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Llm for Answering {
+    fn model(&self) -> &str {
+        "answering"
+    }
+
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        let Some(Message::User(parts)) = request.messages.last() else { panic!("{request:?}") };
+        let [Part::Text(told)] = parts.as_slice() else { panic!("{parts:?}") };
+        self.told.lock().unwrap().push(told.clone());
+        let message = (self.answer)(told).map_err(|kind| LlmError {
+            kind,
+            detail: "as scripted".into(),
+            retry_after: None,
+        })?;
+        Ok(Completion {
+            response: ModelResponse(json!({"id": "s", "choices": [{"message": message}]})),
+            usage: TokenUsage { model: "answering".into(), prompt_tokens: 7, ..TokenUsage::default() },
+            cost: Some(0.25),
+            latency: Duration::from_secs(1),
+        })
+    }
+}
+
+fn build(config: Value, llm: &Arc<Answering>) -> Arc<dyn Condenser> {
+    let config: CondenserConfig = serde_json::from_value(config).unwrap();
+    config.check().unwrap();
+    let build = |_: Option<&str>| Ok::<Arc<dyn Llm>, ()>(llm.clone());
+    config.build(&build).unwrap()
+}
+
+async fn condense(config: Value, llm: &Arc<Answering>, log: &Log) -> Result<Condensed, LlmError> {
+    build(config, llm).condense(log.view(), &|_| ()).await
+}
+
+/// What the agent is shown by a condenser that does not condense.
+async fn shown(config: Value, log: &Log) -> Vec<String> {
+    match condense(config, &Answering::says("no"), log).await.unwrap() {
+        Condensed::View(view) => {
+            assert_paired(&view.messages());
+            texts(&view.messages())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn decision(condensed: Condensed) -> (CondensationAction, Option<crate::agent::ModelCall>) {
+    match condensed {
+        Condensed::Condensation(step) => match step.body {
+            Body::Action(Action::Condensation(condensation)) => (condensation, step.call),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the agent is told after the condensation that a condenser decides on; and the condensation.
+async fn condensed(config: Value, llm: &Arc<Answering>, log: &Log) -> (Vec<String>, CondensationAction) {
+    let (condensation, _) = decision(condense(config, llm, log).await.unwrap());
+    let mut log = log.clone();
+    log.condenses(condensation.clone());
+    assert_paired(&log.view().messages());
+    (texts(&log.view().messages()), condensation)
+}
+
+/// A prompt, a task and 49 steps of two events each: 100.
+fn hundred() -> Log {
+    Log::of_steps(49)
+}
+
+fn one_more(log: &Log) -> Log {
+    let mut log = log.clone();
+    log.responds(1, 1);
+    log
+}
+
+#[tokio::test]
+async fn noop_shows_everything() {
+    let mut log = Log::of_steps(500);
+    log.asks_for_condensation();
+    assert_eq!(shown(json!({"type": "noop"}), &log).await.len(), 1002);
+}
+
+#[tokio::test]
+async fn amortized_forgets_half_when_the_history_has_grown_too_long() {
+    let config = json!({"type": "amortized"});
+    assert_eq!(shown(config.clone(), &hundred()).await.len(), 100);
+    let (told, condensation) = condensed(config, &Answering::says("no"), &one_more(&hundred())).await;
+    assert_eq!(told[..3], ["the prompt", "the task", "thought 27"]);
+    assert_eq!(told.len(), 50);
+    assert_eq!(
+        condensation,
+        CondensationAction {
+            forgotten_events_start_id: Some(2),
+            forgotten_events_end_id: Some(53),
+            ..Default::default()
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_request_makes_the_next_condenser_act_that_can() {
+    let config = json!({"type": "pipeline", "condensers": [
+        {"type": "observation_masking"}, {"type": "amortized"}, {"type": "conversation_window"},
+    ]});
+    let mut log = Log::of_steps(10);
+    assert_eq!(shown(config.clone(), &log).await.len(), 22);
+    log.asks_for_condensation();
+    let (told, _) = condensed(config, &Answering::says("no"), &log).await;
+    assert_eq!(told.len(), 12);
+}
+
+#[tokio::test]
+async fn conversation_window_acts_on_a_request_only_and_keeps_what_everything_begins_with() {
+    let config = || json!({"type": "conversation_window"});
+    let llm = Answering::says("no");
+    assert_eq!(shown(config(), &Log::of_steps(500)).await.len(), 1002);
+
+    let mut log = Log::begun();
+    let recall = RecallAction {
+        recall_type: RecallType::WorkspaceContext,
+        query: "the task".into(),
+        thought: String::new(),
+    };
+    log.push(EventSource::User, Action::from(recall));
+    (0..10).for_each(|_| log.responds(1, 1));
+    log.asks_for_condensation();
+    let (_, condensation) = condensed(config(), &llm, &log).await;
+    assert_eq!(condensation.forgotten_events_start_id, Some(3));
+    assert_eq!(condensation.forgotten_events_end_id, Some(12));
+
+    // Until there is nothing left that may be forgotten.
+    let mut log = Log::of_steps(10);
+    for length in [22, 12, 6, 4] {
+        assert_eq!(log.view().len(), length);
+        log.asks_for_condensation();
+        let (condensation, call) = match condense(config(), &llm, &log).await.unwrap() {
+            Condensed::View(_) => break,
+            condensed => decision(condensed),
+        };
+        assert_eq!(call, None);
+        log.condenses(condensation);
+    }
+    assert_eq!(log.view().len(), 4);
+}
+
+#[tokio::test]
+async fn recent_shows_the_first_and_the_latest_events_and_moves_in_strides() {
+    let config = || json!({"type": "recent", "keep_first": 1, "max_events": 12});
+    assert_eq!(shown(config(), &Log::of_steps(5)).await.len(), 12);
+    let told = shown(config(), &Log::of_steps(6)).await;
+    assert_eq!(told[..3], ["the prompt", "the task", "thought 4"]);
+    for steps in 5..60 {
+        let told = shown(config(), &Log::of_steps(steps)).await;
+        assert!((6..=12).contains(&told.len()), "{}", told.len());
+        assert_eq!(told[told.len() - 2], format!("thought {steps}"));
+    }
+}
+
+#[tokio::test]
+async fn observation_masking_shows_old_calls_without_what_came_of_them() {
+    let config = || json!({"type": "observation_masking", "attention_window": 4});
+    let told = shown(config(), &Log::of_steps(4)).await;
+    let masked: Vec<_> = told.iter().map(|text| text.starts_with("[What came of this")).collect();
+    // After the prompt and the task: two steps that are old, two that are not.
+    assert_eq!(masked, [false, false, false, true, false, true, false, false, false, false]);
+    assert_eq!(told[6], "thought 3");
+}
+
+#[tokio::test]
+async fn browser_output_masking_shows_the_latest_page() {
+    let mut log = Log::begun();
+    ["http://a/", "http://b/", "http://c/"].into_iter().for_each(|url| log.browses(url));
+    log.responds(1, 1);
+    assert_eq!(
+        shown(json!({"type": "browser_output_masking"}), &log).await,
+        [
+            "the prompt",
+            "the task",
+            "[The page http://a/ is left out: newer ones follow.]",
+            "[The page http://b/ is left out: newer ones follow.]",
+            "the page http://c/",
+            "thought 1",
+            "output of call-1-0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn llm_puts_a_summary_in_the_place_of_what_is_forgotten_and_the_next_takes_it_up() {
+    let config = || json!({"type": "llm", "keep_first": 2, "max_size": 20});
+    let llm = Answering::says(" what was done \n");
+    let mut log = Log::of_steps(10);
+    let (condensation, call) = decision(condense(config(), &llm, &log).await.unwrap());
+    assert_eq!(call.unwrap().cost, Some(0.25));
+    assert_eq!(condensation.summary.as_deref(), Some("what was done"));
+    assert_eq!(condensation.summary_offset, Some(2));
+    log.condenses(condensation);
+    let told = texts(&log.view().messages());
+    assert_eq!(told[..4], ["the prompt", "the task", "what was done", "thought 8"]);
+    let asked = llm.told();
+    assert!(asked[0].contains("There is none yet"), "{}", asked[0]);
+    assert!(asked[0].contains("thought 1\nIt called execute_bash"), "{}", asked[0]);
+    assert!(asked[0].contains("output of call-7-0") && !asked[0].contains("output of call-8-0"));
+
+    (0..10).for_each(|_| log.responds(1, 1));
+    let (told, _) = condensed(config(), &llm, &log).await;
+    assert_eq!(told.iter().filter(|text| *text == "what was done").count(), 1);
+    assert!(llm.told()[1].contains("<summary_so_far>\nwhat was done\n"));
+    assert!(!llm.told()[1].contains("output of call-7-0"));
+}
+
+#[tokio::test]
+async fn a_long_event_is_told_in_its_beginning_and_end() {
+    let llm = Answering::says("short");
+    let mut log = Log::begun();
+    log.says(&format!("begin{}end", "x".repeat(100_000)));
+    (0..20).for_each(|_| log.responds(1, 1));
+    condense(json!({"type": "llm", "max_size": 20, "max_event_length": 1000}), &llm, &log).await.unwrap();
+    let told = llm.told().remove(0);
+    assert!(told.contains("begin") && told.contains("end\n"));
+    assert!(told.len() < 10_000, "{}", told.len());
+}
+
+#[tokio::test]
+async fn a_condensers_model_that_cannot_read_so_much_is_told_half_of_it_until_it_gives_up() {
+    let mut log = Log::begun();
+    (0..30).for_each(|_| log.says(&"word ".repeat(1000)));
+    let config = || json!({"type": "llm", "max_size": 20});
+    let small = Answering::new(|told| match told.len() {
+        0..30_000 => Ok(json!({"role": "assistant", "content": "short"})),
+        _ => Err(LlmErrorKind::ContextWindowExceeded),
+    });
+    decision(condense(config(), &small, &log).await.unwrap());
+    let lengths: Vec<_> = small.told().iter().map(String::len).collect();
+    assert!(lengths.len() > 1 && lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
+
+    let tiny = Answering::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
+    let error = condense(config(), &tiny, &log).await.unwrap_err();
+    assert_eq!((error.kind, tiny.told().len()), (LlmErrorKind::ContextWindowExceeded, 7));
+
+    let away = Answering::new(|_| Err(LlmErrorKind::Unavailable));
+    let error = condense(config(), &away, &log).await.unwrap_err();
+    assert_eq!((error.kind, away.told().len()), (LlmErrorKind::Unavailable, 1));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_summary_is_paid_for_and_condenses_all_the_same() {
+    for message in [json!({"content": null}), json!({"content": " \n"}), json!(7)] {
+        let llm = Answering::new(move |_| Ok(message.clone()));
+        let (condensation, call) = decision(
+            condense(json!({"type": "llm", "max_size": 20}), &llm, &Log::of_steps(10)).await.unwrap(),
+        );
+        assert!(call.is_some());
+        assert_eq!(
+            condensation.summary.as_deref(),
+            Some("12 events that followed are forgotten without a summary.")
+        );
+    }
+    let long = Answering::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
+    let (condensation, _) =
+        decision(condense(json!({"type": "llm", "max_size": 20}), &long, &Log::of_steps(10)).await.unwrap());
+    assert!(condensation.summary.unwrap().len() < 21_000);
+}
+
+#[tokio::test]
+async fn structured_makes_notes_of_a_form() {
+    let config = || json!({"type": "structured", "max_size": 20});
+    let form =
+        json!({"request": "mend it", "done": "", "to_do": ["test", "ship"], "files": "a.rs", "own": "?"});
+    let llm = Answering::calls("note_state", &form);
+    let (_, condensation) = condensed(config(), &llm, &Log::of_steps(10)).await;
+    assert_eq!(
+        condensation.summary.as_deref(),
+        Some("## What the user wants\nmend it\n\n## Still to do\n[\"test\",\"ship\"]\n\n## Files\na.rs")
+    );
+    // A model that does not call says it in its own way.
+    let (_, condensation) = condensed(config(), &Answering::says("notes"), &Log::of_steps(10)).await;
+    assert_eq!(condensation.summary.as_deref(), Some("notes"));
+}
+
+#[tokio::test]
+async fn llm_attention_forgets_what_the_model_does_not_name() {
+    let config = || json!({"type": "llm_attention", "max_size": 20});
+    let expected = |told: Vec<String>| {
+        // Ten of 22 stay: prompt, task, the latest step, the two that were named, and the latest of the others.
+        let thoughts: Vec<_> = told.into_iter().filter(|text| text.starts_with("thought")).collect();
+        assert_eq!(thoughts, ["thought 1", "thought 3", "thought 9", "thought 10"]);
+    };
+    let log = Log::of_steps(10);
+    let ranked = Answering::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
+    let (told, condensation) = condensed(config(), &ranked, &log).await;
+    expected(told);
+    assert!(condensation.forgotten_event_ids.is_some());
+    let written = Answering::says("Most important: [2, 6], the rest is not.");
+    expected(condensed(config(), &written, &log).await.0);
+    // One that ranks nothing keeps the latest.
+    let (told, _) = condensed(config(), &Answering::says("I cannot."), &log).await;
+    assert_eq!(told[2], "thought 7");
+    assert_eq!(told.len(), 10);
+}
+
+#[test]
+fn names_and_defaults_are_v0s() {
+    let parse = |text: &str| serde_json::from_str::<CondenserConfig>(text);
+    assert_eq!(
+        parse(r#"{"type": "llm", "llm_config": "small"}"#).unwrap(),
+        CondenserConfig::Llm {
+            llm_config: Some("small".into()),
+            keep_first: 1,
+            max_size: 100,
+            max_event_length: 10_000,
+        }
+    );
+    let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
+    assert_eq!(parse(r#"{"type": "recent"}"#).unwrap(), recent);
+    let pages = CondenserConfig::BrowserOutputMasking { attention_window: 1 };
+    assert_eq!(parse(r#"{"type": "browser_output_masking"}"#).unwrap(), pages);
+    let masking = CondenserConfig::ObservationMasking { attention_window: 100 };
+    assert_eq!(parse(r#"{"type": "observation_masking"}"#).unwrap(), masking);
+    for name in ["noop", "conversation_window", "structured", "amortized", "llm_attention"] {
+        parse(&format!(r#"{{"type": "{name}"}}"#)).unwrap().check().unwrap();
+    }
+    CondenserConfig::usual().check().unwrap();
+    for (text, problem) in [
+        (
+            r#"{"type": "amortized", "keep_first": 5, "max_size": 10}"#,
+            "keep_first (5) must be less than half of max_size (10)",
+        ),
+        (r#"{"type": "recent", "max_events": 0}"#, "max_events must be 1 or more"),
+        (
+            r#"{"type": "pipeline", "condensers": [{"type": "observation_masking", "attention_window": 0}]}"#,
+            "attention_window must be 1 or more",
+        ),
+    ] {
+        assert_eq!(parse(text).unwrap().check().unwrap_err().to_string(), problem);
+    }
+    assert!(parse(r#"{"type": "recent", "max_size": 1}"#).is_err());
+    assert!(parse(r#"{"type": "noop", "max_size": 1}"#).is_err());
+}
+
+/// Condensers that condense, small enough that random logs make them act.
+fn condensing() -> impl Strategy<Value = Value> {
+    let bounds = || (0..4_usize, 10..30_usize);
+    let of = |name: &'static str| move |(keep_first, max_size)| json!({"type": name, "keep_first": keep_first, "max_size": max_size});
+    prop_oneof![
+        Just(json!({"type": "conversation_window"})),
+        bounds().prop_map(of("amortized")),
+        bounds().prop_map(of("llm")),
+        bounds().prop_map(of("structured")),
+        bounds().prop_map(of("llm_attention")),
+    ]
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_condensation_shrinks_the_view_and_keeps_the_agent_where_it_is(
+        config in condensing(), log in any_log(2), asks in any::<bool>(),
+    ) {
+        let mut log = log;
+        if asks {
+            log.asks_for_condensation();
+        }
+        let before = log.view();
+        match run(condense(config, &Answering::says("summary [5, 9, 3]"), &log)).unwrap() {
+            Condensed::View(view) => prop_assert_eq!(view.messages(), before.messages()),
+            condensed => {
+                log.condenses(decision(condensed).0);
+                let after = log.view();
+                prop_assert!(after.len() < before.len(), "{} {}", after.len(), before.len());
+                prop_assert_eq!(after.unmade_call(), before.unmade_call());
+                assert_paired(&after.messages());
+            }
+        }
+    }
+
+    #[test]
+    fn what_shows_less_keeps_the_agent_where_it_is(
+        log in any_log(2), keep_first in 0..4_usize, window in 1..20_usize,
+    ) {
+        let before = log.view();
+        for config in [
+            json!({"type": "recent", "keep_first": keep_first, "max_events": window}),
+            json!({"type": "observation_masking", "attention_window": window}),
+            json!({"type": "browser_output_masking", "attention_window": window}),
+        ] {
+            let Condensed::View(view) = run(condense(config, &Answering::says("no"), &log)).unwrap() else {
+                panic!("a view")
+            };
+            assert_paired(&view.messages());
+            prop_assert!(view.len() <= before.len());
+            prop_assert_eq!(view.unmade_call(), before.unmade_call());
+        }
+    }
+
+    #[test]
+    fn between_condensations_what_was_told_stays_as_it_was(
+        config in condensing(), steps in 20..60_usize, calls in 1..4_usize,
+    ) {
+        let condenser = build(config, &Answering::says("summary [5, 9, 3]"));
+        let mut log = Log::begun();
+        let mut before: Vec<Message> = Vec::new();
+        for step in 0..steps {
+            log.responds(calls, calls);
+            if step % 16 == 15 {
+                log.asks_for_condensation();
+            }
+            let told = loop {
+                match run(condenser.condense(log.view(), &|_| ())).unwrap() {
+                    Condensed::View(view) => break view.messages(),
+                    condensed => {
+                        log.condenses(decision(condensed).0);
+                        before.clear();
+                    }
+                }
+            };
+            prop_assert!(told.starts_with(&before));
+            before = told;
+        }
+    }
+}
+
+#[tokio::test]
+async fn windows_that_move_let_most_steps_begin_as_the_one_before() {
+    for config in [
+        json!({"type": "recent", "max_events": 40}),
+        json!({"type": "observation_masking", "attention_window": 40}),
+    ] {
+        let (mut log, mut before, mut moved) = (Log::begun(), Vec::new(), 0);
+        for _ in 0..100 {
+            log.responds(1, 1);
+            let told = shown(config.clone(), &log).await;
+            moved += usize::from(!told.starts_with(&before));
+            before = told;
+        }
+        // 200 events in strides of 20.
+        assert!((5..=10).contains(&moved), "{moved}");
+    }
+}

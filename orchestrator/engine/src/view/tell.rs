@@ -1,0 +1,200 @@
+//! The conversation as a model is told it, turn by turn.
+//!
+//! A model's provider refuses a call without a result, so every call of a response that is shown gets one.
+
+use std::collections::{HashMap, HashSet};
+
+use protocol::action::RunAction;
+use protocol::{Action, Body, EventId, EventSource, Observation, ObservationKind};
+
+use super::{Shown, View};
+use crate::llm::{Message, ModelResponse, Part};
+
+/// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
+const SETUP_CHARACTERS: usize = 2000;
+
+impl View {
+    /// The conversation as a model is told it. Takes time and memory as what is told is long.
+    pub fn messages(&self) -> Vec<Message> {
+        let telling = Telling::of(self.shown());
+        let mut messages = Vec::new();
+        let mut told = HashSet::new();
+        for shown in self.shown() {
+            match (&shown.event.tool_call_metadata, &shown.event.body) {
+                (Some(metadata), _) => {
+                    if told.insert(shown.group) {
+                        let response = ModelResponse(&metadata.model_response);
+                        telling.tell_response(&response, shown.group, &mut messages);
+                    }
+                }
+                (None, Body::Action(action)) => messages.extend(tell_action(shown.event.source, action)),
+                (None, Body::Observation(observation)) => {
+                    messages.extend(match (&shown.instead, telling.setup_step(shown)) {
+                        (Some(instead), _) => Some(user(instead.to_string())),
+                        (None, Some(step)) => Some(tell_setup(step, observation)),
+                        (None, None) => tell_unasked(observation),
+                    });
+                }
+                (None, Body::Record(_)) => {}
+            }
+        }
+        messages
+    }
+}
+
+/// What has to be found for a turn elsewhere in the view.
+struct Telling<'a> {
+    /// What came of a response's calls, by its group and the call's id.
+    outcomes: HashMap<(EventId, &'a str), &'a Shown>,
+    /// Steps of the workspace's set-up.
+    setup_steps: HashMap<EventId, &'a RunAction>,
+}
+
+impl<'a> Telling<'a> {
+    fn of(shown: &'a [Shown]) -> Self {
+        let mut telling = Self { outcomes: HashMap::new(), setup_steps: HashMap::new() };
+        for shown in shown {
+            match (&shown.event.tool_call_metadata, shown.event.source, &shown.event.body) {
+                (Some(metadata), _, body) if is_outcome(body) => {
+                    telling.outcomes.entry((shown.group, &metadata.tool_call_id)).or_insert(shown);
+                }
+                (None, EventSource::Environment, Body::Action(Action::Run(run))) => {
+                    telling.setup_steps.insert(shown.event.id, run);
+                }
+                _ => {}
+            }
+        }
+        telling
+    }
+
+    /// A response and what came of each of its calls.
+    fn tell_response(
+        &self,
+        response: &ModelResponse<&serde_json::Value>,
+        group: EventId,
+        messages: &mut Vec<Message>,
+    ) {
+        messages.push(Message::Assistant(response.message()));
+        for call in response.tool_calls() {
+            let outcome = self.outcomes.get(&(group, call.id.as_str()));
+            let parts = outcome
+                .map_or_else(|| vec![Part::Text("The call was not made.".to_owned())], |shown| shown.parts());
+            messages.push(Message::ToolResult { call_id: call.id, name: call.name, parts });
+        }
+    }
+
+    /// The step of the workspace's set-up that an observation is the end of.
+    fn setup_step(&self, ended: &Shown) -> Option<&'a RunAction> {
+        self.setup_steps.get(&ended.event.cause?).copied()
+    }
+}
+
+impl Shown {
+    /// What it says and shows, as an outcome of something.
+    fn parts(&self) -> Vec<Part> {
+        let images = match (&self.instead, &self.event.body) {
+            (None, Body::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
+                mcp.image_urls.as_slice()
+            }
+            _ => &[],
+        };
+        let text = Part::Text(self.text());
+        std::iter::once(text).chain(images.iter().cloned().map(Part::Image)).collect()
+    }
+
+    /// What it says, as an outcome of something.
+    pub(crate) fn text(&self) -> String {
+        match (&self.instead, &self.event.body) {
+            (Some(instead), _) => instead.to_string(),
+            (None, Body::Observation(observation)) => observation_text(observation),
+            (None, Body::Action(action)) => action.message(),
+            (None, Body::Record(_)) => String::new(),
+        }
+    }
+}
+
+fn is_outcome(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::Observation(_)
+            | Body::Action(
+                Action::Finish(_) | Action::Reject(_) | Action::Message(_) | Action::CondensationRequest(_)
+            )
+    )
+}
+
+fn tell_action(source: EventSource, action: &Action) -> Option<Message> {
+    match (source, action) {
+        (_, Action::System(system)) => Some(Message::System(system.content.clone())),
+        (EventSource::User, Action::Message(message)) => {
+            let images = message.image_urls.iter().flatten().cloned().map(Part::Image);
+            let text = Part::Text(message.content.clone());
+            Some(Message::User(std::iter::once(text).chain(images).collect()))
+        }
+        (_, Action::Message(message)) => Some(assistant(&message.content)),
+        _ => None,
+    }
+}
+
+/// An observation that no call of the model's asked for.
+fn tell_unasked(observation: &Observation) -> Option<Message> {
+    match &observation.kind {
+        ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_) => None,
+        _ => Some(user(observation_text(observation))),
+    }
+}
+
+/// What the agent should know of a step that it did not ask for: of one that went well, that it did.
+fn tell_setup(step: &RunAction, observation: &Observation) -> Message {
+    let text = match &observation.kind {
+        ObservationKind::Run(run) => {
+            let metadata = &run.metadata;
+            let said = match metadata.exit_code {
+                0 => "done.".to_owned(),
+                code => {
+                    let output = end_of(&observation.content);
+                    format!("failed with exit code {code}.{output}{}", metadata.suffix)
+                }
+            };
+            let folder = metadata.working_dir.as_ref();
+            let folder = folder.map(|folder| format!("\n[Working directory: {folder}]")).unwrap_or_default();
+            said + &folder
+        }
+        _ => observation.content.clone(),
+    };
+    user(format!("Before you began: {}: {text}", step.thought))
+}
+
+/// The end of an output, on lines of its own.
+fn end_of(output: &str) -> String {
+    let skipped = output.chars().count().saturating_sub(SETUP_CHARACTERS);
+    let shown: String = output.chars().skip(skipped).collect();
+    format!("{}\n{shown}", if skipped > 0 { " The end of its output:" } else { "" })
+}
+
+fn assistant(text: &str) -> Message {
+    let mut message = serde_json::Map::new();
+    message.insert("role".into(), "assistant".into());
+    message.insert("content".into(), text.into());
+    Message::Assistant(message)
+}
+
+fn user(text: String) -> Message {
+    Message::User(vec![Part::Text(text)])
+}
+
+fn observation_text(observation: &Observation) -> String {
+    match &observation.kind {
+        ObservationKind::Run(run) if run.hidden => "The command ran.".into(),
+        ObservationKind::Run(run) => {
+            let metadata = &run.metadata;
+            let mut text = format!("{}{}{}", metadata.prefix, observation.content, metadata.suffix);
+            if let Some(folder) = &metadata.working_dir {
+                text.push_str(&format!("\n[Working directory: {folder}]"));
+            }
+            text
+        }
+        ObservationKind::Error(_) => format!("ERROR: {}", observation.content),
+        _ => observation.content.clone(),
+    }
+}

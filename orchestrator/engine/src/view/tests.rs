@@ -1,0 +1,279 @@
+use proptest::prelude::*;
+use protocol::action::{MessageAction, RunAction};
+use protocol::observation::{CommandMetadata, McpObservation, RunObservation, UserRejectedObservation};
+use serde_json::json;
+
+use super::logs::{Log, any_condensation, any_log, assert_paired, texts};
+use super::*;
+use crate::llm::{Message, Part};
+use crate::testing::timestamp;
+use crate::tool_servers::{Offer, ServerFailure, announce};
+
+fn metadata(call: &str) -> ToolCallMetadata {
+    let calls: Vec<_> = ["a", "b"]
+        .iter()
+        .map(|id| json!({"id": id, "type": "function", "function": {"name": "execute_bash", "arguments": "{}"}}))
+        .collect();
+    ToolCallMetadata {
+        function_name: "execute_bash".into(),
+        tool_call_id: call.into(),
+        model_response: json!({"id": "r1", "choices": [{"message": {"role": "assistant", "content": "both", "tool_calls": calls}}]}),
+        total_calls_in_response: 2,
+    }
+}
+
+fn log(bodies: Vec<(EventSource, Body, Option<&str>)>) -> View {
+    let events = bodies.into_iter().enumerate().map(|(id, (source, body, call))| {
+        let mut event = Event::new(EventId(id as u64), timestamp(), source, body);
+        event.tool_call_metadata = call.map(metadata);
+        Arc::new(event)
+    });
+    View::whole(events.collect())
+}
+
+fn says(text: &str) -> (EventSource, Body, Option<&'static str>) {
+    let message = MessageAction { content: text.into(), ..Default::default() };
+    (EventSource::User, Action::from(message).into(), None)
+}
+
+fn runs(call: &'static str) -> (EventSource, Body, Option<&'static str>) {
+    (EventSource::Agent, Action::from(RunAction::default()).into(), Some(call))
+}
+
+fn ran(call: &'static str) -> (EventSource, Body, Option<&'static str>) {
+    let observation = Observation::new(format!("output of {call}"), RunObservation::default());
+    (EventSource::Agent, observation.into(), Some(call))
+}
+
+fn result(message: &Message) -> (&str, &str) {
+    let Message::ToolResult { call_id, parts, .. } = message else { panic!("a result, not {message:?}") };
+    let [Part::Text(text)] = parts.as_slice() else { panic!("one text") };
+    (call_id, text)
+}
+
+#[test]
+fn calls_of_one_response_are_one_turn_with_their_results() {
+    let messages = log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")]).messages();
+    assert_eq!(messages.len(), 4);
+    assert!(matches!(&messages[1], Message::Assistant(message) if message["content"] == "both"));
+    assert_eq!(result(&messages[2]), ("a", "output of a"));
+    assert_eq!(result(&messages[3]), ("b", "output of b"));
+}
+
+#[test]
+fn the_images_of_a_servers_tool_are_shown() {
+    let image = "data:image/png;base64,iVBO".to_owned();
+    let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
+    let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
+    let messages = log(vec![runs("a"), seen]).messages();
+    let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+    assert_eq!(parts.as_slice(), [Part::Text("a chart".into()), Part::Image(image)]);
+}
+
+#[test]
+fn after_a_call_that_the_user_rejects_the_others_of_its_response_are_not_made() {
+    let rejected = Observation::new("no", UserRejectedObservation {});
+    let view = log(vec![says("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);
+    assert!(view.unmade_call().is_none());
+    assert_eq!(result(&view.messages()[3]), ("b", "The call was not made."));
+}
+
+#[test]
+fn what_tool_servers_offer_may_come_between_two_calls() {
+    let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
+    let echo = Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
+    let news = announce(&View::default(), &Offer { tools: vec![echo.clone()], failures: vec![failure] });
+    let mut events = vec![says("go"), runs("a"), ran("a")];
+    events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
+    assert_eq!(log(events.clone()).unmade_call().map(|(call, _)| call.id), Some("b".into()));
+    events.extend([runs("b"), ran("b")]);
+    let view = log(events);
+    let messages = view.messages();
+    assert_eq!((result(&messages[2]).0, result(&messages[3]).0), ("a", "b"));
+    let told = Message::User(vec![Part::Text("ERROR: the MCP server git: it died".into())]);
+    assert_eq!(messages[4..], [told], "the tools are no message");
+    assert_eq!(view.offered_tools(), [echo]);
+}
+
+#[test]
+fn a_call_that_was_never_made_has_a_result_all_the_same() {
+    let messages = log(vec![says("go"), runs("a"), ran("a"), says("stop that")]).messages();
+    assert_eq!(result(&messages[3]), ("b", "The call was not made."));
+    assert!(matches!(&messages[4], Message::User(_)));
+}
+
+#[test]
+fn the_next_call_of_a_response_is_found_in_the_log() {
+    let next = |view: &View| view.unmade_call().map(|(call, metadata)| (call.id, metadata.tool_call_id));
+    assert_eq!(next(&log(vec![says("go")])), None);
+    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
+    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
+    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), says("no, something else")])), None);
+}
+
+#[test]
+fn of_a_setup_the_agent_is_told_what_went_wrong() {
+    let step = |thought: &str| {
+        let run = RunAction { command: "long text".into(), thought: thought.into(), ..Default::default() };
+        (EventSource::Environment, Action::from(run).into(), None)
+    };
+    let ran = |exit_code, output: String| {
+        let metadata = CommandMetadata { exit_code, working_dir: Some("/w".into()), ..Default::default() };
+        let observation = Observation::new(output, RunObservation { metadata, ..Default::default() });
+        (EventSource::Agent, observation.into(), None)
+    };
+    let noise = "x".repeat(100_000);
+    let view = log(vec![step("Cloning a"), ran(0, noise.clone()), step("Running b"), ran(3, noise + "why")]);
+    let mut events: Vec<_> = view.shown().iter().map(|shown| Arc::clone(&shown.event)).collect();
+    for (ended, cause) in [(1, 0), (3, 2)] {
+        let mut event = Event::clone(&events[ended]);
+        event.cause = Some(EventId(cause));
+        events[ended] = Arc::new(event);
+    }
+    let told: Vec<_> = View::whole(events)
+        .messages()
+        .into_iter()
+        .map(|message| match message {
+            Message::User(parts) => match parts.as_slice() {
+                [Part::Text(text)] => text.clone(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told[0], "Before you began: Cloning a: done.\n[Working directory: /w]");
+    assert!(
+        told[1].starts_with("Before you began: Running b: failed with exit code 3. The end of its output:\n")
+    );
+    assert!(told[1].ends_with("xwhy\n[Working directory: /w]") && told[1].len() < 2200, "{}", told[1].len());
+    assert_eq!(told.len(), 2);
+}
+
+/// What the model is told of `steps` steps after a condensation.
+fn told(steps: usize, condensation: CondensationAction) -> Vec<String> {
+    let mut log = Log::of_steps(steps);
+    log.condenses(condensation);
+    texts(&log.view().messages())
+}
+
+fn forgets(first: i64, last: i64) -> CondensationAction {
+    CondensationAction {
+        forgotten_events_start_id: Some(first),
+        forgotten_events_end_id: Some(last),
+        ..Default::default()
+    }
+}
+
+fn sums_up(first: i64, last: i64, summary: &str, offset: i64) -> CondensationAction {
+    let summary = Some(summary.to_owned());
+    CondensationAction { summary, summary_offset: Some(offset), ..forgets(first, last) }
+}
+
+#[test]
+fn what_is_forgotten_is_not_shown_and_its_summary_stands_in_its_place() {
+    assert_eq!(
+        told(3, sums_up(2, 5, "two steps", 2)),
+        ["the prompt", "the task", "two steps", "thought 3", "output of call-3-0"]
+    );
+    let ids = CondensationAction { forgotten_event_ids: Some(vec![4, 5]), ..Default::default() };
+    assert_eq!(
+        told(3, ids),
+        ["the prompt", "the task", "thought 1", "output of call-1-0", "thought 3", "output of call-3-0"]
+    );
+}
+
+#[test]
+fn a_newer_summary_stands_for_the_older_one_and_one_without_keeps_it() {
+    let mut log = Log::of_steps(3);
+    log.condenses(sums_up(2, 3, "one step", 2));
+    log.responds(1, 1);
+    log.condenses(forgets(4, 5));
+    let kept = ["the prompt", "the task", "one step", "thought 3", "output of call-3-0", "thought 4"];
+    assert_eq!(texts(&log.view().messages())[..6], kept);
+    log.condenses(sums_up(2, 7, "three steps", 2));
+    assert_eq!(texts(&log.view().messages())[..4], ["the prompt", "the task", "three steps", "thought 4"]);
+}
+
+#[test]
+fn a_condensation_that_cuts_between_a_call_and_its_result_forgets_both() {
+    let expected = ["the prompt", "the task", "thought 2", "output of call-2-0"];
+    assert_eq!(told(2, forgets(3, 3)), expected);
+    assert_eq!(told(2, forgets(2, 2)), expected);
+
+    // Calls of one response, too.
+    let mut log = Log::begun();
+    log.responds(3, 3);
+    log.condenses(forgets(4, 4));
+    assert_eq!(texts(&log.view().messages()), ["the prompt", "the task"]);
+}
+
+#[test]
+fn prompt_and_task_stay_whatever_a_condensation_says() {
+    for condensation in [forgets(0, i64::MAX), forgets(i64::MIN, i64::MAX)] {
+        assert_eq!(told(2, condensation), ["the prompt", "the task"]);
+    }
+    assert_eq!(told(2, sums_up(0, 99, "all", 0)), ["the prompt", "the task", "all"]);
+}
+
+#[test]
+fn a_condensation_that_makes_no_sense_forgets_nothing() {
+    let whole = told(2, CondensationAction::default());
+    assert_eq!(whole.len(), 6);
+    assert_eq!(told(2, forgets(5, 2)), whole);
+    assert_eq!(told(2, forgets(900, 1000)), whole);
+    let half = CondensationAction { forgotten_events_start_id: Some(2), ..Default::default() };
+    assert_eq!(told(2, half), whole);
+}
+
+#[test]
+fn a_condensation_forgets_nothing_of_what_comes_later() {
+    let mut log = Log::begun();
+    log.condenses(forgets(0, i64::MAX));
+    log.responds(1, 1);
+    assert_eq!(log.view().messages().len(), 4);
+}
+
+#[test]
+fn calls_that_share_an_id_are_made_once() {
+    let mut log = Log::begun();
+    log.responds(1, 1);
+    let twice = |event: &Arc<Event>| {
+        let mut event = Event::clone(event);
+        if let Some(metadata) = &mut event.tool_call_metadata {
+            let calls = &mut metadata.model_response["choices"][0]["message"]["tool_calls"];
+            *calls = json!([calls[0], calls[0]]);
+        }
+        Arc::new(event)
+    };
+    assert!(View::whole(log.events.iter().map(twice).collect()).unmade_call().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whatever_a_log_holds_a_model_can_be_told_it(log in any_log(2)) {
+        let view = log.view();
+        assert_paired(&view.messages());
+        let _ = view.unmade_call();
+    }
+
+    #[test]
+    fn a_view_that_follows_its_log_is_the_view_of_the_whole(log in any_log(2), cut in 0..100_usize) {
+        let mut view = View::default();
+        view.take_in(&log.events[..cut.min(log.events.len())]);
+        view.take_in(&log.events);
+        prop_assert_eq!(view.messages(), log.view().messages());
+        prop_assert_eq!(view.end(), EventId(log.events.len() as u64));
+    }
+
+    #[test]
+    fn a_condensation_never_makes_a_view_longer_but_for_its_summary(
+        log in any_log(2), condensation in any_condensation(),
+    ) {
+        let before = log.view();
+        let mut after = log;
+        after.condenses(condensation);
+        prop_assert!(after.view().len() <= before.len() + usize::from(!before.has_summary()));
+    }
+}
