@@ -7,7 +7,9 @@ pub mod agent;
 pub mod clock;
 pub mod conversation;
 pub mod events;
+mod front_matter;
 pub mod llm;
+pub mod memory;
 pub mod sandbox;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -199,6 +199,7 @@ fn observation_text(observation: &Observation) -> String {
             text
         }
         ObservationKind::Error(_) => format!("ERROR: {}", observation.content),
+        ObservationKind::Recall(recall) => crate::memory::tell(recall),
         _ => observation.content.clone(),
     }
 }
