@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::agent::CodeActAgent;
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, ScriptedProvider};
@@ -29,7 +30,10 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let parts = Parts {
         store: Arc::new(store),
         llm: Arc::new(ScriptedLlm::from_json(&script).unwrap()),
-        agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+        agent: Arc::new(CodeActAgent {
+            definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+            command_timeout: 120.0,
+        }),
         provider: Arc::new(ScriptedProvider::new(|_| {
             Ending::Observation(Observation::new("output\n".repeat(20), RunObservation::default()))
         })),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::agent::CodeActAgent;
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
@@ -39,7 +40,10 @@ impl World {
         let parts = Parts {
             store: store.clone(),
             llm: scripted(responses, 0),
-            agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            agent: Arc::new(CodeActAgent {
+                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                command_timeout: 120.0,
+            }),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
         };

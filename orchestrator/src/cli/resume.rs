@@ -36,8 +36,7 @@ pub(super) struct ResumeArguments {
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let ResumeArguments { id, task, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
-    let mut config = load_config(&overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let state_dir = StateDir::open(&Config::load(&overrides, |name| std::env::var(name).ok())?.state_dir)?;
     let store = state_dir.store().await?;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
@@ -45,6 +44,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
+    // Its agent is what it was, and with it what is configured for that agent.
+    let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
+    let mut config = load_config(&overrides)?;
     if is_over(&state) && task.is_none() {
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
         return Ok(super::follow::exit_of(&state, false));
@@ -86,9 +88,8 @@ async fn read_state(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::
     Ok(State::fold(events.iter().map(Arc::as_ref)))
 }
 
-/// Agent, runtime and model of a conversation stay what they were unless the command line names another model.
+/// Runtime and model of a conversation stay what they were unless the command line names another model.
 fn as_it_began(config: &mut Config, started: &ConversationStarted, names_model: bool) {
-    config.agent.clone_from(&started.agent);
     config.runtime.clone_from(&started.runtime);
     if !names_model {
         config.llm.model = Some(started.model.clone());

@@ -84,7 +84,7 @@ proptest! {
         let head = format!("---\na:\n{list}b:\n{single}---\n");
         let document = parse(&head);
         let told: Vec<_> = texts.iter().filter(|text| !matches!(text.as_str(), "" | "~" | "null")).cloned().collect();
-        prop_assert_eq!(document.texts("a").unwrap(), told.clone());
+        prop_assert_eq!(&document.texts("a").unwrap(), &told);
         prop_assert_eq!(document.texts("b").unwrap(), told);
     }
 }

@@ -3,7 +3,7 @@
 use crate::front_matter::Document;
 
 /// How much of a file is read, in bytes: about sixteen thousand tokens, more than a model should be told of one thing.
-pub(super) const LONGEST_FILE: usize = 64 << 10;
+pub const LONGEST_FILE: usize = 64 << 10;
 
 /// How many triggers a file may have, and how long each may be, in bytes: every message is searched for all of them.
 const MOST_TRIGGERS: usize = 64;
@@ -40,6 +40,14 @@ pub struct Problem {
     pub path: String,
     /// What is wrong, and what became of it.
     pub problem: String,
+}
+
+impl KnowledgeFile {
+    /// Whether a file of that name below a folder of knowledge is one: Markdown, but none that describes the folder.
+    pub fn is_one(below: &str) -> bool {
+        let name = below.rsplit('/').next().unwrap_or(below);
+        name.ends_with(".md") && name != "README.md"
+    }
 }
 
 /// Where a file was found.

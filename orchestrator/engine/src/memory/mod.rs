@@ -10,7 +10,7 @@ mod load;
 mod recall;
 mod tell;
 
-pub use knowledge::{KnowledgeFile, Problem};
+pub use knowledge::{KnowledgeFile, LONGEST_FILE, Problem};
 pub use recall::{Facts, Recall, Recalled};
 pub use tell::tell;
 
@@ -21,7 +21,7 @@ use knowledge::{Knowledge, Place};
 use crate::sandbox::Sandbox;
 
 /// How many files there may be of the user's own, and in a workspace.
-const MOST_FILES: usize = 256;
+pub const MOST_FILES: usize = 256;
 
 /// Everything that may be told.
 #[derive(Debug, Clone, Default)]

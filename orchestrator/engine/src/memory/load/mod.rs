@@ -166,9 +166,8 @@ fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
 
 /// Of skills, what lies deeper than their own file is what they work with.
 fn is_knowledge(folder: &str, below: &str) -> bool {
-    let name = below.rsplit('/').next().unwrap_or(below);
-    let is_markdown = name.ends_with(".md") && name != "README.md";
-    is_markdown && (!folder.ends_with("skills") || name == "SKILL.md" || !below.contains('/'))
+    let is_beside_skill = below.contains('/') && !below.ends_with("/SKILL.md");
+    KnowledgeFile::is_one(below) && !(folder.ends_with("skills") && is_beside_skill)
 }
 
 #[cfg(test)]
