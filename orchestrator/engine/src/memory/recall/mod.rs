@@ -8,6 +8,7 @@ use protocol::{Observation, ObservationKind};
 
 use super::Memory;
 use super::knowledge::{Knowledge, Told};
+use super::tell;
 
 /// How much of a message is searched for triggers, in bytes.
 const LONGEST_QUERY: usize = 256 << 10;
@@ -76,37 +77,14 @@ impl Memory {
     /// once where a piece too few is a silent fault.
     pub fn recall(&self, query: &str, facts: &Facts, recalled: &Recalled) -> Option<Recall> {
         let triggered = self.triggered(query, recalled);
-        let found = match recalled.has_context {
-            true if triggered.is_empty() => return None,
-            true => RecallObservation { microagent_knowledge: triggered, ..of(RecallType::Knowledge) },
-            false => {
-                let Facts {
-                    repo_name,
-                    repo_directory,
-                    repo_branch,
-                    runtime_hosts,
-                    additional_agent_instructions,
-                    date,
-                    custom_secrets_descriptions,
-                    conversation_instructions,
-                    working_dir,
-                } = facts.clone();
-                RecallObservation {
-                    recall_type: RecallType::WorkspaceContext,
-                    repo_name,
-                    repo_directory,
-                    repo_branch,
-                    repo_instructions: self.instructions(),
-                    runtime_hosts,
-                    additional_agent_instructions,
-                    date,
-                    custom_secrets_descriptions,
-                    conversation_instructions,
-                    working_dir,
-                    microagent_knowledge: triggered,
-                }
-            }
+        let found = if recalled.has_context {
+            RecallObservation { microagent_knowledge: triggered, ..of(RecallType::Knowledge) }
+        } else {
+            self.context(facts.clone(), triggered)
         };
+        if tell(&found).is_empty() {
+            return None;
+        }
         let recall_type = found.recall_type;
         let content = match recall_type {
             RecallType::WorkspaceContext => "The workspace was looked at.",
@@ -114,6 +92,35 @@ impl Memory {
         };
         let action = RecallAction { recall_type, query: query.to_owned(), thought: String::new() };
         Some(Recall { action, observation: Observation::new(content, found) })
+    }
+
+    /// Facts and instructions, with what the first message triggers.
+    fn context(&self, facts: Facts, microagent_knowledge: Vec<MicroagentKnowledge>) -> RecallObservation {
+        let Facts {
+            repo_name,
+            repo_directory,
+            repo_branch,
+            runtime_hosts,
+            additional_agent_instructions,
+            date,
+            custom_secrets_descriptions,
+            conversation_instructions,
+            working_dir,
+        } = facts;
+        RecallObservation {
+            recall_type: RecallType::WorkspaceContext,
+            repo_name,
+            repo_directory,
+            repo_branch,
+            repo_instructions: self.instructions(),
+            runtime_hosts,
+            additional_agent_instructions,
+            date,
+            custom_secrets_descriptions,
+            conversation_instructions,
+            working_dir,
+            microagent_knowledge,
+        }
     }
 
     /// What stands in the message and was not told yet. What is too much now can be triggered again.

@@ -1,8 +1,14 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
+use protocol::{Action, Body, Event, EventId, EventSource};
 
 use super::*;
+use crate::llm::{Message, Part};
 use crate::memory::knowledge::Place;
 use crate::memory::{KnowledgeFile, tell};
+use crate::testing::timestamp;
+use crate::view::View;
 
 fn file(below: &str, content: &str) -> KnowledgeFile {
     KnowledgeFile { path: format!("at/{below}"), below: below.into(), content: content.into() }
@@ -110,10 +116,15 @@ fn what_is_told_is_bounded() {
 
 #[test]
 fn a_model_is_told_what_there_is_and_no_more() {
-    let empty = memory(Vec::new()).recall("x", &Facts::default(), &Recalled::default()).unwrap();
-    assert_eq!(tell(found(&empty)), "");
+    assert_eq!(memory(Vec::new()).recall("x", &Facts::default(), &Recalled::default()), None);
     let memory = memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]);
-    let told = tell(found(&memory.recall("git", &facts(), &Recalled::default()).unwrap()));
+    let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
+    let told = tell(found(&recall));
+    let events = [Body::from(Action::from(recall.action)), Body::from(recall.observation)];
+    let events =
+        (0..).zip(events).map(|(id, body)| Event::new(EventId(id), timestamp(), EventSource::User, body));
+    let messages = View::whole(events.map(Arc::new).collect()).messages();
+    assert_eq!(messages, [Message::User(vec![Part::Text(told.clone())])]);
     for part in [
         "Today is 2026-01-02. Your shell begins in /workspace. You work on the repository a/b in /workspace/b.",
         "\n- http://localhost:5000: port 5000",
