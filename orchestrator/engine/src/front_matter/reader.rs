@@ -65,15 +65,15 @@ fn read(first: &str, block: &[Line<'_>], depth: usize) -> Value {
 
 /// A value that begins below its name.
 fn read_block(block: &[Line<'_>], depth: usize) -> Value {
-    let Some((_, first)) = block.iter().find(|(_, text)| !is_blank(text)) else {
-        return Value::Text(String::new());
-    };
+    let blank = block.iter().take_while(|(_, text)| is_blank(text)).count();
+    let block = block.get(blank..).unwrap_or_default();
+    let Some(((_, first), rest)) = block.split_first() else { return Value::Text(String::new()) };
     if is_item(first.trim_start()) {
         return items(block, depth).map_or(Value::Other, Value::List);
     }
     match field(first.trim_start()) {
         Some(_) => Value::Other,
-        None => read(first.trim(), &block[1..], depth),
+        None => read(first.trim(), rest, depth),
     }
 }
 
@@ -96,6 +96,10 @@ fn items(block: &[Line<'_>], depth: usize) -> Option<Vec<Item>> {
 fn item(lines: &[Line<'_>], depth: usize) -> Item {
     let Some(((number, first), rest)) = lines.split_first() else { return Item::Other };
     let first = first.trim();
+    if is_blank(first) {
+        // A list in a list is not read: this is where recursion ends.
+        return if rest.is_empty() { Item::Text(String::new()) } else { Item::Other };
+    }
     if field(first).is_none() {
         return match read(first, rest, depth) {
             Value::Text(text) => Item::Text(text),

@@ -11,7 +11,7 @@ fn what_people_write_is_read() {
     let text = "---\n# a comment\nname: \"github\" # why\ntype: knowledge\nversion: 1.0.0\nempty:\nnothing: ~\n\
                 triggers:\n- github\n- 'it''s'\n  # between\n- \"a: b\"\nflow: [one, \"two, three\",\n  four]\n\
                 commas: Read, Grep\nfolded: >-\n  first line\n  second line\n\n  third\nkept: |\n  a\n    b\n\
-                long: begins here\n  and ends here\nbelow:\n  on its own line\nurl: http://h/#x\n---\nThe body\n---\nstays\n";
+                long: begins here\n  and ends here\nbelow:\n\n  # comment\n  on its own line\nurl: http://h/#x\n---\nThe body\n---\nstays\n";
     let document = parse(text);
     assert_eq!(document.body, "The body\n---\nstays\n");
     let text = |name| document.text(name).unwrap();
@@ -60,8 +60,9 @@ fn a_line_that_is_no_field_is_named() {
 #[test]
 fn deep_nesting_costs_nothing() {
     let deep: String = (0..20_000).map(|depth| format!("{}- a:\n", " ".repeat(depth % 200))).collect();
+    let dashes: String = (0..2000).map(|depth| format!("{}-\n", " ".repeat(depth))).collect();
     let brackets = "[".repeat(100_000);
-    let text = format!("---\nlist:\n{deep}flow: {brackets}\n---\nbody");
+    let text = format!("---\nlist:\n{deep}dashes:\n{dashes}flow: {brackets}\n---\nbody");
     assert_eq!(parse(&text).body, "body");
 }
 
