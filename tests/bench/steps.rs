@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::agent::CodeActAgent;
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::condenser::CondenserConfig;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::llm::Llm;
@@ -42,7 +43,10 @@ async fn host_time(steps: u32, measured: u32, condenser: CondenserConfig) -> f64
     let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
     let parts = Parts {
         store: Arc::new(store),
-        agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+        agent: Arc::new(CodeActAgent {
+            definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+            command_timeout: 120.0,
+        }),
         condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
         llm,
         provider: Arc::new(ScriptedProvider::new(|_| {

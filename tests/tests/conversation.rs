@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::agent::CodeActAgent;
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
 use engine::llm::Llm;
@@ -42,7 +43,10 @@ impl World {
         let parts = Parts {
             store: store.clone(),
             llm: scripted(responses, 0),
-            agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            agent: Arc::new(CodeActAgent {
+                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                command_timeout: 120.0,
+            }),
             condenser: Arc::new(Noop),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),

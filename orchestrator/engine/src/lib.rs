@@ -9,7 +9,9 @@ pub mod clock;
 pub mod condenser;
 pub mod conversation;
 pub mod events;
+mod front_matter;
 pub mod llm;
+pub mod memory;
 pub mod replay;
 pub mod sandbox;
 #[cfg(any(test, feature = "testing"))]

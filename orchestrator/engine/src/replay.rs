@@ -131,7 +131,7 @@ impl Replay {
 
 #[async_trait]
 impl Agent for Replay {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.live.name()
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
@@ -47,7 +48,12 @@ pub(super) struct DemoArguments {
 }
 
 pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let overrides = Overrides { runtime: Some(arguments.runtime), image: arguments.image, ..overrides };
+    let overrides = Overrides {
+        agent: Some(AgentDefinition::CODE_ACT.into()),
+        runtime: Some(arguments.runtime),
+        image: arguments.image,
+        ..overrides
+    };
     let (mut config, state_dir) = prepare(&overrides).await?;
     if let Err(error) = compose::isolation(&config, &state_dir).await {
         // What it runs is ours.

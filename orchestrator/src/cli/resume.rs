@@ -45,8 +45,7 @@ pub(super) struct ResumeArguments {
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let ResumeArguments { id, task, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
-    let mut config = load_config(&overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let state_dir = StateDir::open(&Config::load(&overrides, |name| std::env::var(name).ok())?.state_dir)?;
     let store = state_dir.store().await?;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
@@ -54,6 +53,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
+    // Its agent is what it was, and with it what is configured for that agent.
+    let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
+    let mut config = load_config(&overrides)?;
     let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
     if (confirm || reject.is_some()) && !is_asked {
         return Err(UsageError(format!("no action of conversation {id} waits for your word")).into());
@@ -115,9 +117,8 @@ async fn read_state(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::
     Ok(State::fold(events.iter().map(Arc::as_ref)))
 }
 
-/// Agent, runtime and model of a conversation stay what they were unless the command line names another model.
+/// Runtime and model of a conversation stay what they were unless the command line names another model.
 fn as_it_began(config: &mut Config, started: &ConversationStarted, names_model: bool) {
-    config.agent.clone_from(&started.agent);
     config.runtime.clone_from(&started.runtime);
     if !names_model {
         config.llm.model = Some(started.model.clone());

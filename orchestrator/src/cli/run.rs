@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::llm::Llm;
+use engine::memory::Memory;
 use engine::replay::{Replay, Trajectory};
 use engine::sandbox::SandboxSpec;
 use protocol::action::MessageAction;
@@ -33,6 +34,10 @@ pub(super) struct RunArguments {
     /// A UTF-8 file that holds the task; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// CodeActAgent, ReadOnlyAgent, an [agent.NAME] section, a name in .glovebox/agents, or a Markdown file.
+    #[arg(short = 'c', long, aliases = ["agent-cls", "agent-config"], value_name = "NAME|FILE")]
+    agent: Option<String>,
 
     /// A repository that is cloned into the workspace: OWNER/NAME, or what git clones from the sandbox.
     #[arg(long, value_name = "URL[#BRANCH]")]
@@ -92,7 +97,8 @@ impl WorkArguments {
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let task = read_task(arguments.task, arguments.file.as_deref())?;
     let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
-    let overrides = Overrides { selected_repository: arguments.selected_repo, ..overrides };
+    let overrides =
+        Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
     let llm = compose::llm(&config.llm, 0)?;
     let id = new_conversation_id()?;
@@ -128,7 +134,7 @@ pub(super) enum What {
 pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
     let _lock = state_dir.lock(&task.id)?;
     let started = ConversationStarted {
-        agent: config.agent.clone(),
+        agent: config.agent.lasting_name.clone(),
         model: task.model,
         max_iterations: config.max_iterations,
         max_budget: config.max_budget,
@@ -150,6 +156,10 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
             (None, Some(trajectory.clone()), Arc::new(Replay::alone(trajectory, live)))
         }
     };
+    let memory = compose::memory(config);
+    for problem in memory.iter().flat_map(Memory::problems) {
+        print::warning(&problem.to_string());
+    }
     let parts = Parts {
         store: state_dir.store().await?,
         condenser: compose::condenser(config, &task.llm)?,

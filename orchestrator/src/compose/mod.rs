@@ -1,18 +1,13 @@
 //! The composition root: the only place that knows every concrete type.
 
+mod agent;
 mod condenser;
 mod model;
 mod sandboxes;
 mod state_dir;
 mod tool_servers;
 
-use std::sync::Arc;
-
-use engine::agent::{Agent, CodeActAgent};
-
-use crate::config::Config;
-use crate::exit::UsageError;
-
+pub(crate) use agent::{agent, memory};
 pub(crate) use condenser::condenser;
 pub(crate) use model::{lasting_model_name, llm, scripted_llm};
 pub(crate) use sandboxes::{
@@ -20,11 +15,3 @@ pub(crate) use sandboxes::{
 };
 pub(crate) use state_dir::{Lock, StateDir};
 pub(crate) use tool_servers::tool_servers;
-
-/// The agent of that name.
-pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
-    match config.agent.as_str() {
-        "CodeActAgent" => Ok(Arc::new(CodeActAgent { command_timeout: config.command_timeout })),
-        other => Err(UsageError(format!("there is no agent {other}: CodeActAgent is there")).into()),
-    }
-}

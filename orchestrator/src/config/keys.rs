@@ -140,6 +140,16 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("condenser", "llm_config", Kind::Text),
     ("condenser", "max_event_length", Kind::Integer),
     ("condenser", "condensers", Kind::Tables),
+    ("agent", "llm_config", Kind::Text),
+    ("agent", "system_prompt_filename", Kind::Text),
+    ("agent", "enable_cmd", Kind::Flag),
+    ("agent", "enable_editor", Kind::Flag),
+    ("agent", "enable_think", Kind::Flag),
+    ("agent", "enable_finish", Kind::Flag),
+    ("agent", "enable_plan_mode", Kind::Flag),
+    ("agent", "enable_condensation_request", Kind::Flag),
+    ("agent", "enable_prompt_extensions", Kind::Flag),
+    ("agent", "disabled_microagents", Kind::List),
     ("sandbox", "base_container_image", Kind::Text),
     ("sandbox", "runtime_container_image", Kind::Text),
     ("sandbox", "timeout", Kind::Number),
@@ -197,10 +207,8 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "agent",
-        "llm_config system_prompt_filename enable_browsing enable_editor enable_jupyter enable_cmd enable_think \
-         enable_finish enable_prompt_extensions enable_plan_mode \
-         enable_stuck_detection enable_llm_editor enable_condensation_request disabled_microagents condenser \
-         model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
+        "enable_browsing enable_jupyter enable_stuck_detection enable_llm_editor \
+          condenser model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
     ),
     (

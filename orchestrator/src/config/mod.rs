@@ -4,6 +4,7 @@
 //! its users bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error
 //! that names file, line and key.
 
+mod agent;
 mod condenser;
 mod environment;
 mod file;
@@ -18,9 +19,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use engine::agent::AgentDefinition;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use secrecy::SecretString;
 
+pub(crate) use agent::AgentSettings;
+use agent::Folders;
 pub(crate) use condenser::CondenserSettings;
 pub(crate) use sandbox::SandboxSettings;
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
@@ -35,6 +39,8 @@ pub(crate) struct Overrides {
     pub config_file: Option<PathBuf>,
     /// `--model`: the name of an `[llm.NAME]` group, or of a model.
     pub model: Option<String>,
+    /// `--agent`: a name or a file.
+    pub agent: Option<String>,
     /// `--max-iterations`.
     pub max_iterations: Option<u32>,
     /// `--max-budget-per-task`, in US dollars.
@@ -56,8 +62,8 @@ pub(crate) struct Overrides {
 /// Everything that can be configured, with its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// The agent's name.
-    pub agent: String,
+    /// The agent.
+    pub agent: AgentSettings,
     /// Steps that an agent may take.
     pub max_iterations: u32,
     /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
@@ -146,27 +152,27 @@ impl Config {
             None => Default::default(),
         };
         let groups = file.groups.clone();
-        let group = overrides.model.as_deref().and_then(|name| file.take_group("llm", name));
-        let mut settings = file.base;
-        let group_model = group.is_some();
+        let mut settings = std::mem::take(&mut file.base);
         settings.overlay(environment::read(&environment)?);
         let condenser = CondenserSettings::read(&settings, &groups)?;
-        if let Some(group) = group {
-            settings.overlay(group);
-        }
-        let model = match &overrides.model {
-            Some(model) if !group_model => Some(model.clone()),
-            _ => settings.text("llm", "model"),
-        };
-        let agent = settings.text("core", "default_agent").unwrap_or_else(|| "CodeActAgent".into());
-        if let Some(group) = file.groups.remove(&("agent".to_owned(), agent.clone())) {
-            settings.overlay(group);
-        }
-        warnings.extend(settings.without_effect());
         let state_dir = match settings.path("core", "file_store_path") {
             Some(path) => expand_home(path, &environment)?,
             None => home(&environment)?.join(".glovebox"),
         };
+        let config_file = find_file(overrides.config_file.as_deref());
+        let named = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
+        let named = named.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
+        let section = file.take_group("agent", agent::section_of(&named));
+        let has_section = section.is_some();
+        settings.overlay(section.unwrap_or_default());
+        let folders = Folders { state_dir: &state_dir, config_file: config_file.as_deref() };
+        let agent = AgentSettings::read(&named, &settings, has_section, &folders);
+        let named = overrides.model.clone().or_else(|| agent.model.clone());
+        let group = named.as_deref().and_then(|name| file.take_group("llm", name));
+        let model = named.filter(|_| group.is_none());
+        settings.overlay(group.unwrap_or_default());
+        let model = model.or_else(|| settings.text("llm", "model"));
+        warnings.extend(settings.without_effect());
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, &environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
         sandbox.unsafe_local |= overrides.unsafe_local;
@@ -219,8 +225,7 @@ impl Config {
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
             home: home(&environment).ok(),
-            config_file: find_file(overrides.config_file.as_deref())
-                .and_then(|path| path.canonicalize().ok()),
+            config_file: config_file.and_then(|path| path.canonicalize().ok()),
             docker_host: variable(&environment, "DOCKER_HOST"),
             action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
             local_environment: LOCAL_ENVIRONMENT

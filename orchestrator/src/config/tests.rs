@@ -272,3 +272,63 @@ fn a_condenser_that_cannot_be_is_refused() {
     }
     assert!(error_of("[condenser]\ntype = \"lm\"\n", &[]).starts_with("condenser: unknown variant `lm`"));
 }
+
+#[test]
+fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
+    use engine::agent::tools::ToolName;
+    let file = "[llm]\nmodel = \"big\"\n[llm.fast]\nmodel = \"small\"\nbase_url = \"http://h\"\n\
+                [agent]\nenable_think = false\ndisabled_microagents = [\"git\"]\n\
+                [agent.quick]\nllm_config = \"fast\"\nenable_cmd = false\nenable_condensation_request = true\n";
+    let usual = load(file, &[("AGENT_ENABLE_EDITOR", "0")], Overrides::default()).unwrap();
+    assert_eq!(
+        (usual.agent.lasting_name.as_str(), usual.llm.model.as_deref()),
+        ("CodeActAgent", Some("big"))
+    );
+    let tools = usual.agent.definition.unwrap().tools;
+    assert_eq!(tools, [ToolName::ExecuteBash, ToolName::TaskTracker, ToolName::Finish]);
+    assert!(usual.agent.is_told && usual.agent.disabled_microagents.contains("git"));
+
+    let quick = || Overrides { agent: Some("quick".into()), ..Default::default() };
+    let config = load(file, &[("AGENT_ENABLE_PROMPT_EXTENSIONS", "false")], quick()).unwrap();
+    assert_eq!(config.llm.model.as_deref(), Some("small"));
+    assert_eq!(config.llm.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+    let tools = config.agent.definition.unwrap().tools;
+    let expected =
+        [ToolName::StrReplaceEditor, ToolName::TaskTracker, ToolName::RequestCondensation, ToolName::Finish];
+    assert_eq!(tools, expected);
+    assert!(!config.agent.is_told);
+    let named = Overrides { model: Some("other".into()), ..quick() };
+    assert_eq!(load(file, &[], named).unwrap().llm.model.as_deref(), Some("other"));
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
+    let config = load("[core]\ndefault_agent = \"BrowsingAgent\"\n", &[], Overrides::default()).unwrap();
+    let error = config.agent.definition.unwrap_err();
+    assert!(
+        error.starts_with("there is no agent BrowsingAgent: there are CodeActAgent, ReadOnlyAgent,"),
+        "{error}"
+    );
+    let config = load("[agent]\nsystem_prompt_filename = \"no.md\"\n", &[], Overrides::default()).unwrap();
+    let error = config.agent.definition.unwrap_err();
+    assert!(error.starts_with("agent.system_prompt_filename: reading "), "{error}");
+}
+
+#[test]
+fn a_file_is_an_agent_and_its_prompt_and_model_win() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("critic.md");
+    std::fs::write(&path, "---\ntools: view\nmodel: fast\n---\nBe strict.\n").unwrap();
+    let file = "[llm.fast]\nmodel = \"small\"\n[agent.critic]\nllm_config = \"slow\"\nenable_prompt_extensions = false\n";
+    let overrides = || Overrides { agent: Some(path.display().to_string()), ..Default::default() };
+    let config = load(file, &[], overrides()).unwrap();
+    let definition = config.agent.definition.unwrap();
+    assert_eq!((definition.name.as_str(), definition.prompt.as_str()), ("critic", "Be strict."));
+    assert_eq!(config.llm.model.as_deref(), Some("small"));
+    assert!(!config.agent.is_told, "the section of its name counts too");
+    let absolute = path.canonicalize().unwrap().display().to_string();
+    assert_eq!(config.agent.lasting_name, absolute);
+    std::fs::write(&path, "---\nname: a b\n---\nx").unwrap();
+    let error = load(file, &[], overrides()).unwrap().agent.definition.unwrap_err();
+    assert!(error.starts_with(&format!("{}:2: `name` must be", path.display())), "{error}");
+}

@@ -1,10 +1,11 @@
-//! V0's main agent: a model with a shell, an editor, room to think and a way to finish.
+//! A model with a prompt and tools: V0's main agent, and every other that is data.
 
 use async_trait::async_trait;
 use protocol::action::{MessageAction, SystemAction};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Observation};
 
+use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
 use super::{Agent, ModelCall, Step};
 use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall};
@@ -26,20 +27,24 @@ const V0_VERSION: &str = "0.62.0";
 /// Makes the model's calls, one a step.
 #[derive(Debug, Clone)]
 pub struct CodeActAgent {
+    /// Which agent it is.
+    pub definition: AgentDefinition,
     /// How long a command may take when the model does not say, in seconds.
     pub command_timeout: f64,
 }
 
 #[async_trait]
 impl Agent for CodeActAgent {
-    fn name(&self) -> &'static str {
-        "CodeActAgent"
+    fn name(&self) -> &str {
+        &self.definition.name
     }
 
     fn system(&self) -> SystemAction {
         SystemAction {
-            content: include_str!("codeact.md").trim_end().to_owned(),
-            tools: Some(tools::definitions().iter().map(crate::llm::Tool::to_openai).collect()),
+            content: self.definition.prompt.clone(),
+            tools: Some(
+                tools::definitions(&self.definition.tools).iter().map(crate::llm::Tool::to_openai).collect(),
+            ),
             openhands_version: Some(V0_VERSION.to_owned()),
             agent_class: Some(self.name().to_owned()),
         }
@@ -53,13 +58,14 @@ impl Agent for CodeActAgent {
     ) -> Result<Step, LlmError> {
         let offered = view.offered_tools();
         if let Some((call, metadata)) = view.unmade_call() {
-            return Ok(self.make_call(&call, metadata, "", &offered));
+            return Ok(self.make_call(&call, metadata, "", offered));
         }
-        let tools = tools::definitions().into_iter().chain(offered.iter().cloned()).collect();
+        let own = tools::definitions(&self.definition.tools);
+        let tools = own.into_iter().chain(offered.iter().cloned()).collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
         bound(&mut completion.response)?;
-        let mut step = self.follow(&completion.response, &offered);
+        let mut step = self.follow(&completion.response, offered);
         step.call = Some(ModelCall::from(&completion));
         Ok(step)
     }
@@ -99,7 +105,7 @@ impl CodeActAgent {
         thought: &str,
         offered: &[Tool],
     ) -> Step {
-        let (body, timeout) = match tools::to_action(call, thought, offered) {
+        let (body, timeout) = match tools::to_action(&self.definition.tools, offered, call, thought) {
             Ok((action, timeout)) => {
                 // File actions too: a mount that hangs must not hold the agent.
                 let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Edit(_));
@@ -134,10 +140,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::definition::Prompt;
+    use crate::agent::tools::ToolName;
 
     fn respond(message: serde_json::Value) -> Step {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
-        CodeActAgent { command_timeout: 120.0 }.follow(&response, &[echo()])
+        let definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
+        CodeActAgent { definition, command_timeout: 120.0 }.follow(&response, &[echo()])
     }
 
     fn echo() -> Tool {

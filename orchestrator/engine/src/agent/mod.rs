@@ -3,6 +3,9 @@
 //! An agent acts on nothing. It holds no state either: what it knows is the view it is given.
 
 mod codeact;
+mod definition;
+mod file;
+mod task_list;
 pub mod tools;
 
 use std::time::Duration;
@@ -17,12 +20,15 @@ use crate::llm::{Completion, Llm, LlmError, LlmProgress};
 use crate::view::View;
 
 pub use codeact::CodeActAgent;
+pub use definition::{AgentDefinition, Prompt};
+pub use file::{AgentFile, AgentFileError, LONGEST_AGENT_FILE};
+pub use task_list::track;
 
 /// Decides on the next action.
 #[async_trait]
 pub trait Agent: Send + Sync {
     /// The name in configuration and in the log.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The prompt and the tools that a conversation begins with.
     fn system(&self) -> SystemAction;

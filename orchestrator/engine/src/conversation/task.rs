@@ -460,7 +460,7 @@ mod tests {
 
     #[async_trait]
     impl Agent for Unasked {
-        fn name(&self) -> &'static str {
+        fn name(&self) -> &str {
             "unasked"
         }
 

@@ -9,6 +9,7 @@ use protocol::{Action, Body, EventId, EventSource, Observation, ObservationKind}
 
 use super::{Shown, View};
 use crate::llm::{Message, ModelResponse, Part};
+use crate::memory;
 
 /// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
 const SETUP_CHARACTERS: usize = 2000;
@@ -195,6 +196,7 @@ fn observation_text(observation: &Observation) -> String {
             text
         }
         ObservationKind::Error(_) => format!("ERROR: {}", observation.content),
+        ObservationKind::Recall(recall) => memory::tell(recall),
         _ => observation.content.clone(),
     }
 }

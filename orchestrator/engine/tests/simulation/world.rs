@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use engine::agent::CodeActAgent;
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::condenser::Noop;
 use engine::conversation::{Conversation, Parts, State, Terms};
 use engine::sandbox::SandboxSpec;
@@ -101,7 +102,10 @@ impl World {
         Parts {
             store: Arc::new(store),
             llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal)),
-            agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            agent: Arc::new(CodeActAgent {
+                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                command_timeout: 120.0,
+            }),
             condenser: Arc::new(Noop),
             tool_servers: Arc::new(NoToolServers),
             provider: Arc::new(self.provider.clone()),

@@ -2,9 +2,17 @@
 
 mod execute_bash;
 mod finish;
+mod glob;
+mod grep;
 mod mcp;
+mod request_condensation;
+mod search;
 mod str_replace_editor;
+mod task_tracker;
+#[cfg(test)]
+mod tests;
 mod think;
+mod view;
 
 use protocol::Action;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
@@ -43,38 +51,116 @@ pub enum ToolError {
     },
 }
 
-/// All tools.
-pub fn definitions() -> Vec<Tool> {
-    vec![
-        execute_bash::definition(),
-        str_replace_editor::definition(),
-        think::definition(),
-        finish::definition(),
-    ]
+/// A tool, by the name that V0 gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolName {
+    /// Run a command in the sandbox's shell.
+    ExecuteBash,
+    /// View, create and edit files.
+    StrReplaceEditor,
+    /// Say a thought aloud.
+    Think,
+    /// Say that the task is done.
+    Finish,
+    /// Keep a list of tasks.
+    TaskTracker,
+    /// Ask that the history be made shorter.
+    RequestCondensation,
+    /// Look at a file or a folder.
+    View,
+    /// Find lines in files.
+    Grep,
+    /// Find files by their names.
+    Glob,
 }
 
-/// The action that a call asks for, and how long it may take if the model says so, in seconds. `thought` is what the
-/// model said beside it; `offered` are the tools of tool servers.
+impl ToolName {
+    /// All tools.
+    pub const ALL: [Self; 9] = [
+        Self::ExecuteBash,
+        Self::StrReplaceEditor,
+        Self::Think,
+        Self::Finish,
+        Self::TaskTracker,
+        Self::RequestCondensation,
+        Self::View,
+        Self::Grep,
+        Self::Glob,
+    ];
+
+    /// Those that change nothing in the sandbox.
+    pub const READ_ONLY: [Self; 5] = [Self::View, Self::Grep, Self::Glob, Self::Think, Self::Finish];
+
+    /// What models call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ExecuteBash => execute_bash::NAME,
+            Self::StrReplaceEditor => str_replace_editor::NAME,
+            Self::Think => think::NAME,
+            Self::Finish => finish::NAME,
+            Self::TaskTracker => task_tracker::NAME,
+            Self::RequestCondensation => request_condensation::NAME,
+            Self::View => view::NAME,
+            Self::Grep => grep::NAME,
+            Self::Glob => glob::NAME,
+        }
+    }
+
+    /// The tool of that name, if there is one.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    fn definition(self) -> Tool {
+        match self {
+            Self::ExecuteBash => execute_bash::definition(),
+            Self::StrReplaceEditor => str_replace_editor::definition(),
+            Self::Think => think::definition(),
+            Self::Finish => finish::definition(),
+            Self::TaskTracker => task_tracker::definition(),
+            Self::RequestCondensation => request_condensation::definition(),
+            Self::View => view::definition(),
+            Self::Grep => grep::definition(),
+            Self::Glob => glob::definition(),
+        }
+    }
+}
+
+/// What a model is told of these tools.
+pub fn definitions(tools: &[ToolName]) -> Vec<Tool> {
+    tools.iter().map(|tool| tool.definition()).collect()
+}
+
+/// The action that a call of one of these tools asks for, and how long it may take if the model says so, in seconds.
+/// `offered` are the tools of tool servers; `thought` is what the model said beside the call.
 ///
 /// # Errors
 /// See [`ToolError`].
 pub fn to_action(
+    tools: &[ToolName],
+    offered: &[Tool],
     call: &ToolCall,
     thought: &str,
-    offered: &[Tool],
 ) -> Result<(Action, Option<f64>), ToolError> {
-    match call.name.as_str() {
-        execute_bash::NAME => execute_bash::to_action(arguments(call)?, thought),
-        str_replace_editor::NAME => {
-            str_replace_editor::to_action(arguments(call)?, thought).map(|action| (action, None))
-        }
-        think::NAME => Ok((think::to_action(arguments(call)?), None)),
-        finish::NAME => Ok((finish::to_action(arguments(call)?, thought), None)),
-        other if offered.iter().any(|tool| tool.name == other) => {
-            Ok((mcp::to_action(other, arguments(call)?, thought), None))
-        }
-        other => Err(ToolError::NoSuchTool(other.to_owned())),
-    }
+    let Some(tool) = ToolName::find(&call.name).filter(|tool| tools.contains(tool)) else {
+        return if offered.iter().any(|tool| tool.name == call.name) {
+            Ok((mcp::to_action(&call.name, arguments(call)?, thought), None))
+        } else {
+            Err(ToolError::NoSuchTool(call.name.clone()))
+        };
+    };
+    let action = match tool {
+        ToolName::ExecuteBash => return execute_bash::to_action(arguments(call)?, thought),
+        ToolName::StrReplaceEditor => str_replace_editor::to_action(arguments(call)?, thought)?,
+        ToolName::Think => think::to_action(arguments(call)?),
+        ToolName::Finish => finish::to_action(arguments(call)?, thought),
+        ToolName::TaskTracker => task_tracker::to_action(arguments(call)?, thought)?,
+        ToolName::RequestCondensation => request_condensation::to_action(),
+        ToolName::View => view::to_action(arguments(call)?, thought),
+        ToolName::Grep => grep::to_action(arguments(call)?, thought)?,
+        ToolName::Glob => glob::to_action(arguments(call)?, thought)?,
+    };
+    Ok((action, None))
 }
 
 fn arguments<T: DeserializeOwned>(call: &ToolCall) -> Result<T, ToolError> {

@@ -1,0 +1,149 @@
+//! An agent by a file: Markdown with a front matter of `name`, `description`, `tools` and `model`; the body is its prompt.
+
+use super::definition::AgentDefinition;
+use super::tools::ToolName;
+use crate::front_matter::{Document, Malformed};
+
+/// The longest file, in bytes.
+pub const LONGEST_AGENT_FILE: usize = 256 << 10;
+
+/// The longest name, in bytes.
+const LONGEST_NAME: usize = 64;
+
+const FIELDS: [&str; 4] = ["name", "description", "tools", "model"];
+
+/// What a file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentFile {
+    /// The agent. Without `tools` it has `usual_tools`, without `name` the file's.
+    pub definition: AgentDefinition,
+    /// What it is for, for people and for agents that hand work on.
+    pub description: String,
+    /// A model, or a group of the configuration; nothing: the configured one.
+    pub model: Option<String>,
+}
+
+/// What is wrong with a file. The user mends it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct AgentFileError {
+    /// The file.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// Names the field.
+    pub problem: String,
+}
+
+impl AgentFile {
+    /// Reads the text of a file; `file` is its path.
+    ///
+    /// # Errors
+    /// The first thing that is wrong. A field that is not known is: a misspelt `tools` would give all of them.
+    pub fn parse(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<Self, AgentFileError> {
+        read(file, text, usual_tools).map_err(|Malformed { line, problem }| AgentFileError {
+            file: file.to_owned(),
+            line,
+            problem,
+        })
+    }
+}
+
+fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, Malformed> {
+    if text.len() > LONGEST_AGENT_FILE {
+        return Err(Malformed { line: 1, problem: format!("it is longer than {LONGEST_AGENT_FILE} bytes") });
+    }
+    let document = Document::parse(text)?;
+    if let Some(unknown) = document.names().find(|name| !FIELDS.contains(name)) {
+        return Err(document.malformed(unknown, &format!("is no field: there are {}", FIELDS.join(", "))));
+    }
+    let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
+    let name = document.text("name")?.unwrap_or(stem);
+    let is_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_name) {
+        let problem = format!("must be at most {LONGEST_NAME} letters, digits, dots, dashes and underscores");
+        return Err(document.malformed("name", &problem));
+    }
+    let tools = tools(&document, usual_tools)?;
+    let prompt = document.body.trim().to_owned();
+    if prompt.is_empty() {
+        let problem = "there is no prompt: write it below the front matter".to_owned();
+        return Err(Malformed { line: text.lines().count().max(1), problem });
+    }
+    Ok(AgentFile {
+        definition: AgentDefinition { name: name.to_owned(), prompt, tools },
+        description: document.text("description")?.unwrap_or_default().to_owned(),
+        model: document.text("model")?.map(str::to_owned),
+    })
+}
+
+fn tools(document: &Document<'_>, usual: &[ToolName]) -> Result<Vec<ToolName>, Malformed> {
+    if !document.names().any(|name| name == "tools") {
+        return Ok(usual.to_vec());
+    }
+    let mut tools = Vec::new();
+    for name in document.texts("tools")? {
+        let Some(tool) = ToolName::find(&name) else {
+            let known: Vec<_> = ToolName::ALL.iter().map(|tool| tool.name()).collect();
+            let problem = format!("has {name:?}, which is no tool: there are {}", known.join(", "));
+            return Err(document.malformed("tools", &problem));
+        };
+        if !tools.contains(&tool) {
+            tools.push(tool);
+        }
+    }
+    Ok(tools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: [ToolName; 2] = [ToolName::ExecuteBash, ToolName::Finish];
+
+    fn parse(text: &str) -> Result<AgentFile, String> {
+        AgentFile::parse("agents/reviewer.md", text, &USUAL).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_says_name_tools_model_and_prompt() {
+        let text = "---\nname: critic\ndescription: >\n  Finds\n  faults.\ntools: [view, grep, view]\nmodel: small\n---\n\nBe strict.\n";
+        let definition = AgentDefinition {
+            name: "critic".into(),
+            prompt: "Be strict.".into(),
+            tools: vec![ToolName::View, ToolName::Grep],
+        };
+        let read = AgentFile { definition, description: "Finds faults.".into(), model: Some("small".into()) };
+        assert_eq!(parse(text), Ok(read));
+        let least = parse("Be kind.").unwrap();
+        assert_eq!((least.definition.name.as_str(), least.model), ("reviewer", None));
+        assert_eq!(least.definition.tools, USUAL);
+        assert_eq!(parse("---\ntools: []\n---\nTalk.").unwrap().definition.tools, []);
+    }
+
+    #[test]
+    fn an_error_names_file_line_and_field() {
+        for (text, error) in [
+            (
+                "---\nname: a b\n---\nx",
+                "2: `name` must be at most 64 letters, digits, dots, dashes and underscores",
+            ),
+            ("---\n\ntools:\n- {a: 1}\n---\nx", "3: `tools` must be a list of texts"),
+            ("---\nmodel: [a]\n---\nx", "2: `model` must be a text"),
+            ("---\ntool: view\n---\nx", "2: `tool` is no field: there are name, description, tools, model"),
+            ("---\nname\n---\nx", "2: expected `name: value`"),
+            ("---\nname: a\n---\n \n", "4: there is no prompt: write it below the front matter"),
+            ("", "1: there is no prompt: write it below the front matter"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), format!("agents/reviewer.md:{error}"));
+        }
+        let no_tool = parse("---\ntools: view, fly\n---\nx").unwrap_err();
+        assert!(no_tool.starts_with(
+            "agents/reviewer.md:2: `tools` has \"fly\", which is no tool: there are execute_bash, "
+        ));
+        assert_eq!(
+            parse(&"x".repeat(LONGEST_AGENT_FILE + 1)).unwrap_err(),
+            "agents/reviewer.md:1: it is longer than 262144 bytes"
+        );
+    }
+}

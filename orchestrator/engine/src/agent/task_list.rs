@@ -1,0 +1,67 @@
+//! The agent's list of tasks. It is kept in the log and nowhere else: each observation of this kind holds all of it, so the
+//! latest one is the list.
+
+use protocol::Observation;
+use protocol::action::{TaskTrackingAction, TrackedTask};
+use protocol::observation::TaskTrackingObservation;
+
+/// The observation's `error_id` of a command that there is not.
+const UNKNOWN_COMMAND: &str = "AGENT$UNKNOWN_COMMAND";
+
+/// The ending of an action on the list, which was `tasks` before. Pure.
+pub fn track(action: &TaskTrackingAction, tasks: &[TrackedTask]) -> Observation {
+    let (content, task_list) = match action.command.as_str() {
+        "plan" => (counted(&action.task_list), action.task_list.clone()),
+        "view" if tasks.is_empty() => ("The list is empty: `plan` writes it.".to_owned(), Vec::new()),
+        "view" => (tasks.iter().map(line).collect(), tasks.to_vec()),
+        other => {
+            return Observation::error(
+                format!("the list of tasks has no command {other:?}"),
+                UNKNOWN_COMMAND,
+            );
+        }
+    };
+    Observation::new(content, TaskTrackingObservation { command: action.command.clone(), task_list })
+}
+
+fn counted(tasks: &[TrackedTask]) -> String {
+    let done = tasks.iter().filter(|task| task.status == "done").count();
+    format!("The list is written: {} tasks, {done} done.", tasks.len())
+}
+
+fn line(task: &TrackedTask) -> String {
+    let notes = if task.notes.is_empty() { String::new() } else { format!(" ({})", task.notes) };
+    format!("{}. [{}] {}{notes}\n", task.id, task.status, task.title)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::ObservationKind;
+
+    use super::*;
+
+    fn act(command: &str, task_list: Vec<TrackedTask>) -> TaskTrackingAction {
+        TaskTrackingAction { command: command.into(), task_list, thought: String::new() }
+    }
+
+    #[test]
+    fn what_is_planned_is_viewed() {
+        let task = |id: &str, status: &str, notes: &str| TrackedTask {
+            id: id.into(),
+            title: format!("task {id}"),
+            status: status.into(),
+            notes: notes.into(),
+        };
+        let tasks = vec![task("1", "done", "n"), task("2", "todo", "")];
+        let planned = track(&act("plan", tasks.clone()), &[]);
+        assert_eq!(planned.content, "The list is written: 2 tasks, 1 done.");
+        let ObservationKind::TaskTracking(kept) = planned.kind else { panic!("{planned:?}") };
+        assert_eq!((kept.command.as_str(), &kept.task_list), ("plan", &tasks));
+        let viewed = track(&act("view", Vec::new()), &kept.task_list);
+        assert_eq!(viewed.content, "1. [done] task 1 (n)\n2. [todo] task 2\n");
+        let ObservationKind::TaskTracking(viewed) = viewed.kind else { panic!("a list") };
+        assert_eq!(viewed.task_list, tasks, "the latest observation is the list, also after a look at it");
+        assert_eq!(track(&act("view", Vec::new()), &[]).content, "The list is empty: `plan` writes it.");
+        assert!(matches!(track(&act("eat", Vec::new()), &tasks).kind, ObservationKind::Error(_)));
+    }
+}

@@ -1,0 +1,72 @@
+//! Keep a list of tasks.
+
+use protocol::Action;
+use protocol::action::{TaskTrackingAction, TrackedTask};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{ToolError, from_text_too};
+use crate::llm::Tool;
+
+pub(super) const NAME: &str = "task_tracker";
+
+/// How many tasks there may be: the log holds the whole list each time.
+const MOST_TASKS: usize = 200;
+
+/// The longest task with its notes, in bytes.
+const LONGEST_TASK: usize = 8 << 10;
+
+pub(super) fn definition() -> Tool {
+    Tool {
+        name: NAME.into(),
+        description: "Keeps the list of what is to be done. `plan` writes the whole list anew, with what has become of \
+                      each task; `view` shows it. For work of several steps; not for what one or two calls do."
+            .into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "enum": ["view", "plan"]},
+                "task_list": {
+                    "type": "array",
+                    "description": "For `plan`: all tasks in order, also those that are done.",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "id": {"type": "string", "description": "Stays with the task."},
+                            "title": {"type": "string", "description": "What is to be done, in one line."},
+                            "status": {"type": "string", "enum": ["todo", "in_progress", "done"]},
+                            "notes": {"type": "string", "description": "What is worth keeping of it."},
+                        },
+                        "required": ["id", "title", "status"],
+                    },
+                },
+            },
+            "required": ["command"],
+        }),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Arguments {
+    command: String,
+    #[serde(default, deserialize_with = "from_text_too")]
+    task_list: Option<Vec<TrackedTask>>,
+}
+
+pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
+    let wrong = |problem: String| Err(ToolError::Arguments { tool: NAME.into(), problem });
+    let length = |task: &TrackedTask| task.id.len() + task.title.len() + task.status.len() + task.notes.len();
+    let task_list = match (arguments.command.as_str(), arguments.task_list) {
+        ("view", _) => Vec::new(),
+        ("plan", Some(tasks)) if tasks.len() > MOST_TASKS => {
+            return wrong(format!("{} tasks in `task_list`: write at most {MOST_TASKS}", tasks.len()));
+        }
+        ("plan", Some(tasks)) if tasks.iter().any(|task| length(task) > LONGEST_TASK) => {
+            return wrong(format!("a task in `task_list` is longer than {LONGEST_TASK} bytes: shorten it"));
+        }
+        ("plan", Some(tasks)) => tasks,
+        ("plan", None) => return wrong("missing field `task_list`".to_owned()),
+        _ => return Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),
+    };
+    Ok(TaskTrackingAction { command: arguments.command, task_list, thought: thought.to_owned() }.into())
+}

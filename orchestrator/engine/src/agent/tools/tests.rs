@@ -1,0 +1,174 @@
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+use protocol::action::{EditAction, RunAction, TrackedTask};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn call_with(tools: &[ToolName], name: &str, arguments: &Value) -> Result<Action, ToolError> {
+    let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
+    to_action(tools, &[], &call, "why").map(|(action, _)| action)
+}
+
+fn call(name: &str, arguments: &Value) -> Result<Action, ToolError> {
+    call_with(&ToolName::ALL, name, arguments)
+}
+
+#[test]
+fn a_tool_is_found_by_its_name_and_told_by_it() {
+    for tool in ToolName::ALL {
+        assert_eq!((ToolName::find(tool.name()), tool.definition().name.as_str()), (Some(tool), tool.name()));
+    }
+}
+
+#[test]
+fn a_tool_that_an_agent_does_not_have_is_none() {
+    let shell = json!({"command": "rm -r /"});
+    assert_eq!(
+        call_with(&ToolName::READ_ONLY, "execute_bash", &shell),
+        Err(ToolError::NoSuchTool("execute_bash".into()))
+    );
+}
+
+#[test]
+fn an_agent_that_only_looks_edits_nothing() {
+    for (name, arguments) in [
+        ("view", json!({"path": "/a"})),
+        ("grep", json!({"pattern": "a"})),
+        ("glob", json!({"pattern": "a"})),
+        ("think", json!({"thought": "a"})),
+        ("finish", json!({})),
+    ] {
+        let action = call_with(&ToolName::READ_ONLY, name, &arguments).unwrap();
+        assert!(!matches!(action, Action::Edit(EditAction { .. }) | Action::Write(_)), "{action:?}");
+        if let Action::Run(run) = action {
+            assert!(run.is_static && run.blocking, "a shell of its own, which keeps nothing: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn a_list_of_tasks_is_bounded() {
+    let plan = |count: usize, notes: &str| {
+        let task = json!({"id": 1, "title": "t", "status": "todo", "notes": notes});
+        call("task_tracker", &json!({"command": "plan", "task_list": vec![task; count]}))
+    };
+    let Ok(Action::TaskTracking(planned)) = plan(200, "n") else { panic!("a plan") };
+    let task = TrackedTask { id: "1".into(), title: "t".into(), status: "todo".into(), notes: "n".into() };
+    assert_eq!((planned.task_list[0].clone(), planned.thought.as_str()), (task, "why"));
+    plan(201, "n").unwrap_err();
+    plan(1, &"n".repeat(9000)).unwrap_err();
+    call("task_tracker", &json!({"command": "plan"})).unwrap_err();
+    call("task_tracker", &json!({"command": "eat"})).unwrap_err();
+    // Models write lists as text now and then.
+    let text =
+        json!({"command": "plan", "task_list": "[{\"id\": \"1\", \"title\": \"t\", \"status\": \"todo\"}]"});
+    assert!(
+        matches!(call("task_tracker", &text), Ok(Action::TaskTracking(plan)) if plan.task_list.len() == 1)
+    );
+}
+
+/// What a search prints, run as the sandbox would run it.
+fn search(folder: &Path, tool: &str, arguments: &Value) -> String {
+    let Ok(Action::Run(RunAction { command, .. })) = call(tool, arguments) else {
+        panic!("{tool} {arguments}")
+    };
+    let ran = Command::new("sh").args(["-c", &command]).current_dir(folder).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
+}
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in [
+        ("src/main.rs", "fn main() {}\n"),
+        ("src/a b/mod.ts", "let fn = 1;\nlet x;\n"),
+        ("src/a b/view.tsx", "fn\n"),
+        ("top.rs", "none\n"),
+        ("it's (odd)+.md", "fn $HOME `x`\n"),
+        (".github/ci.yml", "fn\n"),
+        (".git/HEAD.yml", "fn\n"),
+        ("node_modules/p/index.ts", "fn\n"),
+        ("binary.rs", "fn\0\n"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn files_are_found_by_name() {
+    let folder = project();
+    let glob = |pattern: &str| search(folder.path(), "glob", &json!({"pattern": pattern}));
+    assert_eq!(glob("*.rs"), "binary.rs\nsrc/main.rs\ntop.rs\n");
+    assert_eq!(glob("./src/*.rs"), "src/main.rs\n");
+    assert_eq!(glob("src/**/*.{ts,tsx}"), "src/a b/mod.ts\nsrc/a b/view.tsx\n");
+    assert_eq!(glob("**/main.??"), "src/main.rs\n");
+    assert_eq!(glob("it's (odd)+.md"), "it's (odd)+.md\n");
+    assert_eq!(glob("it's (odd)?.md"), "it's (odd)+.md\n");
+    assert_eq!(glob(".github/*"), ".github/ci.yml\n");
+    assert_eq!(glob("*.yml") + &glob("src") + &glob("$(touch made)") + &glob("{*.rs"), "");
+    assert!(!folder.path().join("made").exists());
+    let below = search(folder.path(), "glob", &json!({"pattern": "*", "path": "src/a b"}));
+    assert_eq!(below, "mod.ts\nview.tsx\n");
+    assert!(search(folder.path(), "glob", &json!({"pattern": "*", "path": "-missing"})).contains("missing"));
+}
+
+#[test]
+fn lines_are_found_by_a_pattern() {
+    let folder = project();
+    let grep = |arguments: Value| {
+        let found = search(folder.path(), "grep", &arguments);
+        let mut lines: Vec<_> = found.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        grep(json!({"pattern": "\\bfn( |$)"})),
+        [
+            "./it's (odd)+.md:1:fn $HOME `x`",
+            "./src/a b/mod.ts:1:let fn = 1;",
+            "./src/a b/view.tsx:1:fn",
+            "./src/main.rs:1:fn main() {}"
+        ]
+    );
+    assert_eq!(
+        grep(json!({"pattern": "fn", "include": "*.{ts,tsx}", "path": "src"})),
+        ["./a b/mod.ts:1:let fn = 1;", "./a b/view.tsx:1:fn"]
+    );
+    assert_eq!(grep(json!({"pattern": "let", "path": "src/a b/mod.ts"})), ["1:let fn = 1;", "2:let x;"]);
+    assert_eq!(grep(json!({"pattern": "-e $HOME `x`"})), Vec::<String>::new());
+    assert_eq!(grep(json!({"pattern": "[$]HOME `"})), ["./it's (odd)+.md:1:fn $HOME `x`"]);
+    std::fs::write(folder.path().join("long.rs"), format!("long{}\n", "x".repeat(10_000)).repeat(500))
+        .unwrap();
+    let long = grep(json!({"pattern": "long"}));
+    assert_eq!((long.len(), long[0].len()), (200, 500));
+    for include in ["a/*.rs", "{a,b}{a,b}{a,b}{a,b}{a,b}"] {
+        call("grep", &json!({"pattern": "a", "include": include})).unwrap_err();
+    }
+    call("grep", &json!({"pattern": "a\u{0}"})).unwrap_err();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a model writes is one word of the shell's, or refused.
+    #[test]
+    fn nothing_a_model_writes_is_run(text in "[a-z'\"`$();&|<>*?{}\\\\\n !~#=\\[\\],.-]{0,24}") {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
+        for (tool, arguments) in [
+            ("grep", json!({"pattern": format!("{text}>made"), "include": text, "path": text})),
+            ("glob", json!({"pattern": format!("{text};>made;"), "path": text})),
+        ] {
+            if let Ok(Action::Run(run)) = call(tool, &arguments) {
+                Command::new("sh").args(["-c", &run.command]).current_dir(folder.path()).output().unwrap();
+            }
+        }
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        prop_assert_eq!(left, ["kept"]);
+    }
+}

@@ -1,0 +1,215 @@
+//! Lines to fields. Recursion goes as deep as a list of maps and no deeper.
+
+use super::{Field, Item, Malformed, Value};
+
+/// A line with its number in the file.
+type Line<'a> = (usize, &'a str);
+
+/// How deep maps are read: the head itself, and the maps of a list in it.
+const DEEPEST: usize = 1;
+
+/// The fields that stand at the left edge of the lines.
+pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Malformed> {
+    let mut fields = Vec::new();
+    let mut rest = lines;
+    while let Some(((line, text), after)) = rest.split_first() {
+        rest = after;
+        if is_blank(text) {
+            continue;
+        }
+        let Some((name, value)) = field(text) else {
+            return Err(Malformed { line: *line, problem: "expected `name: value`".into() });
+        };
+        let (block, after) = rest.split_at(rest.iter().take_while(|(_, text)| belongs(text)).count());
+        rest = after;
+        fields.push(Field { name, line: *line, value: read(value, block, depth) });
+    }
+    Ok(fields)
+}
+
+/// Name and first line of the value, of a line that begins a field.
+fn field(text: &str) -> Option<(String, &str)> {
+    let (name, value) = text.split_once(": ").or_else(|| Some((text.trim_end().strip_suffix(':')?, "")))?;
+    let is_name = !name.is_empty() && !name.starts_with(|letter| " \t-[{#&*!?\"'".contains(letter));
+    is_name.then(|| (name.trim_end().to_owned(), value.trim()))
+}
+
+/// Whether a line goes on with the field above it: it is further in, belongs to its list, or closes a bracket.
+fn belongs(text: &str) -> bool {
+    text.is_empty() || text.starts_with([' ', '\t', ']', '}']) || is_blank(text) || is_item(text)
+}
+
+fn is_blank(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || text.starts_with('#')
+}
+
+fn is_item(text: &str) -> bool {
+    text == "-" || text.starts_with("- ")
+}
+
+/// The value that begins on the field's own line and goes on in the block below it.
+fn read(first: &str, block: &[Line<'_>], depth: usize) -> Value {
+    match first.chars().next() {
+        Some('|') => Value::Text(dedent(block).join("\n").trim_end().to_owned()),
+        Some('>') => Value::Text(fold(&dedent(block))),
+        Some('[') => flow_list(&joined(first, block)).map_or(Value::Other, Value::List),
+        Some('{' | '&' | '*' | '!' | '@' | '`') => Value::Other,
+        Some('"' | '\'') => {
+            unquote(&without_comment(&joined(first, block))).map_or(Value::Other, Value::Text)
+        }
+        None | Some('#') => read_block(block, depth),
+        Some(_) => Value::Text(without_comment(&joined(first, block))),
+    }
+}
+
+/// A value that begins below its name.
+fn read_block(block: &[Line<'_>], depth: usize) -> Value {
+    let blank = block.iter().take_while(|(_, text)| is_blank(text)).count();
+    let block = block.get(blank..).unwrap_or_default();
+    let Some(((_, first), rest)) = block.split_first() else { return Value::Text(String::new()) };
+    if is_item(first.trim_start()) {
+        return items(block, depth).map_or(Value::Other, Value::List);
+    }
+    match field(first.trim_start()) {
+        Some(_) => Value::Other,
+        None => read(first.trim(), rest, depth),
+    }
+}
+
+/// The items of a list, each with the lines that are further in than its dash.
+fn items(block: &[Line<'_>], depth: usize) -> Option<Vec<Item>> {
+    let mut groups: Vec<Vec<Line<'_>>> = Vec::new();
+    let mut edge = None;
+    for (line, text) in block.iter().filter(|(_, text)| !is_blank(text)) {
+        let inner = text.trim_start();
+        let indent = text.len() - inner.len();
+        if is_item(inner) && indent <= *edge.get_or_insert(indent) {
+            groups.push(vec![(*line, inner.strip_prefix('-')?)]);
+        } else {
+            groups.last_mut()?.push((*line, text));
+        }
+    }
+    Some(groups.iter().map(|lines| item(lines, depth)).collect())
+}
+
+fn item(lines: &[Line<'_>], depth: usize) -> Item {
+    let Some(((number, first), rest)) = lines.split_first() else { return Item::Other };
+    let first = first.trim();
+    if is_blank(first) {
+        // A list in a list is not read: this is where recursion ends.
+        return if rest.is_empty() { Item::Text(String::new()) } else { Item::Other };
+    }
+    if field(first).is_none() {
+        return match read(first, rest, depth) {
+            Value::Text(text) => Item::Text(text),
+            Value::List(_) | Value::Other => Item::Other,
+        };
+    }
+    if depth == DEEPEST {
+        return Item::Other;
+    }
+    let below = dedent(rest);
+    let below = rest.iter().zip(&below).map(|((line, _), text)| (*line, text.as_str()));
+    let all: Vec<_> = std::iter::once((*number, first)).chain(below).collect();
+    fields(&all, depth + 1).map_or(Item::Other, Item::Map)
+}
+
+/// The lines without what all of them begin with.
+fn dedent(block: &[Line<'_>]) -> Vec<String> {
+    let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
+    let lines = block.iter().map(|(_, text)| *text);
+    let edge = lines.clone().filter(|text| !text.trim().is_empty()).map(indent).min().unwrap_or(0);
+    lines.map(|text| text.get(edge..).unwrap_or_default().trim_end().to_owned()).collect()
+}
+
+/// Lines become one; an empty line is a line's end.
+fn fold(lines: &[String]) -> String {
+    let mut folded = String::new();
+    for line in lines {
+        match line.trim() {
+            "" => folded.push('\n'),
+            text => {
+                if !folded.is_empty() && !folded.ends_with('\n') {
+                    folded.push(' ');
+                }
+                folded.push_str(text);
+            }
+        }
+    }
+    folded.trim_end().to_owned()
+}
+
+fn joined(first: &str, block: &[Line<'_>]) -> String {
+    let below = block.iter().map(|(_, text)| text.trim()).filter(|text| !is_blank(text));
+    std::iter::once(first).chain(below).collect::<Vec<_>>().join(" ")
+}
+
+/// A comment begins with a `#` after white space, outside of quotes. Two single quotes within such are one.
+fn without_comment(text: &str) -> String {
+    let (mut quote, mut is_escaped, mut before) = (None, false, ' ');
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            (None, '#') if before.is_whitespace() => return text[..at].trim_end().to_owned(),
+            (None, '"' | '\'') if at == 0 || matches!(before, '[' | ',' | ' ' | '\'') => quote = Some(letter),
+            (Some(open), _) if letter == open && !is_escaped => quote = None,
+            _ => {}
+        }
+        is_escaped = quote == Some('"') && letter == '\\' && !is_escaped;
+        before = letter;
+    }
+    text.trim_end().to_owned()
+}
+
+/// What stands between quotes; nothing when the text is not one quoted text.
+fn unquote(text: &str) -> Option<String> {
+    if let Some(inner) = text.strip_prefix('\'') {
+        let inner = inner.strip_suffix('\'')?;
+        let without_pairs = inner.replace("''", "");
+        return (!without_pairs.contains('\'')).then(|| inner.replace("''", "'"));
+    }
+    let mut letters = text.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut unquoted = String::new();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => return None,
+            '\\' => match letters.next()? {
+                'n' => unquoted.push('\n'),
+                't' => unquoted.push('\t'),
+                other => unquoted.push(other),
+            },
+            other => unquoted.push(other),
+        }
+    }
+    Some(unquoted)
+}
+
+/// `[a, "b, c"]`; nothing when it holds more than texts.
+fn flow_list(text: &str) -> Option<Vec<Item>> {
+    let text = without_comment(text);
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    let mut items = Vec::new();
+    let (mut quote, mut begin) = (None, 0);
+    for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
+        match (quote, letter) {
+            (None, ',') => {
+                let item = inner[begin..at].trim();
+                if !item.is_empty() {
+                    items.push(flow_item(item)?);
+                }
+                begin = at + 1;
+            }
+            (None, '"' | '\'') if inner[begin..at].trim().is_empty() => quote = Some(letter),
+            (Some(open), _) if open == letter => quote = None,
+            (None, '[' | ']' | '{' | '}') => return None,
+            _ => {}
+        }
+    }
+    quote.is_none().then_some(items)
+}
+
+fn flow_item(text: &str) -> Option<Item> {
+    let is_quoted = text.starts_with(['"', '\'']);
+    let text = if is_quoted { unquote(text)? } else { text.to_owned() };
+    Some(Item::Text(text))
+}

@@ -1,0 +1,91 @@
+use proptest::prelude::*;
+
+use super::{Document, Malformed};
+
+fn parse(text: &str) -> Document<'_> {
+    Document::parse(text).unwrap()
+}
+
+#[test]
+fn what_people_write_is_read() {
+    let text = "---\n# a comment\nname: \"github\" # why\ntype: knowledge\nversion: 1.0.0\nempty:\nnothing: ~\n\
+                triggers:\n- github\n- 'it''s'\n  # between\n- \"a: b\"\nflow: [one, \"two, three\",\n  four]\n\
+                commas: Read, Grep\nfolded: >-\n  first line\n  second line\n\n  third\nkept: |\n  a\n    b\n\
+                long: begins here\n  and ends here\nbelow:\n\n  # comment\n  on its own line\nurl: http://h/#x\n---\nThe body\n---\nstays\n";
+    let document = parse(text);
+    assert_eq!(document.body, "The body\n---\nstays\n");
+    let text = |name| document.text(name).unwrap();
+    assert_eq!(text("name"), Some("github"));
+    assert_eq!(text("version"), Some("1.0.0"));
+    assert_eq!((text("empty"), text("nothing"), text("missing")), (None, None, None));
+    assert_eq!(text("folded"), Some("first line second line\nthird"));
+    assert_eq!(text("kept"), Some("a\n  b"));
+    assert_eq!(text("long"), Some("begins here and ends here"));
+    assert_eq!(text("below"), Some("on its own line"));
+    assert_eq!(text("url"), Some("http://h/#x"));
+    assert_eq!(document.texts("triggers").unwrap(), ["github", "it's", "a: b"]);
+    assert_eq!(document.texts("flow").unwrap(), ["one", "two, three", "four"]);
+    assert_eq!(document.texts("commas").unwrap(), ["Read", "Grep"]);
+    assert_eq!((document.line("name"), document.line("triggers")), (3, 8));
+}
+
+#[test]
+fn what_is_nested_is_passed_over_but_for_the_names_in_a_list_of_maps() {
+    let text = "---\nmcp_tools:\n  stdio_servers:\n    - name: fetch\n      args: [\"x\"]\nanchor: &a b\n\
+                inputs:\n  - name: REPO\n    description: \"Which: one\"\n    deep:\n      - name: no\n  - name: BRANCH\n\
+                  - plain\nmap: {a: 1}\nname: last\nname: wins\n---\n";
+    let document = parse(text);
+    assert_eq!(document.names_in("inputs", "name"), ["REPO", "BRANCH"]);
+    assert_eq!(document.text("name").unwrap(), Some("wins"));
+    let wrong = Malformed { line: 2, problem: "`mcp_tools` must be a text".into() };
+    assert_eq!(document.text("mcp_tools"), Err(wrong));
+    assert_eq!(document.texts("inputs").unwrap_err().to_string(), "7: `inputs` must be a list of texts");
+    assert!(document.text("anchor").is_err() && document.texts("map").is_err());
+}
+
+#[test]
+fn a_file_without_front_matter_is_all_body() {
+    for text in ["", "---", "# Title\n---\na: b\n---\n", "---\nno end\n", "--- x\na: b\n---\n"] {
+        assert_eq!(parse(text), Document { fields: Vec::new(), body: text });
+    }
+    assert_eq!(parse("\u{feff}---\r\na: b\r\n---\r\nbody").text("a").unwrap(), Some("b"));
+}
+
+#[test]
+fn a_line_that_is_no_field_is_named() {
+    let error = Document::parse("---\na: b\nnonsense\n---\n").unwrap_err();
+    assert_eq!(error.to_string(), "3: expected `name: value`");
+}
+
+#[test]
+fn deep_nesting_costs_nothing() {
+    let deep: String = (0..20_000).map(|depth| format!("{}- a:\n", " ".repeat(depth % 200))).collect();
+    let dashes: String = (0..2000).map(|depth| format!("{}-\n", " ".repeat(depth))).collect();
+    let brackets = "[".repeat(100_000);
+    let text = format!("---\nlist:\n{deep}dashes:\n{dashes}flow: {brackets}\n---\nbody");
+    assert_eq!(parse(&text).body, "body");
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_it_fail_otherwise(text in "(---\n)?([a-z:'\"\\[\\]{}#|>& \t\\-,\n\u{e9}]|---\n){0,200}") {
+        if let Ok(document) = Document::parse(&text) {
+            prop_assert!(text.ends_with(document.body));
+            for name in document.names() {
+                let _ = (document.text(name), document.texts(name), document.names_in(name, "a"));
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_were_quoted_come_back(texts in prop::collection::vec("[ -~\u{e9}]{0,20}", 0..8)) {
+        let quoted = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let list: String = texts.iter().map(|text| format!("- {}\n", quoted(text))).collect();
+        let single: String = texts.iter().map(|text| format!("- '{}'\n", text.replace('\'', "''"))).collect();
+        let head = format!("---\na:\n{list}b:\n{single}---\n");
+        let document = parse(&head);
+        let told: Vec<_> = texts.iter().filter(|text| !matches!(text.as_str(), "" | "~" | "null")).cloned().collect();
+        prop_assert_eq!(&document.texts("a").unwrap(), &told);
+        prop_assert_eq!(document.texts("b").unwrap(), told);
+    }
+}

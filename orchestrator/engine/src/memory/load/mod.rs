@@ -1,0 +1,174 @@
+//! Files with knowledge in a workspace, through its sandbox: one pass over the places where they may be. That one is not
+//! there is the usual case.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use protocol::sandbox_api::FileKind;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
+
+use super::knowledge::{INSTRUCTIONS, KnowledgeFile, LONGEST_FILE, Problem};
+use crate::sandbox::{Sandbox, SandboxError, Shape};
+
+/// Folders below the workspace that hold knowledge: V0's, and our own beside them.
+const FOLDERS: [&str; 4] =
+    [".openhands/microagents", ".openhands/skills", ".glovebox/microagents", ".glovebox/skills"];
+
+/// How much of a folder is read, in bytes of its archive: skills may have programs and data beside them.
+const LONGEST_FOLDER: u64 = 8 << 20;
+
+/// How many links to files are followed.
+const MOST_LINKS: usize = 32;
+
+/// How long all of it may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The files, and what could not be read.
+pub(super) async fn files(sandbox: &dyn Sandbox, workspace: &str) -> (Vec<KnowledgeFile>, Vec<Problem>) {
+    let workspace = workspace.trim_end_matches('/');
+    let instructions =
+        INSTRUCTIONS.map(|(name, _)| instructions(sandbox, format!("{workspace}/{name}"), name));
+    let folders = FOLDERS.map(|name| folder(sandbox, format!("{workspace}/{name}")));
+    let all = async { (join_all(instructions).await, join_all(folders).await) };
+    let Ok((instructions, folders)) = timeout(PATIENCE, all).await else {
+        let problem =
+            format!("its knowledge could not be read in {} seconds: none is told", PATIENCE.as_secs());
+        return (Vec::new(), vec![Problem { path: workspace.to_owned(), problem }]);
+    };
+    let mut files: Vec<KnowledgeFile> = Vec::new();
+    let mut problems = Vec::new();
+    for read in instructions {
+        match read {
+            // Where names differ by more than case it is one file.
+            Ok(Some(file)) if files.iter().any(|other| other.content == file.content) => {}
+            Ok(file) => files.extend(file),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for (read, trouble) in folders {
+        files.extend(read);
+        problems.extend(trouble);
+    }
+    (files, problems)
+}
+
+async fn instructions(
+    sandbox: &dyn Sandbox,
+    path: String,
+    name: &str,
+) -> Result<Option<KnowledgeFile>, Problem> {
+    match content(sandbox, &path).await {
+        Ok(content) => Ok(content.map(|content| KnowledgeFile { path, below: name.to_owned(), content })),
+        Err(error) => Err(Problem { path, problem: error.to_string() }),
+    }
+}
+
+/// What a file holds, as far as it is looked at; nothing when there is none.
+async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, SandboxError> {
+    if kind(sandbox, path).await? != Some(FileKind::File) {
+        return Ok(None);
+    }
+    // One byte more than is looked at: whoever reads it shall see that it was cut.
+    download(sandbox, path, Shape::File, LONGEST_FILE as u64 + 1).await.map(Some)
+}
+
+async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<Problem>) {
+    let archive = match kind(sandbox, &path).await {
+        Ok(Some(FileKind::Directory)) => download(sandbox, &path, Shape::Tree, LONGEST_FOLDER).await,
+        Ok(_) => return (Vec::new(), Vec::new()),
+        Err(error) => Err(error),
+    };
+    let archive = match archive {
+        Ok(archive) => archive,
+        Err(error) => return (Vec::new(), vec![Problem { path, problem: error.to_string() }]),
+    };
+    let Unpacked { mut files, links, mut problems } = unpack(&path, &archive);
+    for below in links {
+        let path = format!("{path}/{below}");
+        match content(sandbox, &path).await {
+            Ok(Some(content)) => files.push(KnowledgeFile { path, below, content }),
+            // It leads nowhere, round in circles, or to a folder.
+            Ok(None) => problems.push(Problem { path, problem: "it is a link that leads to no file".into() }),
+            Err(error) => problems.push(Problem { path, problem: error.to_string() }),
+        }
+    }
+    (files, problems)
+}
+
+/// What lies at a path. A sandbox that has no files holds nothing.
+async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
+    match sandbox.status(path).await {
+        Ok(status) => Ok(status.map(|status| status.kind)),
+        Err(SandboxError::Unsupported { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn download(
+    sandbox: &dyn Sandbox,
+    path: &str,
+    shape: Shape,
+    at_most: u64,
+) -> Result<Vec<u8>, SandboxError> {
+    let mut content = Vec::new();
+    let read = sandbox.download(path, shape).await?.take(at_most).read_to_end(&mut content).await;
+    match read {
+        Ok(_) => Ok(content),
+        Err(error) => Err(SandboxError::Lost { detail: format!("reading {path}: {error}") }),
+    }
+}
+
+#[derive(Default)]
+struct Unpacked {
+    files: Vec<KnowledgeFile>,
+    /// Paths below the folder.
+    links: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+/// The Markdown of an archive that may break off anywhere. Nothing is written: no path of it can lead astray.
+fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
+    let mut unpacked = Unpacked::default();
+    let mut archive = tar::Archive::new(archive);
+    let Ok(entries) = archive.entries() else { return unpacked };
+    for entry in entries {
+        let read = entry.and_then(|entry| {
+            let below = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            if !is_knowledge(folder, &below) {
+                return Ok(());
+            }
+            match entry.header().entry_type() {
+                tar::EntryType::Regular => {
+                    let mut content = Vec::new();
+                    let length = entry.size();
+                    let read = entry.take(LONGEST_FILE as u64 + 1).read_to_end(&mut content)? as u64;
+                    if read < length.min(LONGEST_FILE as u64 + 1) {
+                        return Err(std::io::ErrorKind::UnexpectedEof.into());
+                    }
+                    unpacked.files.push(KnowledgeFile { path: format!("{folder}/{below}"), below, content });
+                }
+                tar::EntryType::Symlink if unpacked.links.len() < MOST_LINKS => unpacked.links.push(below),
+                _ => {}
+            }
+            Ok(())
+        });
+        if read.is_err() {
+            let problem =
+                format!("it holds more than {LONGEST_FOLDER} bytes, or changed: the rest is not told");
+            unpacked.problems.push(Problem { path: folder.to_owned(), problem });
+            break;
+        }
+    }
+    unpacked
+}
+
+/// Of skills, what lies deeper than their own file is what they work with.
+fn is_knowledge(folder: &str, below: &str) -> bool {
+    let is_beside_skill = below.contains('/') && !below.ends_with("/SKILL.md");
+    KnowledgeFile::is_one(below) && !(folder.ends_with("skills") && is_beside_skill)
+}
+
+#[cfg(test)]
+mod tests;

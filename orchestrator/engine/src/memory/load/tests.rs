@@ -1,0 +1,141 @@
+use async_trait::async_trait;
+use proptest::prelude::*;
+use protocol::record::SandboxLeased;
+use protocol::sandbox_api::{ActionRequest, FileStatus, Mode};
+use protocol::{ActionId, Observation};
+
+use super::*;
+use crate::memory::{Facts, Memory, Recalled};
+use crate::sandbox::{ByteSource, OnOutput};
+
+fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        archive.append_data(&mut header, path, *content).unwrap();
+    }
+    for path in links {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        archive.append_link(&mut header, path, path).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
+fn below(unpacked: &Unpacked) -> Vec<&str> {
+    unpacked.files.iter().map(|file| file.below.as_str()).collect()
+}
+
+#[test]
+fn an_archives_markdown_is_found() {
+    let long_name = format!("deep/{}/a.md", "x".repeat(300));
+    let files: [(&str, &[u8]); 5] =
+        [("a.md", b"A"), ("README.md", b"no"), ("b.txt", b"no"), (&long_name, b"B"), ("pdf/SKILL.md", b"S")];
+    let unpacked = unpack("/w/.openhands/microagents", &archive(&files, &["link.md", "link"]));
+    assert_eq!(below(&unpacked), ["a.md", &long_name, "pdf/SKILL.md"]);
+    assert_eq!(unpacked.files[0].path, "/w/.openhands/microagents/a.md");
+    assert_eq!((unpacked.links, unpacked.problems), (vec!["link.md".to_owned()], vec![]));
+    assert_eq!(below(&unpack("/w/.openhands/skills", &archive(&files, &[]))), ["a.md", "pdf/SKILL.md"]);
+}
+
+#[test]
+fn of_an_archive_that_breaks_off_the_beginning_counts() {
+    let whole = archive(&[("a.md", b"A"), ("b.md", &[b'x'; 2000])], &[]);
+    for length in 1024..1024 + 512 + 1999 {
+        let unpacked = unpack("f", &whole[..length]);
+        assert_eq!(below(&unpacked), ["a.md"], "{length}");
+        assert_eq!(unpacked.problems.len(), usize::from(length > 1024), "{length}");
+    }
+}
+
+#[test]
+fn a_file_of_any_length_is_cut() {
+    let unpacked = unpack("f", &archive(&[("a.md", &vec![b'x'; 1 << 20]), ("b.md", b"B")], &[]));
+    assert_eq!(unpacked.files[0].content.len(), LONGEST_FILE + 1);
+    assert_eq!(unpacked.files[1].content, b"B");
+}
+
+proptest! {
+    #[test]
+    fn an_archive_of_noise_does_no_harm(flips in prop::collection::vec((0..3072_usize, any::<u8>()), 0..40)) {
+        let mut noise = archive(&[("a.md", b"A"), ("b.md", b"B")], &["c.md"]);
+        noise.resize(3072, 0);
+        for (at, byte) in flips {
+            noise[at] = byte;
+        }
+        let _ = unpack("f", &noise);
+    }
+}
+
+/// What a sandbox says of its files.
+enum Says {
+    Nothing,
+    ThatItIsLost,
+    /// An instructions file, whose content never comes.
+    AndHangs,
+}
+
+struct Sandboxed(Says);
+
+#[async_trait]
+impl Sandbox for Sandboxed {
+    fn lease(&self) -> &SandboxLeased {
+        unimplemented!()
+    }
+
+    async fn execute(
+        &self,
+        _: &ActionId,
+        _: &ActionRequest,
+        _: &OnOutput<'_>,
+    ) -> Result<Observation, SandboxError> {
+        unimplemented!()
+    }
+
+    async fn cancel(&self, _: &ActionId) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
+    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        match self.0 {
+            Says::Nothing => Err(SandboxError::Unsupported { runtime: "test", what: "look at files" }),
+            Says::ThatItIsLost => Err(SandboxError::Lost { detail: "gone".into() }),
+            Says::AndHangs => Ok(path.ends_with("AGENTS.md").then(|| FileStatus {
+                path: path.into(),
+                kind: FileKind::File,
+                size: 1,
+                mode: Mode::of(0),
+                uid: 0,
+                gid: 0,
+                modified_ns: 0,
+                target: None,
+            })),
+        }
+    }
+
+    async fn download(&self, _: &str, _: Shape) -> Result<ByteSource, SandboxError> {
+        let (hangs, never_written) = tokio::io::duplex(1);
+        tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop(never_written);
+        });
+        Ok(Box::new(hangs))
+    }
+}
+
+async fn problems(says: Says) -> Vec<String> {
+    let memory = Memory::default().load(&Sandboxed(says), "/w").await;
+    assert_eq!(memory.recall("anything", &Facts::default(), &Recalled::default()), None);
+    memory.problems().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_cannot_be_read_is_no_failure() {
+    assert_eq!(problems(Says::Nothing).await, Vec::<String>::new());
+    let lost = problems(Says::ThatItIsLost).await;
+    assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");
+    let slow = problems(Says::AndHangs).await;
+    assert_eq!(slow, ["/w: its knowledge could not be read in 30 seconds: none is told"]);
+}

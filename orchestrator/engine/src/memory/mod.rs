@@ -1,0 +1,83 @@
+//! What an agent is told beside what the user says: instructions of the repository, knowledge whose triggers stand in a
+//! message, and facts of the place it works in. V0's microagents and recall.
+//!
+//! The texts come from the user's own folders, handed in, and from the workspace, through the sandbox. They are hostile:
+//! what is too long is cut, what cannot be read is a [`Problem`], and nothing of it is fatal. What is told to whom is
+//! decided purely; what was told already is folded from the log.
+
+mod knowledge;
+mod load;
+mod recall;
+mod tell;
+
+pub use knowledge::{KnowledgeFile, LONGEST_FILE, Problem};
+pub use recall::{Facts, Recall, Recalled};
+pub use tell::tell;
+
+use std::collections::BTreeSet;
+
+use knowledge::{Knowledge, Place};
+
+use crate::sandbox::Sandbox;
+
+/// How many files there may be of the user's own, and in a workspace.
+pub const MOST_FILES: usize = 256;
+
+/// Everything that may be told.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Names that are never told.
+    disabled: BTreeSet<String>,
+    own: Vec<Knowledge>,
+    workspace: Vec<Knowledge>,
+    problems: Vec<Problem>,
+}
+
+impl Memory {
+    /// What the user's own files hold, but for the disabled names. Of files with one name the last counts.
+    pub fn new(files: Vec<KnowledgeFile>, disabled: BTreeSet<String>) -> Self {
+        let mut memory = Self { disabled, ..Self::default() };
+        memory.own = memory.read(files, Place::Home);
+        memory
+    }
+
+    /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it. What
+    /// was there of another workspace goes. Ends within half a minute.
+    pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str) -> Self {
+        let (files, problems) = load::files(sandbox, folder).await;
+        self.problems = problems;
+        self.workspace = self.read(files, Place::Workspace);
+        self
+    }
+
+    /// What could not be read as it was meant, for the user.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    fn read(&mut self, files: Vec<KnowledgeFile>, place: Place) -> Vec<Knowledge> {
+        if files.len() > MOST_FILES {
+            let problem = format!("there are more files: only {MOST_FILES} are read");
+            self.problems
+                .extend(files.get(MOST_FILES).map(|file| Problem { path: file.path.clone(), problem }));
+        }
+        let mut read: Vec<Knowledge> = Vec::new();
+        for file in files.into_iter().take(MOST_FILES) {
+            match knowledge::parse(file, place, &mut self.problems) {
+                Ok(knowledge) if self.disabled.contains(&knowledge.name) => {}
+                Ok(knowledge) => {
+                    read.retain(|other| other.name != knowledge.name);
+                    read.push(knowledge);
+                }
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        read
+    }
+
+    /// All of it; what a workspace names like the user does stands in the place of the user's.
+    fn all(&self) -> impl Iterator<Item = &Knowledge> {
+        let is_replaced = |own: &&Knowledge| self.workspace.iter().any(|other| other.name == own.name);
+        self.own.iter().filter(move |own| !is_replaced(own)).chain(&self.workspace)
+    }
+}

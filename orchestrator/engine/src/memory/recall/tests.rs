@@ -1,0 +1,162 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use protocol::{Action, Body, Event, EventId, EventSource};
+
+use super::*;
+use crate::llm::{Message, Part};
+use crate::memory::knowledge::Place;
+use crate::memory::{KnowledgeFile, tell};
+use crate::testing::timestamp;
+use crate::view::View;
+
+fn file(below: &str, content: &str) -> KnowledgeFile {
+    KnowledgeFile { path: format!("at/{below}"), below: below.into(), content: content.into() }
+}
+
+fn triggered(name: &str, trigger: &str) -> KnowledgeFile {
+    file(&format!("{name}.md"), &format!("---\ntriggers: [\"{trigger}\"]\n---\nAll of {name}."))
+}
+
+fn memory(files: Vec<KnowledgeFile>) -> Memory {
+    Memory::new(files, BTreeSet::from(["disabled".to_owned()]))
+}
+
+fn found(recall: &Recall) -> &RecallObservation {
+    match &recall.observation.kind {
+        ObservationKind::Recall(found) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn names(recall: &Recall) -> Vec<&str> {
+    found(recall).microagent_knowledge.iter().map(|piece| piece.name.as_str()).collect()
+}
+
+fn facts() -> Facts {
+    Facts {
+        repo_name: "a/b".into(),
+        repo_directory: "/workspace/b".into(),
+        date: "2026-01-02".into(),
+        working_dir: "/workspace".into(),
+        runtime_hosts: BTreeMap::from([("http://localhost:5000".into(), 5000)]),
+        custom_secrets_descriptions: BTreeMap::from([
+            ("KEY".into(), "for the forge".into()),
+            ("X".into(), "".into()),
+        ]),
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn the_first_message_brings_the_facts_and_later_ones_what_they_trigger_once() {
+    let memory = memory(vec![
+        file("repo.md", "Build with make."),
+        triggered("docker", "Docker"),
+        triggered("git", "git"),
+        triggered("disabled", "git"),
+    ]);
+    let mut recalled = Recalled::default();
+    let mut say = |text: &str| {
+        let recall = memory.recall(text, &facts(), &recalled);
+        recall.iter().for_each(|recall| recalled.apply(&recall.observation));
+        recall
+    };
+    let first = say("dockerize it").unwrap();
+    assert_eq!(
+        (first.action.recall_type, first.action.query.as_str()),
+        (RecallType::WorkspaceContext, "dockerize it")
+    );
+    assert_eq!(
+        (found(&first).repo_instructions.as_str(), names(&first)),
+        ("Build with make.", vec!["docker"])
+    );
+    assert_eq!(found(&first).date, "2026-01-02");
+    assert_eq!(say("docker once more"), None);
+    let later = say("DOCKER and GitHub").unwrap();
+    assert_eq!((later.action.recall_type, names(&later)), (RecallType::Knowledge, vec!["git"]));
+    assert_eq!(found(&later).microagent_knowledge[0].trigger, "git");
+    assert_eq!((found(&later).date.as_str(), say("git docker")), ("", None));
+}
+
+#[test]
+fn a_workspaces_knowledge_stands_in_the_place_of_the_users() {
+    let mut memory = memory(vec![triggered("git", "git"), file("repo.md", "Mine.")]);
+    let workspace = vec![
+        file("git.md", "---\ntriggers: [git]\n---\nTheirs."),
+        file("pdf/SKILL.md", "---\ndescription: Reads PDFs.\n---\nLong."),
+    ];
+    memory.workspace = memory.read(workspace, Place::Workspace);
+    let recall = memory.recall("git", &Facts::default(), &Recalled::default()).unwrap();
+    assert_eq!(found(&recall).microagent_knowledge[0].content, "Theirs.");
+    assert_eq!(
+        found(&recall).repo_instructions,
+        "Mine.\n\nInstructions for special work. Read the file before you do what it is for:\n\
+         - pdf: Reads PDFs. (at/pdf/SKILL.md)"
+    );
+}
+
+#[test]
+fn what_is_told_is_bounded() {
+    let long = "é".repeat(32 << 10);
+    let instructions = (0..9).map(|number| file(&format!("i{number}.md"), &long));
+    let knowledge =
+        (0..9).map(|number| file(&format!("k{number}.md"), &format!("---\ntriggers: x\n---\n{long}")));
+    let memory = memory(instructions.chain(knowledge).collect());
+    let recall = memory.recall("x", &Facts::default(), &Recalled::default()).unwrap();
+    assert!(tell(found(&recall)).len() <= 2 * MOST_TOLD + 1000);
+    assert!(
+        found(&recall).repo_instructions.ends_with("[The instructions are longer; the rest is left out.]")
+    );
+    let mut recalled = Recalled::default();
+    recalled.apply(&recall.observation);
+    let next = memory.recall("x", &Facts::default(), &recalled).unwrap();
+    assert!(names(&recall).iter().all(|name| !names(&next).contains(name)), "what was too much comes later");
+}
+
+#[test]
+fn a_model_is_told_what_there_is_and_no_more() {
+    assert_eq!(memory(Vec::new()).recall("x", &Facts::default(), &Recalled::default()), None);
+    let memory = memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]);
+    let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
+    let told = tell(found(&recall));
+    let events = [Body::from(Action::from(recall.action)), Body::from(recall.observation)];
+    let events =
+        (0..).zip(events).map(|(id, body)| Event::new(EventId(id), timestamp(), EventSource::User, body));
+    let messages = View::whole(events.map(Arc::new).collect()).messages();
+    assert_eq!(messages, [Message::User(vec![Part::Text(told.clone())])]);
+    for part in [
+        "Today is 2026-01-02. Your shell begins in /workspace. You work on the repository a/b in /workspace/b.",
+        "\n- http://localhost:5000: port 5000",
+        "\n- $KEY: for the forge\n- $X\n",
+        "<repository_instructions>\nBuild with make.\n</repository_instructions>",
+        "<knowledge name=\"git\" about=\"git\">\nAll of git.\n</knowledge>",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_told_twice_and_nothing_that_matches_is_left_out(
+        triggers in prop::collection::vec("[a-cA-CäÄ]{1,2}", 1..8),
+        messages in prop::collection::vec("[a-cA-CäÄ ]{0,12}", 1..8),
+    ) {
+        let files = triggers.iter().enumerate().map(|(number, trigger)| triggered(&number.to_string(), trigger));
+        let memory = memory(files.collect());
+        let mut recalled = Recalled::default();
+        let mut told = Vec::new();
+        for message in &messages {
+            if let Some(recall) = memory.recall(message, &Facts::default(), &recalled) {
+                recalled.apply(&recall.observation);
+                told.extend(names(&recall).iter().map(|name| name.parse::<usize>().unwrap()));
+            }
+        }
+        told.sort_unstable();
+        let all = messages.iter().map(|message| message.to_lowercase()).collect::<Vec<_>>();
+        let due: Vec<_> = (0..triggers.len())
+            .filter(|number| all.iter().any(|message| message.contains(&triggers[*number].to_lowercase())))
+            .collect();
+        prop_assert_eq!(told, due);
+    }
+}

@@ -1,0 +1,58 @@
+//! The agent that is configured, and what it knows.
+
+use std::fs::{DirEntry, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::agent::{Agent, CodeActAgent};
+use engine::memory::{KnowledgeFile, LONGEST_FILE, MOST_FILES, Memory};
+
+use crate::config::Config;
+use crate::exit::UsageError;
+
+/// How deep the user's own folders of knowledge are looked into.
+const DEEPEST: usize = 4;
+
+/// The agent.
+pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
+    let definition = config.agent.definition.clone().map_err(UsageError)?;
+    Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout }))
+}
+
+/// What the user's own folders hold: V0's, then ours, which wins. Nothing when the agent is to be told nothing.
+pub(crate) fn memory(config: &Config) -> Option<Memory> {
+    if !config.agent.is_told {
+        return None;
+    }
+    let v0 = config.home.iter().map(|home| home.join(".openhands/microagents"));
+    let mut files = Vec::new();
+    for folder in v0.chain([config.state_dir.join("microagents")]) {
+        collect(&folder, "", 0, &mut files);
+    }
+    Some(Memory::new(files, config.agent.disabled_microagents.clone()))
+}
+
+/// What cannot be read is left out: it may be somebody else's. Links to files are followed, to folders not: they may lead
+/// in circles.
+fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFile>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut entries: Vec<_> = entries.flatten().collect();
+    entries.sort_by_key(DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), entry.file_name());
+        let below = format!("{below}{}", name.to_string_lossy());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if depth < DEEPEST {
+                collect(&path, &format!("{below}/"), depth + 1, files);
+            }
+        } else if KnowledgeFile::is_one(&below) && path.is_file() && files.len() <= MOST_FILES {
+            let mut content = Vec::new();
+            let read = File::open(&path)
+                .and_then(|file| file.take(LONGEST_FILE as u64 + 1).read_to_end(&mut content));
+            if read.is_ok() {
+                files.push(KnowledgeFile { path: path.display().to_string(), below, content });
+            }
+        }
+    }
+}

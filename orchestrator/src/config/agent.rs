@@ -1,0 +1,137 @@
+//! Which agent works, and with what: one of ours, a section `[agent.NAME]`, or a Markdown file.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, AgentFile, LONGEST_AGENT_FILE, Prompt};
+
+use super::settings::Settings;
+
+/// CodeAct's tools, each with its key and whether it is there without a word.
+const TOOLS: [(ToolName, &str, bool); 6] = [
+    (ToolName::ExecuteBash, "enable_cmd", true),
+    (ToolName::StrReplaceEditor, "enable_editor", true),
+    (ToolName::Think, "enable_think", true),
+    (ToolName::TaskTracker, "enable_plan_mode", true),
+    (ToolName::RequestCondensation, "enable_condensation_request", false),
+    (ToolName::Finish, "enable_finish", true),
+];
+
+/// An agent as configured.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentSettings {
+    /// What a conversation keeps of it, to find it again from any folder: its name, or its file's absolute path.
+    pub lasting_name: String,
+    /// What it is, or why there is no such agent. Only who needs one is told.
+    pub definition: Result<AgentDefinition, String>,
+    /// The model that it is for, or a group of the configuration.
+    pub model: Option<String>,
+    /// Whether it is told of the workspace, and of what is known.
+    pub is_told: bool,
+    /// Knowledge that it is never told, by name.
+    pub disabled_microagents: BTreeSet<String>,
+}
+
+/// Where agents and prompts are looked for.
+pub(super) struct Folders<'a> {
+    /// Where the user's own agents are.
+    pub(super) state_dir: &'a Path,
+    /// The configuration's file; names of files in it begin at its folder.
+    pub(super) config_file: Option<&'a Path>,
+}
+
+impl AgentSettings {
+    /// The agent of that name; a name with a slash, or that ends in `.md`, is a file's. `settings` hold its section's keys,
+    /// if it has one.
+    pub(super) fn read(name: &str, settings: &Settings, has_section: bool, folders: &Folders<'_>) -> Self {
+        let enabled = TOOLS.iter().filter(|(_, key, usual)| settings.flag("agent", key).unwrap_or(*usual));
+        let tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
+        let mut read = Self {
+            lasting_name: name.to_owned(),
+            definition: Err(String::new()),
+            model: settings.text("agent", "llm_config"),
+            is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
+            disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
+        };
+        let of_ours = matches!(name, AgentDefinition::CODE_ACT | AgentDefinition::READ_ONLY);
+        if let Some(path) = find(name, folders).filter(|_| !of_ours) {
+            read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
+            read.definition = read_file(&path, &tools).map(|file| {
+                read.model = file.model.or(read.model.take());
+                file.definition
+            });
+        } else if of_ours || has_section {
+            read.definition = configured(name, tools, settings, folders);
+        } else {
+            read.definition = Err(format!(
+                "there is no agent {name}: there are {}, {}, sections [agent.NAME], and files in .glovebox/agents and {}",
+                AgentDefinition::CODE_ACT,
+                AgentDefinition::READ_ONLY,
+                own_agents(folders).display()
+            ));
+        }
+        read
+    }
+}
+
+/// The section that configures an agent: of its name, or its file's.
+pub(super) fn section_of(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.strip_suffix(".md").unwrap_or(file)
+}
+
+/// The file of an agent: the one that is named, else this folder's, else the user's own.
+fn find(name: &str, folders: &Folders<'_>) -> Option<PathBuf> {
+    if name.contains('/') || name.ends_with(".md") {
+        return Some(name.into());
+    }
+    let file = format!("{name}.md");
+    let places = [Path::new(".glovebox/agents").to_owned(), own_agents(folders)];
+    places.into_iter().map(|place| place.join(&file)).find(|path| path.is_file())
+}
+
+fn own_agents(folders: &Folders<'_>) -> PathBuf {
+    folders.state_dir.join("agents")
+}
+
+fn read_file(path: &Path, tools: &[ToolName]) -> Result<AgentFile, String> {
+    let text = read_text(path)?;
+    AgentFile::parse(&path.display().to_string(), &text, tools).map_err(|error| error.to_string())
+}
+
+/// One of ours, or what a section makes of CodeAct.
+fn configured(
+    name: &str,
+    tools: Vec<ToolName>,
+    settings: &Settings,
+    folders: &Folders<'_>,
+) -> Result<AgentDefinition, String> {
+    let prompt_file = settings.text("agent", "system_prompt_filename");
+    let prompt = prompt_file.as_deref().map_or(Some(Prompt::Usual), Prompt::by_v0_name);
+    let mut definition = match name {
+        AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
+        _ => AgentDefinition::code_act(prompt.unwrap_or_default(), tools),
+    };
+    name.clone_into(&mut definition.name);
+    if let (None, Some(file)) = (prompt, prompt_file) {
+        let folder = folders.config_file.and_then(Path::parent).unwrap_or(Path::new(""));
+        let text = read_text(&folder.join(file));
+        definition.prompt = text.map_err(|error| format!("agent.system_prompt_filename: {error}"))?;
+    }
+    Ok(definition)
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(LONGEST_AGENT_FILE as u64 + 1).read_to_string(&mut text));
+    match read {
+        Ok(length) if length > LONGEST_AGENT_FILE => {
+            Err(format!("{} is longer than {LONGEST_AGENT_FILE} bytes", path.display()))
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("reading {}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,162 @@
+//! Agents by name, by section and by file, as users choose them; and what an agent finds in a workspace.
+
+use std::path::Path;
+
+use engine::memory::{Facts, Memory, Recalled, tell};
+use protocol::ObservationKind;
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, calls, finish};
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend as _, remove, spec};
+
+fn run(home: &Home, more: &[&str]) -> Ended {
+    home.run(&[&["run", "--json", "-t", "work", "--runtime", "local"], more].concat())
+}
+
+/// The name, the prompt and the tools that the log begins with.
+fn system(events: &[Value]) -> (String, String, Vec<String>) {
+    let args = &events.iter().find(|event| event["action"] == "system").unwrap()["args"];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let tools = args["tools"].as_array().unwrap().iter().map(|tool| text(&tool["function"]["name"]));
+    (text(&args["agent_class"]), text(&args["content"]), tools.collect())
+}
+
+fn errors(events: &[Value]) -> Vec<&str> {
+    let errors = events.iter().filter(|event| event["observation"] == "error");
+    errors.map(|event| event["content"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_agent_that_only_looks_finds_and_cannot_write() {
+    let home = Home::new();
+    std::fs::create_dir(home.workspace().join("src")).unwrap();
+    home.write("work/src/a.rs", "fn found() {}\n");
+    let model = home.script(&json!([
+        calls("glob", &json!({"pattern": "*.rs"})),
+        calls("grep", &json!({"pattern": "fn [a-z]+", "include": "*.rs"})),
+        calls("view", &json!({"path": home.workspace().join("src/a.rs")})),
+        bash("touch written"),
+        calls("str_replace_editor", &json!({"command": "create", "path": "/w", "file_text": ""})),
+        finish(),
+    ]));
+    let workspace = home.workspace();
+    let ended =
+        run(&home, &["-l", &model, "-d", workspace.to_str().unwrap(), "--agent-cls", "ReadOnlyAgent"]);
+    let events = ended.expect(0).events();
+    let (name, _, tools) = system(&events);
+    assert_eq!((name.as_str(), tools.join(" ").as_str()), ("ReadOnlyAgent", "view grep glob think finish"));
+    let heard: Vec<_> = events.iter().filter(|event| event["cause"].is_u64()).collect();
+    let said = |index: usize| heard[index]["content"].as_str().unwrap();
+    assert_eq!((said(0).trim_end(), said(1).trim_end()), ("src/a.rs", "./src/a.rs:1:fn found() {}"));
+    assert!(said(2).contains("1\tfn found() {}"), "{}", said(2));
+    assert_eq!(errors(&events), ["there is no tool execute_bash", "there is no tool str_replace_editor"]);
+    assert!(!home.workspace().join("written").exists());
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_file_is_an_agent_with_its_own_prompt_tools_and_model_and_is_resumed() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("echo 1"), calls("think", &json!({"thought": "2"})), finish()]));
+    home.write("config.toml", format!("[llm]\nmodel = \"none\"\n[llm.of_agent]\nmodel = \"{model}\"\n"));
+    std::fs::create_dir_all(home.path().join(".glovebox/agents")).unwrap();
+    let file = "---\nname: critic\ntools: [think, finish]\nmodel: of_agent\n---\nBe strict.\n";
+    home.write(".glovebox/agents/reviewer.md", file);
+    let events = run(&home, &["--agent", "reviewer", "-i", "2"]).expect(3).events();
+    let expected =
+        ("critic".to_owned(), "Be strict.".to_owned(), vec!["think".to_owned(), "finish".to_owned()]);
+    assert_eq!(system(&events), expected);
+    assert_eq!(errors(&events), ["there is no tool execute_bash"]);
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let id = list[0]["conversation_id"].as_str().unwrap();
+    home.run(&["resume", id, "--json"]).expect(0);
+    home.write(".glovebox/agents/reviewer.md", "---\ntools: fly\n---\nx");
+    for (agent, part) in [
+        ("reviewer", "reviewer.md:2: `tools` has \"fly\", which is no tool"),
+        ("./missing.md", "reading ./missing.md: No such file"),
+        ("nobody", "there is no agent nobody: there are CodeActAgent, ReadOnlyAgent,"),
+    ] {
+        let said = run(&home, &["--agent", agent]).expect(2).stderr;
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_section_is_an_agent_and_says_what_it_has() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("careful.md", "Be careful.");
+    home.write(
+        "config.toml",
+        "[agent]\nenable_think = false\n[agent.careful]\nenable_cmd = false\nenable_condensation_request = true\n\
+         system_prompt_filename = \"careful.md\"\n[agent.CodeActAgent]\nenable_plan_mode = false\n",
+    );
+    let (name, prompt, tools) = system(&run(&home, &["-l", &model, "-c", "careful"]).expect(0).events());
+    assert_eq!((name.as_str(), prompt.as_str()), ("careful", "Be careful."));
+    assert_eq!(tools, ["str_replace_editor", "task_tracker", "request_condensation", "finish"]);
+    let (name, prompt, tools) = system(&run(&home, &["-l", &model]).expect(0).events());
+    assert_eq!(
+        (name.as_str(), tools.join(" ").as_str()),
+        ("CodeActAgent", "execute_bash str_replace_editor finish")
+    );
+    assert!(prompt.contains("\n\nShell\n") && !prompt.contains("task_tracker"), "{prompt}");
+    home.assert_nothing_runs();
+}
+
+fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
+    let path = folder.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workspaces_knowledge_is_found_and_hostile_files_do_no_harm() {
+    let backend = Local::new().unwrap();
+    let workspace = tempfile::tempdir().unwrap();
+    let folder = workspace.path();
+    write(folder, "AGENTS.md", "Build with make.");
+    write(folder, ".openhands_instructions", "Ask first.");
+    write(folder, ".openhands/microagents/git/hub.md", "---\ntriggers:\n- GitHub\n---\nUse the forge.");
+    write(folder, ".openhands/microagents/README.md", "Not this.");
+    write(folder, ".openhands/microagents/long.md", "x".repeat(1 << 20));
+    write(folder, ".openhands/microagents/broken.md", b"\xff");
+    write(folder, ".openhands/microagents/odd.md", "---\nnonsense\n---\n");
+    write(folder, ".openhands/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs.\n---\nLong.");
+    write(folder, ".openhands/skills/pdf/notes.md", "Not this.");
+    let microagents = folder.join(".openhands/microagents");
+    for (link, target) in [("linked.md", "../../docs/linked.md"), ("circle.md", "circle.md"), ("up", "..")] {
+        std::os::unix::fs::symlink(target, microagents.join(link)).unwrap();
+    }
+    write(folder, "docs/linked.md", "Linked.");
+    let mut spec = spec(&backend);
+    spec.workspace = Some(folder.into());
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    let working_dir = sandbox.lease().working_dir.clone();
+    let memory = Memory::default().load(&*sandbox, &working_dir).await;
+    remove(&backend, sandbox).await;
+
+    let recall = memory.recall("on github", &Facts::default(), &Recalled::default()).unwrap();
+    let ObservationKind::Recall(found) = &recall.observation.kind else { panic!("{recall:?}") };
+    let pieces: Vec<_> =
+        found.microagent_knowledge.iter().map(|piece| (&*piece.name, &*piece.trigger)).collect();
+    assert_eq!(pieces, [("git/hub", "GitHub")]);
+    let told = tell(found);
+    for part in ["Build with make.", "Ask first.", "Linked.", "xxx", "- pdf: Reads PDFs. (", "Use the forge."]
+    {
+        assert!(told.contains(part), "{part}");
+    }
+    assert!(!told.contains("Not this."));
+    let mut problems: Vec<_> = memory.problems().iter().map(ToString::to_string).collect();
+    problems.sort();
+    let parts = [
+        "broken.md: byte 0 is no UTF-8",
+        "circle.md: ",
+        "long.md: it is longer than 65536 bytes",
+        "odd.md:2: expected `name: value`",
+    ];
+    assert_eq!(problems.len(), parts.len(), "{problems:?}");
+    for (problem, part) in problems.iter().zip(parts) {
+        assert!(problem.contains(part), "{part} in {problem}");
+    }
+}
