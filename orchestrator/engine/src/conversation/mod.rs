@@ -9,6 +9,7 @@ mod input;
 mod laws;
 mod setup;
 mod state;
+mod stuck;
 mod task;
 mod transition;
 
@@ -16,4 +17,5 @@ pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind};
 pub use setup::SetupStep;
 pub use state::{Pending, State};
+pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};
