@@ -495,6 +495,38 @@ impl EditAction {
 }
 
 impl Action {
+    /// How dangerous it is, as far as anybody has judged it.
+    pub fn security_risk(&self) -> SecurityRisk {
+        match self {
+            Self::Message(action) => action.security_risk,
+            Self::Run(action) => action.security_risk,
+            Self::RunIpython(action) => action.security_risk,
+            Self::Read(action) => action.security_risk,
+            Self::Write(action) => action.security_risk,
+            Self::Edit(action) => action.security_risk,
+            Self::Browse(action) => action.security_risk,
+            Self::BrowseInteractive(action) => action.security_risk,
+            Self::CallToolMcp(action) => action.security_risk,
+            _ => SecurityRisk::Unknown,
+        }
+    }
+
+    /// Writes down how dangerous it is, on the kinds that have a place for it.
+    pub fn set_security_risk(&mut self, risk: SecurityRisk) {
+        match self {
+            Self::Message(action) => action.security_risk = risk,
+            Self::Run(action) => action.security_risk = risk,
+            Self::RunIpython(action) => action.security_risk = risk,
+            Self::Read(action) => action.security_risk = risk,
+            Self::Write(action) => action.security_risk = risk,
+            Self::Edit(action) => action.security_risk = risk,
+            Self::Browse(action) => action.security_risk = risk,
+            Self::BrowseInteractive(action) => action.security_risk = risk,
+            Self::CallToolMcp(action) => action.security_risk = risk,
+            _ => {}
+        }
+    }
+
     /// One line for people, V0's `message`.
     pub fn message(&self) -> String {
         match self {

@@ -29,7 +29,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let parts = Parts {
         store: Arc::new(store),
         llm: Arc::new(ScriptedLlm::from_json(&script).unwrap()),
-        agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+        agent: Arc::new(CodeActAgent { command_timeout: 120.0, declares_risk: false }),
         provider: Arc::new(ScriptedProvider::new(|_| {
             Ending::Observation(Observation::new("output\n".repeat(20), RunObservation::default()))
         })),

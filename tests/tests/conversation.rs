@@ -39,7 +39,7 @@ impl World {
         let parts = Parts {
             store: store.clone(),
             llm: scripted(responses, 0),
-            agent: Arc::new(CodeActAgent { command_timeout: 120.0 }),
+            agent: Arc::new(CodeActAgent { command_timeout: 120.0, declares_risk: false }),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
         };

@@ -20,7 +20,9 @@ pub(crate) use state_dir::{Lock, StateDir};
 /// The agent of that name.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     match config.agent.as_str() {
-        "CodeActAgent" => Ok(Arc::new(CodeActAgent { command_timeout: config.command_timeout })),
+        "CodeActAgent" => {
+            Ok(Arc::new(CodeActAgent { command_timeout: config.command_timeout, declares_risk: false }))
+        }
         other => Err(UsageError(format!("there is no agent {other}: CodeActAgent is there")).into()),
     }
 }

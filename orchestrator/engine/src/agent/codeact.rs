@@ -28,6 +28,8 @@ const V0_VERSION: &str = "0.62.0";
 pub struct CodeActAgent {
     /// How long a command may take when the model does not say, in seconds.
     pub command_timeout: f64,
+    /// Whether the model says of each call how dangerous it is.
+    pub declares_risk: bool,
 }
 
 #[async_trait]
@@ -39,7 +41,7 @@ impl Agent for CodeActAgent {
     fn system(&self) -> SystemAction {
         SystemAction {
             content: include_str!("codeact.md").trim_end().to_owned(),
-            tools: Some(tools::definitions().iter().map(crate::llm::Tool::to_openai).collect()),
+            tools: Some(self.tools().iter().map(crate::llm::Tool::to_openai).collect()),
             openhands_version: Some(V0_VERSION.to_owned()),
             agent_class: Some(self.name().to_owned()),
         }
@@ -54,7 +56,7 @@ impl Agent for CodeActAgent {
         if let Some((call, metadata)) = view.unmade_call() {
             return Ok(self.make_call(&call, metadata, ""));
         }
-        let request = LlmRequest { messages: view.messages(), tools: tools::definitions() };
+        let request = LlmRequest { messages: view.messages(), tools: self.tools() };
         let mut completion = llm.complete(&request, on_progress).await?;
         bound(&mut completion.response)?;
         let mut step = self.follow(&completion.response);
@@ -64,6 +66,11 @@ impl Agent for CodeActAgent {
 }
 
 impl CodeActAgent {
+    fn tools(&self) -> Vec<crate::llm::Tool> {
+        let tools = tools::definitions();
+        if self.declares_risk { tools::asking_for_risk(tools) } else { tools }
+    }
+
     /// The first thing that a response asks for: its first call, or an answer from the user.
     fn follow(&self, response: &ModelResponse) -> Step {
         let calls = response.tool_calls();
@@ -129,7 +136,7 @@ mod tests {
 
     fn respond(message: serde_json::Value) -> Step {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
-        CodeActAgent { command_timeout: 120.0 }.follow(&response)
+        CodeActAgent { command_timeout: 120.0, declares_risk: false }.follow(&response)
     }
 
     fn call(name: &str, arguments: &str) -> Step {
