@@ -9,6 +9,7 @@ pub mod conversation;
 pub mod events;
 pub mod llm;
 pub mod sandbox;
+pub mod secrets;
 pub mod security;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
