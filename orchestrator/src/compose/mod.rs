@@ -2,6 +2,7 @@
 
 mod model;
 mod sandboxes;
+mod security;
 mod state_dir;
 
 use std::sync::Arc;
@@ -15,13 +16,16 @@ pub(crate) use model::{lasting_model_name, llm, scripted_llm};
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
+pub(crate) use security::security;
 pub(crate) use state_dir::{Lock, StateDir};
 
 /// The agent of that name.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     match config.agent.as_str() {
         "CodeActAgent" => {
-            Ok(Arc::new(CodeActAgent { command_timeout: config.command_timeout, declares_risk: false }))
+            let (_, analyzer) = security(config)?;
+            let declares_risk = analyzer.is_some_and(|analyzer| analyzer.wants_declared_risk());
+            Ok(Arc::new(CodeActAgent { command_timeout: config.command_timeout, declares_risk }))
         }
         other => Err(UsageError(format!("there is no agent {other}: CodeActAgent is there")).into()),
     }

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Url,
     /// What to do about a host whose key is not known.
     UnknownHosts,
+    /// Which actions are asked about.
+    Confirmation,
     /// Of texts.
     List,
     Table,
@@ -35,6 +37,7 @@ impl Kind {
             Self::Size => "a size such as 512m or 4g",
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
             Self::Url => "an address such as https://host:3000",
+            Self::Confirmation => "never, low, medium, high or always",
             Self::UnknownHosts => "refuse, accept-new or ask",
             Self::List => "a list of strings",
             Self::Table => "a table",
@@ -155,6 +158,11 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "close_delay", Kind::Number),
     ("sandbox", "selected_repo", Kind::Text),
     ("sandbox", "runtime_startup_env_vars", Kind::Table),
+    ("security", "confirmation_mode", Kind::Flag),
+    ("security", "confirmation_policy", Kind::Confirmation),
+    ("security", "security_analyzer", Kind::Text),
+    ("security", "security_analyzer_key", Kind::Text),
+    ("security", "security_analyzer_timeout", Kind::Number),
 ];
 
 const KNOWN: &[(&str, &str)] = &[
@@ -187,7 +195,7 @@ const KNOWN: &[(&str, &str)] = &[
          docker_runtime_kwargs trusted_dirs vscode_port \
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
-    ("security", "confirmation_mode security_analyzer enable_security_analyzer"),
+    ("security", "enable_security_analyzer"),
     (
         "condenser",
         "type attention_window keep_first max_events max_size llm_config max_event_length condensers",

@@ -90,8 +90,25 @@ pub(crate) struct Config {
     pub git_user_email: Option<String>,
     /// What everything that runs in a sandbox finds in its environment.
     pub startup_environment: BTreeMap<String, SecretString>,
+    /// Who judges actions, and which are asked about.
+    pub security: SecuritySettings,
     /// What is worth telling the user.
     pub warnings: Vec<String>,
+}
+
+/// Who judges actions and which are asked about, as configured.
+#[derive(Debug, Clone)]
+pub(crate) struct SecuritySettings {
+    /// V0's switch.
+    pub confirmation_mode: bool,
+    /// `never`, `low`, `medium`, `high` or `always`; nothing: what the switch says.
+    pub policy: Option<String>,
+    /// `none`, `llm`, a policy file or a URL.
+    pub analyzer: Option<String>,
+    /// What the analyzer behind a URL is shown.
+    pub analyzer_key: Option<SecretString>,
+    /// How long that one may take, in seconds.
+    pub analyzer_timeout: f64,
 }
 
 /// A model and how it is called, as configured.
@@ -175,6 +192,13 @@ impl Config {
             git_user_email: settings.text("core", "git_user_email"),
             startup_environment: startup_environment::read(&settings)?,
             state_dir,
+            security: SecuritySettings {
+                confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
+                policy: settings.text("security", "confirmation_policy"),
+                analyzer: settings.text("security", "security_analyzer"),
+                analyzer_key: settings.text("security", "security_analyzer_key").map(SecretString::from),
+                analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
+            },
             llm: LlmSettings {
                 model,
                 api_key: settings.text("llm", "api_key").map(SecretString::from),

@@ -108,7 +108,10 @@ impl Settings {
                 // A text may be secret, also when it looks like a number.
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
                 (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
-                (Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts, toml::Value::String(text)) => {
+                (
+                    Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts | Kind::Confirmation,
+                    toml::Value::String(text),
+                ) => {
                     format!("{text:?}")
                 }
                 (_, other) => format!("a value of type {}", other.type_str()),
@@ -216,6 +219,9 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
         Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
         Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
+        Kind::Confirmation => {
+            matches!(value.as_str(), Some("never" | "low" | "medium" | "high" | "always"))
+        }
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Any => true,

@@ -96,13 +96,13 @@ fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
 
 #[test]
 fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
-    let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[security]\nconfirmation_mode = true\n";
+    let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[cli]\nvi_mode = true\n";
     let warnings = load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
     for part in [
         ":2: unknown key core.max_iteration (did you mean max_iterations?)",
         ":4: unknown key llm.modle (did you mean model?)",
         ":5: unknown section [sandbx] (did you mean sandbox?)",
-        "without effect in this version: security.confirmation_mode",
+        "without effect in this version: cli.vi_mode",
     ] {
         assert!(warnings.contains(part), "{part} in {warnings}");
     }
@@ -153,5 +153,18 @@ fn a_value_that_a_sandbox_cannot_have_is_refused() {
     assert_eq!(
         error_of("[sandbox]\ntimeout = -5\n", &[]),
         ":2: sandbox.timeout must be a number, 0 or more, not -5"
+    );
+}
+
+#[test]
+fn who_is_asked_is_read_and_a_wrong_word_is_refused() {
+    let file = "[security]\nconfirmation_mode = true\nsecurity_analyzer = \"llm\"\nsecurity_analyzer_key = \"hunter2\"\n";
+    let config = load(file, &[("SECURITY_CONFIRMATION_POLICY", "medium")], Overrides::default()).unwrap();
+    let security = &config.security;
+    assert!(security.confirmation_mode && !format!("{config:?}").contains("hunter2"));
+    assert_eq!((security.analyzer.as_deref(), security.policy.as_deref()), (Some("llm"), Some("medium")));
+    assert_eq!(
+        error_of("[security]\nconfirmation_policy = \"often\"\n", &[]),
+        ":2: security.confirmation_policy must be never, low, medium, high or always, not \"often\""
     );
 }
