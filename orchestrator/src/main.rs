@@ -4,6 +4,7 @@ mod cli;
 mod compose;
 mod config;
 mod exit;
+mod hiding;
 mod workspace;
 
 use std::process::ExitCode;
@@ -42,5 +43,5 @@ fn init_logging(level: Option<&str>) {
         Some(level) => EnvFilter::new(level),
         None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error")),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr).init();
 }

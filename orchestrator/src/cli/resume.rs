@@ -51,10 +51,10 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
     let parts = Parts {
-        store,
+        store: compose::guarded_store(store, &config)?,
         llm: compose::llm(&config.llm, state.iterations as usize)?,
         agent: compose::agent(&config)?,
-        provider: compose::provider(&config, &state_dir)?,
+        provider: compose::guarded_provider(&config, &state_dir)?,
         spec: spec(&config, &id, &started),
     };
     super::warn_of_runtime(&config);
@@ -69,7 +69,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         conversation.resume(new_limit(&state, &started, work.max_iterations))?;
     }
     if let Some(text) = task {
-        conversation.say(MessageAction { content: text, ..Default::default() })?;
+        let content = compose::redactor(&config)?.text(&text).into_owned();
+        conversation.say(MessageAction { content, ..Default::default() })?;
     }
     if is_told {
         // Until it is heard the conversation looks as much at rest as it was.

@@ -62,6 +62,11 @@ pub(super) struct WorkArguments {
     #[arg(long)]
     pub(super) json: bool,
 
+    /// What nobody may see: from the environment, from a file, or as it is (then other users see it in the list of
+    /// processes). It is taken out of the log, the output, and what the agent sees.
+    #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
+    pub(super) secrets: Vec<String>,
+
     /// Write the conversation's V0 events to this file at the end.
     #[arg(long, value_name = "FILE")]
     pub(super) save_trajectory: Option<PathBuf>,
@@ -73,6 +78,7 @@ impl WorkArguments {
             model: self.model.clone(),
             max_iterations: self.max_iterations,
             save_trajectory: self.save_trajectory.clone(),
+            secrets: self.secrets.clone(),
             ..overrides
         }
     }
@@ -122,10 +128,10 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         setup: task.setup,
     };
     let parts = Parts {
-        store: state_dir.store().await?,
+        store: compose::guarded_store(state_dir.store().await?, config)?,
         llm: task.llm,
         agent: compose::agent(config)?,
-        provider: compose::provider(config, state_dir)?,
+        provider: compose::guarded_provider(config, state_dir)?,
         spec: spec(config, &task.id, &started),
     };
     if task.work.output() == Output::Transcript {
@@ -136,7 +142,8 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
-    conversation.say(MessageAction { content: task.text, ..Default::default() })?;
+    let content = compose::redactor(config)?.text(&task.text).into_owned();
+    conversation.say(MessageAction { content, ..Default::default() })?;
     let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST).await;
     sweep.end().await;
     exit

@@ -2,6 +2,7 @@
 
 mod model;
 mod sandboxes;
+mod secrets;
 mod security;
 mod state_dir;
 
@@ -16,6 +17,7 @@ pub(crate) use model::{lasting_model_name, llm, scripted_llm};
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
+pub(crate) use secrets::{guarded_provider, guarded_store, redactor};
 pub(crate) use security::security;
 pub(crate) use state_dir::{Lock, StateDir};
 

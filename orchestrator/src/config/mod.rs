@@ -8,6 +8,7 @@ mod environment;
 mod file;
 mod keys;
 mod sandbox;
+mod secrets;
 mod settings;
 mod startup_environment;
 #[cfg(test)]
@@ -45,6 +46,8 @@ pub(crate) struct Overrides {
     pub save_trajectory: Option<PathBuf>,
     /// `--selected-repo`.
     pub selected_repository: Option<String>,
+    /// `--secret`, each as `NAME`, `NAME=VALUE` or `NAME=@FILE`.
+    pub secrets: Vec<String>,
 }
 
 /// Everything that can be configured, with its value.
@@ -90,6 +93,8 @@ pub(crate) struct Config {
     pub git_user_email: Option<String>,
     /// What everything that runs in a sandbox finds in its environment.
     pub startup_environment: BTreeMap<String, SecretString>,
+    /// What nobody may see, by name.
+    pub secrets: BTreeMap<String, SecretString>,
     /// Who judges actions, and which are asked about.
     pub security: SecuritySettings,
     /// What is worth telling the user.
@@ -192,6 +197,7 @@ impl Config {
             git_user_email: settings.text("core", "git_user_email"),
             startup_environment: startup_environment::read(&settings)?,
             state_dir,
+            secrets: secrets::read(file.secrets, &overrides.secrets, &environment)?,
             security: SecuritySettings {
                 confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
                 policy: settings.text("security", "confirmation_policy"),

@@ -59,6 +59,14 @@ pub(crate) enum ConfigError {
         /// What is wrong with it. Not its value: that may be secret.
         problem: &'static str,
     },
+    /// A secret that is none.
+    #[error("the secret {name:?} {problem}")]
+    BadSecret {
+        /// Its name.
+        name: String,
+        /// What is wrong with it. Not its value.
+        problem: String,
+    },
     /// There is nowhere to keep anything.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,

@@ -168,3 +168,34 @@ fn who_is_asked_is_read_and_a_wrong_word_is_refused() {
         ":2: security.confirmation_policy must be never, low, medium, high or always, not \"often\""
     );
 }
+
+#[test]
+fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
+    use secrecy::ExposeSecret;
+    let held = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(held.path(), "of a file\n").unwrap();
+    let file = "[secrets]\nA = \"of the config\"\nB = {value = \"described\", description = \"for b\"}\n";
+    let flags = |secrets: &[&str]| Overrides {
+        secrets: secrets.iter().map(|secret| (*secret).to_owned()).collect(),
+        ..Default::default()
+    };
+    let of_file = format!("C=@{}", held.path().display());
+    let config = load(file, &[("D", "of the environment")], flags(&["A=of a flag", &of_file, "D"])).unwrap();
+    let exposed: Vec<_> =
+        config.secrets.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    assert_eq!(
+        exposed,
+        [("A", "of a flag"), ("B", "described"), ("C", "of a file"), ("D", "of the environment")]
+    );
+    assert!(!format!("{config:?}").contains("of a"));
+    for (file, secret, part) in [
+        ("[secrets]\nA = 1\n", "B=bbbbbb", "the secret \"A\" must be a string"),
+        ("[secrets]\nA = {text = \"hunter2\"}\n", "B=bbbbbb", "the secret \"A\" must be a string"),
+        ("", "E", "the secret \"E\" is not in the environment"),
+        ("", "E=@/nowhere", "the secret \"E\" cannot be read from /nowhere: No such file"),
+        ("", "1E=hunter2", "the secret \"1E\" has a name that a shell does not take"),
+    ] {
+        let error = load(file, &[], flags(&[secret])).unwrap_err().to_string();
+        assert!(error.starts_with(part) && !error.contains("hunter2"), "{error}");
+    }
+}
