@@ -4,6 +4,7 @@ mod cli;
 mod compose;
 mod config;
 mod exit;
+mod hiding;
 mod workspace;
 
 use std::process::ExitCode;
@@ -43,5 +44,5 @@ fn init_logging(level: Option<&str>) {
         // What the MCP library calls an error is told in our words, and without the keys that an address may hold.
         None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error,rmcp=off")),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr).init();
 }

@@ -495,23 +495,23 @@ impl EditAction {
 }
 
 impl Action {
-    /// How dangerous it is judged to be; nothing: it is nothing that anybody judges.
-    pub fn security_risk(&self) -> Option<SecurityRisk> {
+    /// How dangerous it is, as far as anybody has judged it.
+    pub fn security_risk(&self) -> SecurityRisk {
         match self {
-            Self::Message(action) => Some(action.security_risk),
-            Self::Run(action) => Some(action.security_risk),
-            Self::RunIpython(action) => Some(action.security_risk),
-            Self::Read(action) => Some(action.security_risk),
-            Self::Write(action) => Some(action.security_risk),
-            Self::Edit(action) => Some(action.security_risk),
-            Self::Browse(action) => Some(action.security_risk),
-            Self::BrowseInteractive(action) => Some(action.security_risk),
-            Self::CallToolMcp(action) => Some(action.security_risk),
-            _ => None,
+            Self::Message(action) => action.security_risk,
+            Self::Run(action) => action.security_risk,
+            Self::RunIpython(action) => action.security_risk,
+            Self::Read(action) => action.security_risk,
+            Self::Write(action) => action.security_risk,
+            Self::Edit(action) => action.security_risk,
+            Self::Browse(action) => action.security_risk,
+            Self::BrowseInteractive(action) => action.security_risk,
+            Self::CallToolMcp(action) => action.security_risk,
+            _ => SecurityRisk::Unknown,
         }
     }
 
-    /// Judges it, where that is done.
+    /// Writes down how dangerous it is, on the kinds that have a place for it.
     pub fn set_security_risk(&mut self, risk: SecurityRisk) {
         match self {
             Self::Message(action) => action.security_risk = risk,

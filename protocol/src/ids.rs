@@ -27,6 +27,12 @@ impl EventId {
     /// The id of a log's first event.
     pub const FIRST: Self = Self(0);
 
+    /// The id before this one; none before the first.
+    #[must_use]
+    pub fn previous(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+
     /// The id after this one.
     #[must_use]
     pub fn next(self) -> Self {

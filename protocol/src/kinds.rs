@@ -28,6 +28,11 @@ macro_rules! kinds {
                 }
             }
 
+            /// The kind's fields, as the wire has them.
+            pub fn fields(&self) -> impl serde::Serialize + '_ {
+                $crate::kinds::Fields(self)
+            }
+
             /// Reads the fields of `kind`.
             ///
             /// # Errors

@@ -55,6 +55,9 @@ pub struct ConversationStarted {
     /// Whether a history that does not fit the model's window stays as it is, and the step fails; not in older logs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_whole_history: bool,
+    /// Whether an agent that goes in circles is let be; not in older logs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lets_loops_be: bool,
     /// The conversation whose beginning this one shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,

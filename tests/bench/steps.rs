@@ -46,6 +46,7 @@ async fn host_time(steps: u32, measured: u32, condenser: CondenserConfig) -> f64
         agent: Arc::new(CodeActAgent {
             definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
             command_timeout: 120.0,
+            declares_risk: false,
         }),
         condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
         llm,
@@ -54,6 +55,8 @@ async fn host_time(steps: u32, measured: u32, condenser: CondenserConfig) -> f64
         })),
         spec: SandboxSpec::of(id.clone()),
         tool_servers: Arc::new(NoToolServers),
+        analyzer: None,
+        memory: None,
     };
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),

@@ -46,11 +46,14 @@ impl World {
             agent: Arc::new(CodeActAgent {
                 definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
                 command_timeout: 120.0,
+                declares_risk: false,
             }),
             condenser: Arc::new(Noop),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
             tool_servers: Arc::new(NoToolServers),
+            analyzer: None,
+            memory: None,
         };
         Self { store, provider, parts }
     }

@@ -14,6 +14,8 @@ pub mod llm;
 pub mod memory;
 pub mod replay;
 pub mod sandbox;
+pub mod secrets;
+pub mod security;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tool_servers;

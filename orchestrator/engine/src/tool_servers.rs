@@ -6,9 +6,8 @@
 //! one holds ([`View::offered_tools`]). A resumed conversation finds them there, before any server runs again, and the
 //! agent has nothing to remember. That a server fails is an `error` observation of the environment, and ends nothing.
 //!
-//! Who owns the conversation calls [`ToolServers::offer`] when the sandbox is held and its workspace made ready, before
-//! a step that follows no call of the same response, and before the first [`ToolServers::call`] of its life; it appends
-//! what [`announce`] says. Each call of `offer` is bounded in time, so no server keeps a conversation waiting.
+//! Who owns the conversation calls [`ToolServers::offer`] before a step that follows no call of the same response, and
+//! before each [`ToolServers::call`]; it appends what [`announce`] says. Each call of `offer` is bounded in time, so no server keeps a conversation waiting.
 
 use std::sync::Arc;
 
@@ -57,6 +56,11 @@ pub trait ToolServers: Send + Sync {
     /// goes wrong is in the observation. Dropping the future cancels the call.
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation;
 
+    /// Whether there are none, and none can come.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
     /// Ends every server with all that came of it.
     async fn shut_down(&self);
 }
@@ -73,6 +77,10 @@ impl ToolServers for NoToolServers {
 
     async fn call(&self, name: &str, _arguments: &Map<String, Value>) -> Observation {
         Observation::error(format!("there is no tool {name}: no tool servers are configured"), CALL_FAILED)
+    }
+
+    fn is_empty(&self) -> bool {
+        true
     }
 
     async fn shut_down(&self) {}

@@ -65,6 +65,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     write_project(&workspace)?;
     let inside = if config.runtime == "local" { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
     let work = WorkArguments {
+        secrets: Vec::new(),
         model: None,
         max_iterations: None,
         max_budget: None,

@@ -22,6 +22,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::Exit;
+use crate::hiding;
 
 /// Lets a language-model agent work in a sandbox: it runs commands and edits files there, never here.
 #[derive(Debug, Parser)]
@@ -136,6 +137,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 /// Reads the configuration and tells the user its warnings.
 fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
     let config = Config::load(overrides, |name| std::env::var(name).ok())?;
+    // Before anything is printed or logged that may quote one.
+    hiding::hide(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
     Ok(config)
 }

@@ -5,6 +5,8 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
+use crate::hiding::HidingStderr;
+
 /// One line of JSON, or of a list, to standard output.
 pub(super) fn line(text: &str) -> io::Result<()> {
     bytes(format!("{text}\n").as_bytes())
@@ -19,10 +21,10 @@ pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Text for people to standard error, as it is.
+/// Text for people to standard error, without the secrets.
 pub(super) fn note(text: &str) {
     // There is nowhere to tell that standard error is gone.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = HidingStderr.write_all(text.as_bytes());
 }
 
 /// One line on what went wrong. It may quote a provider or a sandbox.

@@ -1,7 +1,7 @@
 //! `glovebox resume`: a conversation of an earlier process goes on.
 
 use clap::builder::NonEmptyStringValueParser;
-use engine::conversation::{Conversation, Parts, State, Terms};
+use engine::conversation::{Conversation, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
@@ -9,7 +9,7 @@ use protocol::{AgentState, ConversationId};
 use std::sync::Arc;
 
 use super::follow::Output;
-use super::run::{WorkArguments, finish, introduce, spec};
+use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
 use super::{MachineArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
@@ -67,15 +67,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     as_it_began(&mut config, &started, overrides.model.is_some());
     let agent = compose::agent(&config)?;
     let llm = compose::llm(&config.llm, state.iterations as usize)?;
-    let parts = Parts {
-        store,
-        condenser: compose::condenser(&config, &llm)?,
-        llm,
-        tool_servers: compose::tool_servers(&config, agent.as_ref()),
-        agent,
-        provider: compose::provider(&config, &state_dir)?,
-        spec: spec(&config, &id, &started),
-    };
+    let spec = spec(&config, &id, &started);
+    let parts = compose::parts(&config, &state_dir, store, llm, agent, spec)?;
+    warn_of_memory(&parts);
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
         introduce(&id, &started);
@@ -86,7 +80,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let terms = Terms {
         max_iterations: more_steps(&state, &started, work.max_iterations),
         max_budget: more_money(&state, &started, work.max_budget),
-        confirmation: Some(config.confirmation),
+        confirmation: Some(compose::security(&config)?.0),
     };
     let is_resumed = needs_a_word(&state) || work.max_iterations.is_some() || work.max_budget.is_some();
     let is_told = is_resumed || confirm || reject.is_some() || task.is_some();
@@ -96,11 +90,13 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if confirm {
         conversation.confirm()?;
     }
+    let redactor = compose::redactor(&config)?;
     if let Some(reason) = reject {
-        conversation.reject(reason)?;
+        conversation.reject(redactor.text(&reason))?;
     }
     if let Some(text) = task {
-        conversation.say(MessageAction { content: text, ..Default::default() })?;
+        let content = redactor.text(&text).into_owned();
+        conversation.say(MessageAction { content, ..Default::default() })?;
     }
     if is_told {
         // Until it is heard the conversation looks as much at rest as it was.

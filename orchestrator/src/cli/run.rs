@@ -73,6 +73,11 @@ pub(super) struct WorkArguments {
     #[arg(long)]
     pub(super) json: bool,
 
+    /// What nobody may see: from the environment, from a file, or as it is (then other users see it in the list of
+    /// processes). It is taken out of the log, the output, and what the agent sees.
+    #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
+    pub(super) secrets: Vec<String>,
+
     /// Write the conversation's V0 events to this file at the end.
     #[arg(long, value_name = "FILE")]
     pub(super) save_trajectory: Option<PathBuf>,
@@ -85,6 +90,7 @@ impl WorkArguments {
             max_iterations: self.max_iterations,
             max_budget: self.max_budget,
             save_trajectory: self.save_trajectory.clone(),
+            secrets: self.secrets.clone(),
             ..overrides
         }
     }
@@ -138,13 +144,14 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         model: task.model,
         max_iterations: config.max_iterations,
         max_budget: config.max_budget,
-        confirmation: config.confirmation,
+        confirmation: compose::security(config)?.0,
         runtime: config.runtime.clone(),
         image: config.sandbox.image.clone(),
         workspace: task.workspace.for_log()?,
         setup: task.setup,
         forked_from: None,
         keeps_whole_history: config.keeps_whole_history,
+        lets_loops_be: config.lets_loops_be,
     };
     let live = compose::agent(config)?;
     let (said, replayed, agent): (_, _, Arc<dyn Agent>) = match task.what {
@@ -156,19 +163,9 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
             (None, Some(trajectory.clone()), Arc::new(Replay::alone(trajectory, live)))
         }
     };
-    let memory = compose::memory(config);
-    for problem in memory.iter().flat_map(Memory::problems) {
-        print::warning(&problem.to_string());
-    }
-    let parts = Parts {
-        store: state_dir.store().await?,
-        condenser: compose::condenser(config, &task.llm)?,
-        llm: task.llm,
-        tool_servers: compose::tool_servers(config, agent.as_ref()),
-        agent,
-        provider: compose::provider(config, state_dir)?,
-        spec: spec(config, &task.id, &started),
-    };
+    let spec = spec(config, &task.id, &started);
+    let parts = compose::parts(config, state_dir, state_dir.store().await?, task.llm, agent, spec)?;
+    warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
         if let Some(isolation) = compose::isolation(config, state_dir).await? {
@@ -177,7 +174,8 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
-    if let Some(content) = said {
+    if let Some(text) = said {
+        let content = compose::redactor(config)?.text(&text).into_owned();
         conversation.say(MessageAction { content, ..Default::default() })?;
     }
     let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref()).await;
@@ -218,6 +216,13 @@ pub(super) async fn finish(
         print::note(&conversations::closing_words(&id, &state, exit));
     }
     Ok(exit)
+}
+
+/// Tells what of the user's own files could not be read as it was meant.
+pub(super) fn warn_of_memory(parts: &Parts) {
+    for problem in parts.memory.iter().flat_map(Memory::problems) {
+        print::warning(&problem.to_string());
+    }
 }
 
 /// What the conversation's sandbox is to be. Its environment is the configuration's: the log holds no secrets.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use engine::agent::{Agent, CodeActAgent};
 use engine::memory::{KnowledgeFile, LONGEST_FILE, MOST_FILES, Memory};
 
+use super::security;
 use crate::config::Config;
 use crate::exit::UsageError;
 
@@ -17,7 +18,9 @@ const DEEPEST: usize = 4;
 /// The agent.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     let definition = config.agent.definition.clone().map_err(UsageError)?;
-    Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout }))
+    let (_, analyzer) = security(config)?;
+    let declares_risk = analyzer.is_some_and(|analyzer| analyzer.wants_declared_risk());
+    Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout, declares_risk }))
 }
 
 /// What the user's own folders hold: V0's, then ours, which wins. Nothing when the agent is to be told nothing.

@@ -3,15 +3,23 @@
 mod agent;
 mod condenser;
 mod model;
+mod parts;
 mod sandboxes;
+mod secrets;
+mod security;
 mod state_dir;
 mod tool_servers;
 
-pub(crate) use agent::{agent, memory};
-pub(crate) use condenser::condenser;
+pub(crate) use agent::agent;
+use agent::memory;
+use condenser::condenser;
 pub(crate) use model::{lasting_model_name, llm, scripted_llm};
+pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
+pub(crate) use secrets::redactor;
+use secrets::{guarded_provider, guarded_store};
+pub(crate) use security::security;
 pub(crate) use state_dir::{Lock, StateDir};
-pub(crate) use tool_servers::tool_servers;
+use tool_servers::tool_servers;

@@ -30,7 +30,7 @@ fn variable_name(key: Key) -> String {
 
 fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
     match kind {
-        Kind::Text | Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts => {
+        Kind::Text | Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts | Kind::Confirmation => {
             Some(toml::Value::String(text.to_owned()))
         }
         Kind::Integer => text.parse().ok().map(toml::Value::Integer),

@@ -16,6 +16,8 @@ pub(super) struct File {
     pub(super) base: Settings,
     /// The groups' keys, by section and name.
     pub(super) groups: BTreeMap<(String, String), Settings>,
+    /// What `[secrets]` holds, by name.
+    pub(super) secrets: BTreeMap<String, toml::Value>,
 }
 
 impl File {
@@ -64,6 +66,13 @@ impl Reader<'_> {
             self.warn(line, &format!("{name} stands outside of a section, and is passed over"));
             return Ok(());
         };
+        if name == "secrets" {
+            let secret = |(name, value): (Spanned<std::borrow::Cow<'_, str>>, Spanned<DeValue<'_>>)| {
+                (name.into_inner().into_owned(), to_value(value.into_inner()))
+            };
+            self.file.secrets = table.into_iter().map(secret).collect();
+            return Ok(());
+        }
         if !keys::is_section(name) {
             self.warn_unknown(line, &format!("section [{name}]"), keys::nearest_section(name));
             return Ok(());

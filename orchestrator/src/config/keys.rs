@@ -20,6 +20,8 @@ pub(super) enum Kind {
     UnknownHosts,
     /// MCP servers.
     Servers,
+    /// Which actions are asked about.
+    Confirmation,
     /// Of texts.
     List,
     Table,
@@ -39,6 +41,7 @@ impl Kind {
             Self::Size => "a size such as 512m or 4g",
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
             Self::Url => "an address such as https://host:3000",
+            Self::Confirmation => "never, low, medium, high or always",
             Self::UnknownHosts => "refuse, accept-new or ask",
             Self::Servers => "a list of servers",
             Self::List => "a list of strings",
@@ -132,6 +135,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "reasoning_effort", Kind::Text),
     ("llm", "seed", Kind::Integer),
     ("agent", "enable_history_truncation", Kind::Flag),
+    ("agent", "enable_stuck_detection", Kind::Flag),
     ("condenser", "type", Kind::Text),
     ("condenser", "attention_window", Kind::Integer),
     ("condenser", "keep_first", Kind::Integer),
@@ -187,6 +191,10 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("mcp", "stdio_servers", Kind::Servers),
     ("mcp", "shttp_servers", Kind::Servers),
     ("mcp", "sse_servers", Kind::Servers),
+    ("security", "confirmation_policy", Kind::Confirmation),
+    ("security", "security_analyzer", Kind::Text),
+    ("security", "security_analyzer_key", Kind::Text),
+    ("security", "security_analyzer_timeout", Kind::Number),
 ];
 
 const KNOWN: &[(&str, &str)] = &[
@@ -207,7 +215,7 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "agent",
-        "enable_browsing enable_jupyter enable_stuck_detection enable_llm_editor \
+        "enable_browsing enable_jupyter enable_llm_editor \
           condenser model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
     ),
@@ -217,7 +225,7 @@ const KNOWN: &[(&str, &str)] = &[
          docker_runtime_kwargs trusted_dirs vscode_port \
          force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
-    ("security", "security_analyzer enable_security_analyzer"),
+    ("security", "enable_security_analyzer"),
     (
         "kubernetes",
         "namespace ingress_domain pvc_storage_size pvc_storage_class resource_cpu_request resource_memory_request \

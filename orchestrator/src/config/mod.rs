@@ -11,6 +11,7 @@ mod file;
 mod keys;
 mod mcp;
 mod sandbox;
+mod secrets;
 mod settings;
 mod startup_environment;
 #[cfg(test)]
@@ -20,7 +21,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use engine::agent::AgentDefinition;
-use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use secrecy::SecretString;
 
 pub(crate) use agent::AgentSettings;
@@ -57,6 +57,8 @@ pub(crate) struct Overrides {
     pub save_trajectory: Option<PathBuf>,
     /// `--selected-repo`.
     pub selected_repository: Option<String>,
+    /// `--secret`, each as `NAME`, `NAME=VALUE` or `NAME=@FILE`.
+    pub secrets: Vec<String>,
 }
 
 /// Everything that can be configured, with its value.
@@ -68,8 +70,6 @@ pub(crate) struct Config {
     pub max_iterations: u32,
     /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
     pub max_budget: Option<f64>,
-    /// What an agent may do unasked.
-    pub confirmation: ConfirmationPolicy,
     /// The runtime's name.
     pub runtime: String,
     /// What sandboxes are.
@@ -88,6 +88,8 @@ pub(crate) struct Config {
     pub condenser: CondenserSettings,
     /// Whether a history that does not fit the model's window stays as it is.
     pub keeps_whole_history: bool,
+    /// Whether an agent that goes in circles is let be.
+    pub lets_loops_be: bool,
     /// Where this user's sockets are, from `XDG_RUNTIME_DIR`.
     pub runtime_dir: Option<PathBuf>,
     /// The user's home.
@@ -112,8 +114,27 @@ pub(crate) struct Config {
     pub startup_environment: BTreeMap<String, SecretString>,
     /// Servers whose tools the agent may call; none where it may not.
     pub mcp_servers: Vec<::mcp::McpServer>,
+    /// What nobody may see, by name.
+    pub secrets: BTreeMap<String, SecretString>,
+    /// Who judges actions, and which are asked about.
+    pub security: SecuritySettings,
     /// What is worth telling the user.
     pub warnings: Vec<String>,
+}
+
+/// Who judges actions and which are asked about, as configured.
+#[derive(Debug, Clone)]
+pub(crate) struct SecuritySettings {
+    /// V0's switch.
+    pub confirmation_mode: bool,
+    /// `never`, `low`, `medium`, `high` or `always`; nothing: what the switch says.
+    pub policy: Option<String>,
+    /// `none`, `llm`, a policy file or a URL.
+    pub analyzer: Option<String>,
+    /// What the analyzer behind a URL is shown.
+    pub analyzer_key: Option<SecretString>,
+    /// How long that one may take, in seconds.
+    pub analyzer_timeout: f64,
 }
 
 /// A model and how it is called, as configured.
@@ -185,11 +206,6 @@ impl Config {
                 .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
                 .unwrap_or(500),
             max_budget: overrides.max_budget.or_else(|| settings.number("core", "max_budget_per_task")),
-            confirmation: match settings.flag("security", "confirmation_mode") {
-                // What nobody has judged is asked about too.
-                Some(true) => ConfirmationPolicy::Risky { from: SecurityRisk::High },
-                _ => ConfirmationPolicy::Never,
-            },
             runtime: overrides
                 .runtime
                 .clone()
@@ -219,8 +235,17 @@ impl Config {
                 Some(false) => Vec::new(),
                 _ => mcp::read(&settings),
             },
+            secrets: secrets::read(file.secrets, &overrides.secrets, &environment)?,
+            security: SecuritySettings {
+                confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
+                policy: settings.text("security", "confirmation_policy"),
+                analyzer: settings.text("security", "security_analyzer"),
+                analyzer_key: settings.text("security", "security_analyzer_key").map(SecretString::from),
+                analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
+            },
             state_dir,
             condenser,
+            lets_loops_be: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),

@@ -73,6 +73,14 @@ pub(crate) enum ConfigError {
     /// The condenser cannot be as it is described.
     #[error("condenser: {0}")]
     Condenser(String),
+    /// A secret that is none.
+    #[error("the secret {name:?} {problem}")]
+    BadSecret {
+        /// Its name.
+        name: String,
+        /// What is wrong with it. Not its value.
+        problem: String,
+    },
     /// There is nowhere to keep anything.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
@@ -131,7 +139,10 @@ impl Settings {
                 // A text may be secret, also when it looks like a number.
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
                 (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
-                (Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts, toml::Value::String(text)) => {
+                (
+                    Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts | Kind::Confirmation,
+                    toml::Value::String(text),
+                ) => {
                     format!("{text:?}")
                 }
                 (_, other) => format!("a value of type {}", other.type_str()),
@@ -250,6 +261,9 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
         // They were looked at one by one.
         Kind::Servers => value.is_array(),
+        Kind::Confirmation => {
+            matches!(value.as_str(), Some("never" | "low" | "medium" | "high" | "always"))
+        }
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Tables => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_table)),

@@ -98,13 +98,13 @@ fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
 
 #[test]
 fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
-    let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[security]\nconfirmation_mode = true\n";
+    let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[cli]\nvi_mode = true\n";
     let warnings = load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
     for part in [
         ":2: unknown key core.max_iteration (did you mean max_iterations?)",
         ":4: unknown key llm.modle (did you mean model?)",
         ":5: unknown section [sandbx] (did you mean sandbox?)",
-        "without effect in this version: security.confirmation_mode",
+        "without effect in this version: cli.vi_mode",
     ] {
         assert!(warnings.contains(part), "{part} in {warnings}");
     }
@@ -331,4 +331,48 @@ fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     std::fs::write(&path, "---\nname: a b\n---\nx").unwrap();
     let error = load(file, &[], overrides()).unwrap().agent.definition.unwrap_err();
     assert!(error.starts_with(&format!("{}:2: `name` must be", path.display())), "{error}");
+}
+
+#[test]
+fn who_is_asked_is_read_and_a_wrong_word_is_refused() {
+    let file = "[security]\nconfirmation_mode = true\nsecurity_analyzer = \"llm\"\nsecurity_analyzer_key = \"hunter2\"\n";
+    let config = load(file, &[("SECURITY_CONFIRMATION_POLICY", "medium")], Overrides::default()).unwrap();
+    let security = &config.security;
+    assert!(security.confirmation_mode && !format!("{config:?}").contains("hunter2"));
+    assert_eq!((security.analyzer.as_deref(), security.policy.as_deref()), (Some("llm"), Some("medium")));
+    assert_eq!(
+        error_of("[security]\nconfirmation_policy = \"often\"\n", &[]),
+        ":2: security.confirmation_policy must be never, low, medium, high or always, not \"often\""
+    );
+}
+
+#[test]
+fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
+    use secrecy::ExposeSecret;
+    let held = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(held.path(), "of a file\n").unwrap();
+    let file = "[secrets]\nA = \"of the config\"\nB = {value = \"described\", description = \"for b\"}\n";
+    let flags = |secrets: &[&str]| Overrides {
+        secrets: secrets.iter().map(|secret| (*secret).to_owned()).collect(),
+        ..Default::default()
+    };
+    let of_file = format!("C=@{}", held.path().display());
+    let config = load(file, &[("D", "of the environment")], flags(&["A=of a flag", &of_file, "D"])).unwrap();
+    let exposed: Vec<_> =
+        config.secrets.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    assert_eq!(
+        exposed,
+        [("A", "of a flag"), ("B", "described"), ("C", "of a file"), ("D", "of the environment")]
+    );
+    assert!(!format!("{config:?}").contains("of a"));
+    for (file, secret, part) in [
+        ("[secrets]\nA = 1\n", "B=bbbbbb", "the secret \"A\" must be a string"),
+        ("[secrets]\nA = {text = \"hunter2\"}\n", "B=bbbbbb", "the secret \"A\" must be a string"),
+        ("", "E", "the secret \"E\" is not in the environment"),
+        ("", "E=@/nowhere", "the secret \"E\" cannot be read from /nowhere: No such file"),
+        ("", "1E=hunter2", "the secret \"1E\" has a name that a shell does not take"),
+    ] {
+        let error = load(file, &[], flags(&[secret])).unwrap_err().to_string();
+        assert!(error.starts_with(part) && !error.contains("hunter2"), "{error}");
+    }
 }

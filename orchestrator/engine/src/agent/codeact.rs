@@ -31,6 +31,8 @@ pub struct CodeActAgent {
     pub definition: AgentDefinition,
     /// How long a command may take when the model does not say, in seconds.
     pub command_timeout: f64,
+    /// Whether the model says of each call how dangerous it is.
+    pub declares_risk: bool,
 }
 
 #[async_trait]
@@ -42,9 +44,7 @@ impl Agent for CodeActAgent {
     fn system(&self) -> SystemAction {
         SystemAction {
             content: self.definition.prompt.clone(),
-            tools: Some(
-                tools::definitions(&self.definition.tools).iter().map(crate::llm::Tool::to_openai).collect(),
-            ),
+            tools: Some(self.tools().iter().map(Tool::to_openai).collect()),
             openhands_version: Some(V0_VERSION.to_owned()),
             agent_class: Some(self.name().to_owned()),
         }
@@ -60,8 +60,7 @@ impl Agent for CodeActAgent {
         if let Some((call, metadata)) = view.unmade_call() {
             return Ok(self.make_call(&call, metadata, "", offered));
         }
-        let own = tools::definitions(&self.definition.tools);
-        let tools = own.into_iter().chain(offered.iter().cloned()).collect();
+        let tools = self.tools().into_iter().chain(offered.iter().cloned()).collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
         bound(&mut completion.response)?;
@@ -72,6 +71,11 @@ impl Agent for CodeActAgent {
 }
 
 impl CodeActAgent {
+    fn tools(&self) -> Vec<Tool> {
+        let tools = tools::definitions(&self.definition.tools);
+        if self.declares_risk { tools::asking_for_risk(tools) } else { tools }
+    }
+
     /// The first thing that a response asks for: its first call, or an answer from the user.
     fn follow(&self, response: &ModelResponse, offered: &[Tool]) -> Step {
         let calls = response.tool_calls();
@@ -146,7 +150,7 @@ mod tests {
     fn respond(message: serde_json::Value) -> Step {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
         let definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
-        CodeActAgent { definition, command_timeout: 120.0 }.follow(&response, &[echo()])
+        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }.follow(&response, &[echo()])
     }
 
     fn echo() -> Tool {

@@ -19,7 +19,7 @@ pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp)
     };
     started.forked_from = Some(ForkedFrom { conversation: from.clone(), event: last });
     let mut state = State::fold(&events);
-    for kind in [InputKind::SandboxRemoved, InputKind::UserPause] {
+    for kind in [InputKind::SandboxRemoved, InputKind::Recovered, InputKind::UserPause] {
         let effects;
         (state, effects) = transition(state, Input { at: at.clone(), kind });
         for effect in effects {

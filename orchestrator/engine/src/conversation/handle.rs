@@ -13,12 +13,15 @@ use tokio::task::JoinHandle;
 
 use super::input::{Begin, InputKind, Terms};
 use super::state::State;
+use super::stuck::Recovery;
 use super::task::Task;
 use crate::agent::Agent;
 use crate::condenser::Condenser;
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
+use crate::memory::Memory;
 use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
+use crate::security::SecurityAnalyzer;
 use crate::tool_servers::ToolServers;
 
 /// Commands that wait to be heard. A user sends few; a full mailbox is told to the sender.
@@ -44,6 +47,11 @@ pub struct Parts {
     pub spec: SandboxSpec,
     /// Servers whose tools the model may call, beside the agent's own.
     pub tool_servers: Arc<dyn ToolServers>,
+    /// Who judges actions; nobody: their risk is what the agent says.
+    pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
+    /// What the agent is told beside what the user says: the user's own files, to which the workspace's are added; nothing:
+    /// it is told nothing.
+    pub memory: Option<Memory>,
 }
 
 /// What happens between events: shown to who listens now, kept nowhere.
@@ -218,6 +226,14 @@ impl Conversation {
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn resume(&self, terms: Terms) -> Result<(), ConversationError> {
         self.tell(InputKind::UserResume(terms))
+    }
+
+    /// Lets an agent go on that was stopped in a loop, or ends it.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn recover_from_loop(&self, recovery: Recovery) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserRecover(recovery))
     }
 
     /// Lets the action pass that waits for it.

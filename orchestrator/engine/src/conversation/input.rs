@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::action::{MessageAction, SystemAction};
+use protocol::action::{CallToolMcpAction, MessageAction, SystemAction};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Event, EventId, Observation, Timestamp};
+use protocol::{Body, Event, EventId, EventSource, Observation, Timestamp};
 
+use super::stuck::Recovery;
 use crate::agent::Step;
 use crate::llm::LlmError;
 
@@ -35,6 +36,8 @@ pub enum InputKind {
     UserPause,
     /// The user lets the agent go on, perhaps on other terms.
     UserResume(Terms),
+    /// The user lets an agent go on that went in circles; V0's options.
+    UserRecover(Recovery),
     /// The user lets the action pass that waits for it.
     UserConfirm,
     /// The user does not let the action pass.
@@ -48,6 +51,11 @@ pub enum InputKind {
         retry: ModelRetried,
         /// The provider asked for it.
         is_rate_limited: bool,
+    },
+    /// Before its step the agent is to be told something; the step is still to be taken.
+    StepTold {
+        /// What, in order.
+        news: Vec<News>,
     },
     /// The agent took its step.
     StepDone {
@@ -90,6 +98,17 @@ pub struct Terms {
     pub confirmation: Option<ConfirmationPolicy>,
 }
 
+/// Something that the agent is told beside what the user says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct News {
+    /// Who it is from.
+    pub source: EventSource,
+    /// What it says.
+    pub body: Body,
+    /// Whether it is what came of the news before it.
+    pub is_outcome: bool,
+}
+
 /// What a conversation begins with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begin {
@@ -124,6 +143,13 @@ pub enum Effect {
         request: Box<ActionRequest>,
         /// After how long it is cancelled as if the user had stopped it; nothing: never.
         time_left: Option<Duration>,
+    },
+    /// Ask a tool server. Its answer is the action's ending, whatever it is.
+    CallTool {
+        /// The action.
+        action: EventId,
+        /// What is asked.
+        call: Box<CallToolMcpAction>,
     },
     /// An action that waits for a sandbox is not to be performed any more: it has its ending.
     Forget {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use protocol::action::{
-    CondensationAction, CondensationRequestAction, FinishAction, MessageAction, RejectAction, RunAction,
-    SystemAction, ThinkAction,
+    CallToolMcpAction, CondensationAction, CondensationRequestAction, FinishAction, MessageAction,
+    RecallAction, RecallType, RejectAction, RunAction, SystemAction, ThinkAction,
 };
-use protocol::observation::{CommandMetadata, RunObservation};
+use protocol::observation::{CommandMetadata, RunObservation, ThinkObservation};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
@@ -17,7 +17,7 @@ use protocol::{
 };
 
 use super::transition::interrupted;
-use super::{Begin, Effect, Input, InputKind, SetupStep, State, Terms, fork, transition};
+use super::{Begin, Effect, Input, InputKind, News, Request, SetupStep, State, Terms, fork, transition};
 use crate::agent::Step;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::testing::timestamp;
@@ -36,6 +36,7 @@ pub(super) enum Happening {
     Confirm,
     Reject(&'static str),
     CallIsRetried(bool),
+    AgentIsTold,
     StepEnds(Decision),
     StaleStepEnds,
     ActionEnds,
@@ -52,6 +53,7 @@ pub(super) enum Happening {
 pub(super) enum Decision {
     Run,
     RunRisky,
+    CallTool,
     Think,
     Ask,
     Finish,
@@ -68,6 +70,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     let decision = prop_oneof![
         6 => Just(Decision::Run),
         2 => Just(Decision::RunRisky),
+        2 => Just(Decision::CallTool),
         1 => Just(Decision::Think),
         1 => Just(Decision::Ask),
         1 => Just(Decision::Finish),
@@ -87,6 +90,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => Just(Happening::Confirm),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
+        1 => Just(Happening::AgentIsTold),
         8 => decision.prop_map(Happening::StepEnds),
         1 => Just(Happening::StaleStepEnds),
         6 => Just(Happening::ActionEnds),
@@ -198,6 +202,11 @@ impl World {
                 self.check_confirmed(action);
                 self.executing = Some(action);
             }
+            Effect::CallTool { action, .. } => {
+                assert_eq!(self.executing, None, "one action at a time");
+                self.check_confirmed(action);
+                self.executing = Some(action);
+            }
             Effect::Forget { action } => {
                 assert!(self.sandbox != Sandbox::Held, "only what waits is forgotten");
                 self.executing.take_if(|current| *current == action);
@@ -224,6 +233,26 @@ impl World {
             Happening::Confirm => self.tell(InputKind::UserConfirm),
             Happening::Reject(reason) => {
                 self.tell(InputKind::UserReject { reason: (*reason).to_owned() });
+            }
+            Happening::AgentIsTold => {
+                if self.stepping.take().is_some() {
+                    let recalled = Observation::new("", ThinkObservation {});
+                    let news = [
+                        (
+                            EventSource::User,
+                            Action::from(RecallAction {
+                                recall_type: RecallType::Knowledge,
+                                query: "do it".into(),
+                                thought: String::new(),
+                            })
+                            .into(),
+                            false,
+                        ),
+                        (EventSource::Agent, recalled.into(), true),
+                    ];
+                    let news = news.map(|(source, body, is_outcome)| News { source, body, is_outcome });
+                    self.tell(InputKind::StepTold { news: news.into() });
+                }
             }
             Happening::CallIsRetried(is_rate_limited) => {
                 let retry =
@@ -261,15 +290,13 @@ impl World {
             }
             Happening::SandboxFails => {
                 if let Sandbox::Awaited(_) = self.sandbox {
-                    self.sandbox = Sandbox::Absent;
-                    self.executing = None;
+                    self.lose_sandbox();
                     self.tell(InputKind::SandboxFailed { reason: "no engine".into() });
                 }
             }
             Happening::SandboxIsLost => {
                 if self.sandbox == Sandbox::Held || matches!(self.sandbox, Sandbox::Awaited(Some(_))) {
-                    self.sandbox = Sandbox::Absent;
-                    self.executing = None;
+                    self.lose_sandbox();
                     self.tell(InputKind::SandboxLost { detail: "power cut".into() });
                 }
             }
@@ -277,8 +304,20 @@ impl World {
         }
     }
 
+    /// What a tool server is asked goes on.
+    fn lose_sandbox(&mut self) {
+        self.sandbox = Sandbox::Absent;
+        if !self.asks_tool() {
+            self.executing = None;
+        }
+    }
+
+    fn asks_tool(&self) -> bool {
+        self.state.pending.as_ref().is_some_and(|pending| matches!(pending.request, Request::Tool(_)))
+    }
+
     fn end_action(&mut self, observation: Observation) {
-        if self.sandbox == Sandbox::Held
+        if (self.sandbox == Sandbox::Held || self.asks_tool())
             && let Some(action) = self.executing.take()
         {
             self.last_ended = Some(action);
@@ -333,7 +372,8 @@ impl World {
         }
         let pending = self.state.pending.as_ref().map(|pending| pending.action);
         let sent = self.log.iter().filter(|event| {
-            matches!(&event.body, Body::Action(action) if SandboxAction::try_from(action.clone()).is_ok())
+            let Body::Action(action) = &event.body else { return false };
+            matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok()
         });
         for event in sent {
             let expected = u32::from(pending != Some(event.id));
@@ -351,7 +391,7 @@ impl World {
             matches!(&event.body, Body::Action(Action::ChangeAgentState(changed))
                 if changed.agent_state == AgentState::UserConfirmed)
         });
-        let asks = self.state.confirmation.asks(asked.security_risk().unwrap());
+        let asks = self.state.confirmation.asks(asked.security_risk());
         assert!(!asks || is_confirmed, "nothing is performed before it is confirmed");
     }
 
@@ -390,6 +430,9 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
             ..Default::default()
         })
         .into(),
+        Decision::CallTool => {
+            Action::from(CallToolMcpAction { name: "look_up".into(), ..Default::default() }).into()
+        }
         Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
         Decision::Ask => {
             Action::from(MessageAction { content: "?".into(), wait_for_response: true, ..Default::default() })
@@ -461,7 +504,7 @@ proptest! {
         let last = EventId(last.index(world.log.len()) as u64);
         let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
         let state = State::fold(&log);
-        prop_assert!(state.pending.is_none() && state.lease.is_none() && !state.is_stepping());
+        prop_assert!(!state.is_performing() && state.lease.is_none() && !state.is_stepping());
         let mut forked = World { state, log, ..World::default() };
         forked.happen(&Happening::Crash);
         forked.reach_rest();

@@ -12,12 +12,15 @@ mod setup;
 mod state;
 #[cfg(test)]
 mod states;
+mod step;
+mod stuck;
 mod task;
 mod transition;
 
 pub use fork::fork;
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
-pub use input::{Begin, Effect, Input, InputKind, Terms};
+pub use input::{Begin, Effect, Input, InputKind, News, Terms};
 pub use setup::SetupStep;
-pub use state::{Pending, State};
+pub use state::{Pending, Request, State};
+pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

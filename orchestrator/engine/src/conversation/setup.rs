@@ -9,6 +9,9 @@ use protocol::record::WorkspaceSetup;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind};
 
+use super::state::Request;
+use super::step::Repository;
+
 /// How long a step may take, in seconds: V0's bound for set-up scripts. Silence ends none.
 pub(super) const STEP_TIME: f64 = 600.0;
 
@@ -98,9 +101,9 @@ impl SetupStep {
 }
 
 /// A sentence on a set-up that cannot go on, with the end of what was said.
-pub(super) fn failure(request: &ActionRequest, observation: &Observation) -> String {
-    let thought = match &request.action {
-        SandboxAction::Run(run) => &run.thought,
+pub(super) fn failure(request: &Request, observation: &Observation) -> String {
+    let thought = match request {
+        Request::Sandbox(ActionRequest { action: SandboxAction::Run(run), .. }) => &run.thought,
         _ => "the set-up of the workspace",
     };
     let how = match &observation.kind {
@@ -135,6 +138,19 @@ fn clone_title(url: &str, branch: Option<&str>) -> String {
 /// Goes to the folder and runs the text in a shell apart, which has nothing to read.
 fn apart(folder: &str, values: &str, text: &str) -> String {
     format!("cd -- {} && (\n{values}{text}) </dev/null", quote(folder))
+}
+
+/// The repository that a set-up clones, and where.
+pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Repository> {
+    let WorkspaceSetup::Repository { url, branch } = setup else { return None };
+    let path = url.trim_end_matches('/').trim_end_matches(".git");
+    let mut parts = path.rsplit(['/', ':']).take(2).collect::<Vec<_>>();
+    parts.reverse();
+    Some(Repository {
+        name: parts.join("/"),
+        branch: branch.clone().unwrap_or_default(),
+        folder: folder_of(setup, working_dir),
+    })
 }
 
 /// Where the repository is.
@@ -374,11 +390,11 @@ mod tests {
         let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };
         let request = ActionRequest::new(SandboxAction::Run(run_action), None);
         let said = failure(
-            &request,
+            &Request::Sandbox(request.clone()),
             &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
         );
         assert_eq!(said, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
-        let said = failure(&request, &Observation::new("é".repeat(100_000), run));
+        let said = failure(&Request::Sandbox(request.clone()), &Observation::new("é".repeat(100_000), run));
         assert!(said.chars().count() < 700 && !said.contains('\n'));
     }
 }

@@ -1,5 +1,6 @@
 //! The state of a conversation: the fold of its log, and nothing else.
 
+use protocol::action::{CallToolMcpAction, MessageAction, TrackedTask};
 use protocol::metrics::Metrics;
 use protocol::record::{ConversationStarted, Limit, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
@@ -8,6 +9,8 @@ use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 
 use super::setup::{self, Outcome, SetupStep};
+use super::step::Repository;
+use super::stuck::{Stuck, StuckDetector};
 use super::transition::INTERRUPTED;
 use crate::clock;
 
@@ -42,6 +45,12 @@ pub struct State {
     pub setup_losses: u32,
     /// The user's latest message.
     pub last_user_message: Option<EventId>,
+    /// What it says.
+    pub last_message: Option<Box<MessageAction>>,
+    /// Whether the agent goes in circles.
+    pub stuck: StuckDetector,
+    /// The agent's list of tasks.
+    pub tasks: Vec<TrackedTask>,
     /// A condensation was asked for and has not come since.
     pub is_condensation_requested: bool,
 }
@@ -51,14 +60,23 @@ pub struct State {
 pub struct Pending {
     /// The action.
     pub action: EventId,
-    /// What the sandbox is asked.
-    pub request: ActionRequest,
+    /// What is asked, and of whom.
+    pub request: Request,
     /// The model's call that it answers.
     pub tool_call_metadata: Option<ToolCallMetadata>,
     /// What of the workspace's set-up it is; nothing: the agent's own.
     pub setup: Option<SetupStep>,
     /// When it is cancelled, in seconds since the epoch.
     pub cancelled_at: Option<f64>,
+}
+
+/// What an action without an ending asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// The sandbox, which can be asked again under the same id.
+    Sandbox(ActionRequest),
+    /// A tool server, which cannot.
+    Tool(CallToolMcpAction),
 }
 
 impl Default for State {
@@ -78,6 +96,9 @@ impl Default for State {
             setup_done: 0,
             setup_losses: 0,
             last_user_message: None,
+            last_message: None,
+            stuck: StuckDetector::default(),
+            tasks: Vec::new(),
             is_condensation_requested: false,
         }
     }
@@ -94,6 +115,7 @@ impl State {
     /// The state after one more event.
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
+        self.stuck.apply(event);
         if let Some(metrics) = &event.llm_metrics {
             self.metrics.clone_from(metrics);
             // It is paid for, but the agent has not stepped.
@@ -106,6 +128,9 @@ impl State {
                 if let Some(pending) = self.pending.take_if(|pending| event.cause == Some(pending.action)) {
                     self.end_setup_step(pending.setup, observation);
                 }
+                if let ObservationKind::TaskTracking(tracking) = &observation.kind {
+                    self.tasks.clone_from(&tracking.task_list);
+                }
                 if let ObservationKind::AgentStateChanged(changed) = &observation.kind {
                     self.agent_state = changed.agent_state;
                     if changed.agent_state == AgentState::Loading {
@@ -115,6 +140,11 @@ impl State {
             }
             Body::Record(record) => self.apply_record(record),
         }
+    }
+
+    /// Whether the action that has no ending yet is the sandbox's.
+    pub(super) fn is_for_sandbox(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| matches!(pending.request, Request::Sandbox(_)))
     }
 
     /// Whether the agent is taking a step: it runs, and no action keeps it waiting.
@@ -127,6 +157,18 @@ impl State {
     pub fn is_performing(&self) -> bool {
         self.pending.is_some()
             && !matches!(self.agent_state, AgentState::Error | AgentState::AwaitingUserConfirmation)
+    }
+
+    /// The repository that was cloned into the workspace.
+    pub(super) fn repository(&self) -> Option<Repository> {
+        let setup = self.started.as_ref()?.setup.as_ref()?;
+        setup::repository(setup, &self.lease.as_ref()?.working_dir)
+    }
+
+    /// The loop that the agent is in, unless loops are let be.
+    pub(super) fn loop_to_end(&self) -> Option<Stuck> {
+        let lets_be = self.started.as_ref().is_some_and(|started| started.lets_loops_be);
+        self.stuck.found().filter(|_| !lets_be)
     }
 
     /// The limit that is reached, and what at.
@@ -169,24 +211,33 @@ impl State {
         match (event.source, action) {
             (_, Action::Condensation(_)) => self.is_condensation_requested = false,
             (_, Action::CondensationRequest(_)) => self.is_condensation_requested = true,
-            (EventSource::User, Action::Message(_)) => self.last_user_message = Some(event.id),
+            (EventSource::User, Action::Message(message)) => {
+                self.last_user_message = Some(event.id);
+                self.last_message = Some(Box::new(message.clone()));
+            }
             (EventSource::Agent, action) => {
-                if let Ok(action) = SandboxAction::try_from(action.clone()) {
-                    self.pending = Some(Pending {
-                        action: event.id,
-                        request: ActionRequest::new(action, event.timeout),
-                        tool_call_metadata: event.tool_call_metadata.clone(),
-                        setup: None,
-                        cancelled_at: None,
-                    });
-                }
+                let request = match (SandboxAction::try_from(action.clone()), action) {
+                    (Ok(action), _) => Request::Sandbox(ActionRequest::new(action, event.timeout)),
+                    (Err(_), Action::CallToolMcp(call)) => Request::Tool(call.clone()),
+                    (Err(_), _) => return,
+                };
+                self.pending = Some(Pending {
+                    action: event.id,
+                    request,
+                    tool_call_metadata: event.tool_call_metadata.clone(),
+                    setup: None,
+                    cancelled_at: None,
+                });
             }
             (EventSource::Environment, Action::Run(run)) => {
                 // At its time it is cancelled. The answer may not come later than a little after that in any case.
                 let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_TIME);
                 self.pending = self.setup_step().map(|step| Pending {
                     action: event.id,
-                    request: ActionRequest::new(SandboxAction::Run(run.clone()), answered_after),
+                    request: Request::Sandbox(ActionRequest::new(
+                        SandboxAction::Run(run.clone()),
+                        answered_after,
+                    )),
                     tool_call_metadata: None,
                     setup: Some(step),
                     cancelled_at: event

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::action::CallToolMcpAction;
 use protocol::record::{ModelRetried, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
 use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
@@ -18,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
+use super::step::{Steps, Taken};
 use super::transition::{interrupted, transition};
-use crate::agent::Step;
 use crate::clock;
-use crate::condenser::Condensed;
 use crate::events::EventLog;
 use crate::llm::{LlmError, LlmErrorKind, LlmProgress};
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
@@ -46,7 +46,7 @@ enum Slot {
 
 /// What something that the task started ended with.
 enum Done {
-    Step { seen: EventId, result: Result<Box<Step>, LlmError> },
+    Step { seen: EventId, result: Result<Taken, LlmError> },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
 }
@@ -72,8 +72,9 @@ pub(super) struct Task {
     /// What of the log the agent may see, up to its latest step.
     view: View,
     work: JoinSet<Done>,
-    /// The step that is being taken, by what it has seen. Another step's result is of no use.
-    step: Option<(EventId, AbortHandle)>,
+    /// The step that is being taken, by what it has seen, or waits for the sandbox. Another step's result is of no use.
+    step: Option<(EventId, Option<AbortHandle>)>,
+    steps: Steps,
     /// What the step that is being taken tells of its call.
     retries: (mpsc::Sender<Retry>, mpsc::Receiver<Retry>),
     slot: Slot,
@@ -95,6 +96,7 @@ impl Task {
         events: Vec<Arc<Event>>,
     ) -> Self {
         Self {
+            steps: Steps::new(parts.clone()),
             parts,
             id,
             log,
@@ -178,7 +180,12 @@ impl Task {
         match done {
             Done::Step { seen, result } => {
                 if self.step.take_if(|(current, _)| *current == seen).is_some() {
-                    self.take(InputKind::StepDone { seen, result }).await?;
+                    let input = match result {
+                        Ok(Taken::Told(news)) => InputKind::StepTold { news },
+                        Ok(Taken::Decided(step)) => InputKind::StepDone { seen, result: Ok(step) },
+                        Err(error) => InputKind::StepDone { seen, result: Err(error) },
+                    };
+                    self.take(input).await?;
                 }
                 Ok(())
             }
@@ -189,9 +196,15 @@ impl Task {
                 if let Some(waiting) = self.waiting.take() {
                     self.perform(sandbox, waiting);
                 }
+                self.begin_waiting_step();
                 Ok(())
             }
-            Done::Sandbox(Err(error)) => self.lose_sandbox(&error).await,
+            Done::Sandbox(Err(error)) => {
+                self.lose_sandbox(&error).await?;
+                // It is taken without.
+                self.begin_waiting_step();
+                Ok(())
+            }
             Done::Action { action, result } => {
                 self.performing = None;
                 match result {
@@ -215,7 +228,9 @@ impl Task {
     async fn lose_sandbox(&mut self, error: &SandboxError) -> Result<(), ConversationError> {
         self.slot = Slot::Absent;
         self.waiting = None;
-        self.performing = None;
+        if self.state.is_for_sandbox() {
+            self.performing = None;
+        }
         match error {
             SandboxError::Lost { detail } => {
                 self.take(InputKind::SandboxLost { detail: detail.clone() }).await
@@ -258,13 +273,14 @@ impl Task {
             Effect::Append(_) => {}
             Effect::Step { seen } => self.take_step(seen),
             Effect::AbandonStep => {
-                if let Some((_, step)) = self.step.take() {
+                if let Some((_, Some(step))) = self.step.take() {
                     step.abort();
                 }
             }
             Effect::Place => self.place(),
             Effect::Attach(lease) => self.attach(*lease),
             Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
+            Effect::CallTool { action, call } => self.call_tool(action, *call),
             Effect::Forget { action } => {
                 self.waiting.take_if(|waiting| waiting.action == action);
                 self.performing.take_if(|(current, _)| *current == action);
@@ -278,36 +294,78 @@ impl Task {
         }
     }
 
+    /// Where something of the sandbox is needed for it, the step waits until that is reached.
     fn take_step(&mut self, seen: EventId) {
         self.view.take_in(&self.events);
+        let lease = self.state.lease.clone();
+        match (&self.slot, lease) {
+            (Slot::Absent | Slot::Awaited, Some(lease)) if self.steps.want_sandbox(&self.view) => {
+                self.step = Some((seen, None));
+                self.attach(lease);
+            }
+            _ => self.begin_step(seen),
+        }
+    }
+
+    /// The step that waited, if one did.
+    fn begin_waiting_step(&mut self) {
+        if let Some((seen, None)) = self.step {
+            self.begin_step(seen);
+        }
+    }
+
+    fn begin_step(&mut self, seen: EventId) {
         let view = self.view.clone();
-        let Parts { agent, condenser, llm, .. } = self.parts.clone();
+        let steps = self.steps.in_repository(self.state.repository());
+        let sandbox = match &self.slot {
+            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
+            Slot::Absent | Slot::Awaited => None,
+        };
         let live = self.live.clone();
         let retries = self.retries.0.clone();
         let handle = self.work.spawn(async move {
             let on_progress = move |progress| {
-                let LlmProgress::Retrying { attempt, attempts, after, error } = &progress;
-                let retry = ModelRetried {
-                    attempt: *attempt,
-                    attempts: *attempts,
-                    after: after.as_secs_f64(),
-                    reason: error.to_string(),
-                };
-                let is_rate_limited = *error == LlmErrorKind::RateLimited;
-                // Neither is a failure: that nobody hears it now, or that the task is far behind.
-                drop(retries.try_send((seen, InputKind::CallRetried { retry, is_rate_limited })));
+                if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
+                    let retry = ModelRetried {
+                        attempt: *attempt,
+                        attempts: *attempts,
+                        after: after.as_secs_f64(),
+                        reason: error.to_string(),
+                    };
+                    let is_rate_limited = *error == LlmErrorKind::RateLimited;
+                    // That the task is far behind is no failure.
+                    drop(retries.try_send((seen, InputKind::CallRetried { retry, is_rate_limited })));
+                }
+                // Nor that nobody hears it now.
                 drop(live.send(Live::Model(progress)));
             };
-            let result = match condenser.condense(view, &on_progress).await {
-                Ok(Condensed::View(view)) => {
-                    agent.step(&view, llm.as_ref(), &on_progress).await.map(Box::new)
-                }
-                Ok(Condensed::Condensation(step)) => Ok(step),
-                Err(error) => Err(error),
-            };
-            Done::Step { seen, result }
+            Done::Step { seen, result: steps.take(view, sandbox, &on_progress).await }
         });
-        self.step = Some((seen, handle));
+        self.step = Some((seen, Some(handle)));
+    }
+
+    /// A tool server's answer, or that the user stopped it.
+    fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
+        let cancel = CancellationToken::new();
+        self.performing = Some((action, cancel.clone()));
+        let tool_servers = Arc::clone(&self.parts.tool_servers);
+        let sandbox = match &self.slot {
+            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
+            Slot::Absent | Slot::Awaited => None,
+        };
+        self.work.spawn(async move {
+            let answer = async {
+                // One that was started by an earlier process, or died, is started again.
+                drop(tool_servers.offer(sandbox.as_ref()).await);
+                tool_servers.call(&call.name, &call.arguments).await
+            };
+            let observation = tokio::select! {
+                biased;
+                () = cancel.cancelled() => interrupted("the user stopped the tool server's call"),
+                observation = answer => observation,
+            };
+            Done::Action { action, result: Ok(observation) }
+        });
     }
 
     fn place(&mut self) {
@@ -500,6 +558,8 @@ mod tests {
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id.clone()),
             tool_servers: Arc::new(crate::tool_servers::NoToolServers),
+            analyzer: None,
+            memory: None,
         };
         let started = ConversationStarted {
             agent: "unasked".into(),

@@ -17,12 +17,14 @@ use protocol::record::{
 use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
 
-use super::input::{Begin, Effect, Input, InputKind, Terms};
+use super::input::{Begin, Effect, Input, InputKind, News, Terms};
 use super::setup::{self, Outcome, SetupStep};
-use super::state::State;
-use crate::agent::Step;
+use super::state::{Request, State};
+use super::stuck::Recovery;
+use crate::agent::{Step, track};
 use crate::clock;
 use crate::llm::{LlmError, LlmErrorKind};
+use crate::security;
 
 /// The observation's `error_id` of an action whose sandbox was lost: whether it ran to its end is unknown.
 pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
@@ -62,11 +64,17 @@ impl Turn {
             InputKind::UserStop => self.stop(),
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
+            InputKind::UserRecover(recovery) => self.recover_from_loop(recovery),
             InputKind::UserConfirm => self.confirm(),
             InputKind::UserReject { reason } => self.reject(&reason),
             InputKind::CallRetried { retry, is_rate_limited } => {
                 if self.state.is_stepping() {
                     self.call_retried(retry, is_rate_limited);
+                }
+            }
+            InputKind::StepTold { news } => {
+                if self.state.is_stepping() {
+                    self.tell(news);
                 }
             }
             InputKind::StepDone { seen, result } => {
@@ -103,6 +111,11 @@ impl Turn {
         match self.state.agent_state {
             AgentState::Loading if self.state.pending.is_none() => self.reach_sandbox(),
             AgentState::Error => {}
+            // Nobody can ask a tool server what became of a call.
+            _ if self.state.is_performing() && !self.state.is_for_sandbox() => {
+                self.end_pending(interrupted("the program ended while the tool server was asked"));
+                self.step_if_due();
+            }
             AgentState::Stopped => self.stop_recovered(),
             _ if self.state.is_performing() => self.perform_pending(),
             _ => self.step_if_due(),
@@ -143,6 +156,9 @@ impl Turn {
 
     fn resume(&mut self, terms: Terms) {
         self.agree_on(terms);
+        if self.state.loop_to_end().is_some() {
+            return self.recover_from_loop(Recovery::BeforeLoop);
+        }
         match self.state.agent_state {
             // What the start was held or failed by is over; nothing else has happened yet.
             AgentState::Error | AgentState::Stopped | AgentState::Paused
@@ -169,6 +185,34 @@ impl Turn {
         }
         if let Some(policy) = terms.confirmation.filter(|policy| *policy != self.state.confirmation) {
             self.append(EventSource::User, Record::from(ConfirmationChanged { policy }));
+        }
+    }
+
+    fn tell(&mut self, news: Vec<News>) {
+        let mut before = None;
+        for News { source, body, is_outcome } in news {
+            let mut event = self.event(source, body);
+            event.cause = before.filter(|_| is_outcome);
+            before = Some(self.push(event));
+        }
+        self.step_if_due();
+    }
+
+    /// Leaves the loop that the agent was stopped in. Does nothing where there is none.
+    fn recover_from_loop(&mut self, recovery: Recovery) {
+        let (Some(stuck), Some(last)) = (self.state.stuck.found(), self.state.next_id.previous()) else {
+            return;
+        };
+        if self.state.agent_state != AgentState::Error {
+            return;
+        }
+        let message = self.state.last_message.clone();
+        for (source, action) in stuck.recover(recovery, last, message.as_deref()) {
+            self.append(source, action);
+        }
+        match recovery {
+            Recovery::Stop => self.stop(),
+            Recovery::BeforeLoop | Recovery::LastUserMessage => self.go_on(),
         }
     }
 
@@ -222,6 +266,7 @@ impl Turn {
         self.change_state_for_user(AgentState::Stopped, "");
         let Some(action) = self.state.pending.as_ref().map(|pending| pending.action) else { return };
         match (&self.state.lease, was_performed) {
+            _ if !self.state.is_for_sandbox() => self.effects.push(Effect::Cancel { action }),
             (Some(_), true) => self.effects.push(Effect::Cancel { action }),
             (Some(_), false) => self.end_pending(interrupted("its sandbox could not be reached")),
             (None, _) => {
@@ -267,6 +312,11 @@ impl Turn {
                 self.append_outcome(id, step.tool_call_metadata, noted);
                 self.step_if_due();
             }
+            Action::TaskTracking(tracking) => {
+                let tracked = track(&tracking, &self.state.tasks);
+                self.append_outcome(id, step.tool_call_metadata, tracked);
+                self.step_if_due();
+            }
             _ if self.is_pending(id) => self.perform_pending(),
             other => {
                 let text = format!("nothing here performs the action `{}`", other.kind());
@@ -279,8 +329,9 @@ impl Turn {
     /// Whether the user decides on it: it is performed outside of the conversation, and its risk asks for that.
     fn is_asked_about(&self, body: &Body) -> bool {
         let Body::Action(action) = body else { return false };
-        SandboxAction::try_from(action.clone()).is_ok()
-            && self.state.confirmation.asks(action.security_risk().unwrap_or_default())
+        let is_performed =
+            matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
+        is_performed && security::asks(self.state.confirmation, action)
     }
 
     /// The agent has no more to do, unless the user said something that it has not seen.
@@ -357,7 +408,7 @@ impl Turn {
 
     /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends.
     fn sandbox_failed(&mut self, reason: &str) {
-        let waits = self.state.is_performing();
+        let waits = self.state.is_performing() && self.state.is_for_sandbox();
         if waits && self.state.lease.is_none() {
             self.end_pending(not_performed(reason));
         }
@@ -365,14 +416,16 @@ impl Turn {
             AgentState::Loading => self.change_state(AgentState::Error, reason),
             AgentState::Running if waits => self.change_state(AgentState::Error, reason),
             // Held or stopped, and the sandbox that the action ran in cannot be reached.
-            _ if self.state.is_performing() => self.end_pending(interrupted(reason)),
+            _ if self.state.is_performing() && self.state.is_for_sandbox() => {
+                self.end_pending(interrupted(reason));
+            }
             _ => {}
         }
     }
 
     fn sandbox_lost(&mut self, detail: &str) {
         let was_stepping = self.state.is_stepping();
-        let was_pending = self.state.pending.is_some();
+        let was_pending = self.state.is_for_sandbox();
         let was_leased = self.state.lease.is_some();
         self.release();
         self.end_lost(detail);
@@ -401,6 +454,9 @@ impl Turn {
 
     /// Ends the action that was in a sandbox, or would have been.
     fn end_lost(&mut self, detail: &str) {
+        if !self.state.is_for_sandbox() {
+            return;
+        }
         if self.state.agent_state == AgentState::AwaitingUserConfirmation {
             self.end_pending(not_performed(detail));
             self.change_state(AgentState::Running, "");
@@ -423,6 +479,11 @@ impl Turn {
         if self.state.setup_step().is_some() {
             self.change_state(AgentState::Loading, "");
             self.reach_sandbox();
+        } else if let Some(stuck) = self.state.loop_to_end() {
+            let detected = stuck.detected();
+            let reason = detected.content.clone();
+            self.append(EventSource::Environment, detected);
+            self.change_state(AgentState::Error, &reason);
         } else if let Some((limit, at)) = self.state.limit() {
             self.append(EventSource::Environment, Record::from(LimitReached { limit, at }));
             let reason = match limit {
@@ -437,14 +498,20 @@ impl Turn {
 
     fn perform_pending(&mut self) {
         let Some(pending) = self.state.pending.clone() else { return };
+        let request = match pending.request {
+            Request::Sandbox(request) => request,
+            Request::Tool(call) => {
+                let call = Box::new(call);
+                return self.effects.push(Effect::CallTool { action: pending.action, call });
+            }
+        };
         self.reach_sandbox();
         let now = clock::epoch_seconds(&self.at);
         let time_left = pending.cancelled_at.map(|at| {
             // What is not a time has passed.
             Duration::try_from_secs_f64(at - now).unwrap_or_default()
         });
-        let request = Box::new(pending.request);
-        self.effects.push(Effect::Execute { action: pending.action, request, time_left });
+        self.effects.push(Effect::Execute { action: pending.action, request: Box::new(request), time_left });
     }
 
     fn reach_sandbox(&mut self) {

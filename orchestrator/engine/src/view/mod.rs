@@ -21,6 +21,7 @@ use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
 use crate::llm::{ModelResponse, Tool, ToolCall};
+use crate::memory::Recalled;
 use crate::replay;
 
 /// The events that a model may see, in order. A copy costs nothing until it is changed.
@@ -31,6 +32,8 @@ pub struct View {
     is_condensation_requested: bool,
     offered: Arc<Vec<Tool>>,
     replayable: usize,
+    unrecalled: Option<Arc<Event>>,
+    recalled: Recalled,
     end: EventId,
 }
 
@@ -65,6 +68,8 @@ impl Default for View {
             is_condensation_requested: false,
             offered: Arc::default(),
             replayable: 0,
+            unrecalled: None,
+            recalled: Recalled::default(),
             end: EventId::FIRST,
         }
     }
@@ -92,6 +97,19 @@ impl View {
     /// The tools that tool servers offer, as the log was told last.
     pub fn offered_tools(&self) -> &[Tool] {
         &self.offered
+    }
+
+    /// The user's latest message, if nothing has been done about it yet.
+    pub(crate) fn unrecalled(&self) -> Option<&str> {
+        match &self.unrecalled.as_deref()?.body {
+            Body::Action(Action::Message(message)) => Some(&message.content),
+            _ => None,
+        }
+    }
+
+    /// What the agent was told beside what the user said.
+    pub(crate) fn recalled(&self) -> &Recalled {
+        &self.recalled
     }
 
     /// What the environment told by itself and is shown.
@@ -176,6 +194,16 @@ impl View {
     fn push(&mut self, event: &Arc<Event>) {
         self.end = event.id.next();
         self.replayable += usize::from(replay::is_replayable(event));
+        match (&event.body, event.source) {
+            (Body::Action(Action::Message(_)), EventSource::User) => {
+                self.unrecalled = Some(Arc::clone(event))
+            }
+            (Body::Action(_), EventSource::Agent) | (Body::Action(Action::Recall(_)), _) => {
+                self.unrecalled = None
+            }
+            (Body::Observation(observation), _) => self.recalled.apply(observation),
+            _ => {}
+        }
         match &event.body {
             // The tools alone: they are told beside the messages.
             Body::Action(Action::System(system)) if event.source == EventSource::Environment => {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // a test that cannot go on ends
 
 mod model;
+mod servers;
 mod store;
 mod world;
 

@@ -36,6 +36,7 @@ impl Model {
                 2 => ("fly", "{}".into()),
                 3 => ("execute_bash", "{\"command\": ".into()),
                 4 => ("execute_bash", json!({"command": 7}).to_string()),
+                6 => ("look_up", json!({"word": "glove"}).to_string()),
                 5 => ("str_replace_editor", json!({"command": "view", "path": "/a"}).to_string()),
                 other => ("execute_bash", json!({"command": format!("command {other}")}).to_string()),
             };

@@ -11,7 +11,6 @@ use engine::condenser::Noop;
 use engine::conversation::{Conversation, Parts, State, Terms};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
-use engine::tool_servers::NoToolServers;
 use protocol::action::MessageAction;
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::ConversationStarted;
@@ -20,6 +19,7 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, ActionId, AgentState, Body, ConversationId, Event, Observation};
 
 use super::model::{Model, PRICE};
+use super::servers::Servers;
 use super::store::DeadlyStore;
 
 /// How much happens before the world calms down.
@@ -105,9 +105,12 @@ impl World {
             agent: Arc::new(CodeActAgent {
                 definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
                 command_timeout: 120.0,
+                declares_risk: false,
             }),
             condenser: Arc::new(Noop),
-            tool_servers: Arc::new(NoToolServers),
+            tool_servers: Arc::new(Servers),
+            analyzer: None,
+            memory: None,
             provider: Arc::new(self.provider.clone()),
             spec: SandboxSpec::of(id()),
         }
@@ -201,7 +204,7 @@ impl World {
             }
             if let Body::Action(action) = &event.body {
                 let ran = runs.contains_key(&ActionId::of(&id(), event.id));
-                if ran && state.confirmation.asks(action.security_risk().unwrap_or_default()) {
+                if ran && state.confirmation.asks(action.security_risk()) {
                     unconfirmed.insert(event.id);
                 }
                 if matches!(action, Action::ChangeAgentState(to) if to.agent_state == AgentState::UserConfirmed)
@@ -221,7 +224,7 @@ impl World {
         let pending = state.pending.as_ref().map(|pending| pending.action);
         for event in &log {
             let Body::Action(action) = &event.body else { continue };
-            if SandboxAction::try_from(action.clone()).is_ok() {
+            if matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok() {
                 let expected = u32::from(pending != Some(event.id));
                 assert_eq!(endings.remove(&event.id).unwrap_or(0), expected, "{} ends once", event.id);
             }

@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use reqwest::Client;
 use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::endpoint::Endpoint;
 use crate::config::{ConfigError, Timeouts};
 
 /// No redirects: one would turn the request into another, and carry the key elsewhere.
-pub(super) fn client(endpoint: &Endpoint, timeouts: &Timeouts) -> Result<Client, ConfigError> {
-    let roots = if endpoint.url.scheme() == "https" { roots() } else { RootCertStore::empty() };
+pub(crate) fn client(url: &Url, timeouts: &Timeouts) -> Result<Client, ConfigError> {
+    let roots = if url.scheme() == "https" { roots() } else { RootCertStore::empty() };
     Client::builder()
         .tls_backend_preconfigured(tls(roots)?)
         .connect_timeout(timeouts.connect)

@@ -34,7 +34,7 @@ pub(super) struct Answer {
 
 impl Exchange {
     pub(super) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Result<Self, ConfigError> {
-        let client = client(&endpoint, &timeouts)?;
+        let client = client(&endpoint.url, &timeouts)?;
         let failures = Failures::new(endpoint.secrets.clone());
         Ok(Self { client, endpoint, failures, timeouts })
     }

@@ -5,7 +5,7 @@
 //! refuses. A dropped call closes its stream, which tells the provider to stop.
 
 mod answer;
-mod client;
+pub(crate) mod client;
 mod decode;
 mod encode;
 mod endpoint;

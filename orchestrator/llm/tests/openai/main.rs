@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+mod analyzer;
 mod answers;
 mod breaks;
 mod certificates;

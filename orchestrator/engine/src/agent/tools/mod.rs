@@ -14,10 +14,14 @@ mod tests;
 mod think;
 mod view;
 
-use protocol::Action;
+use protocol::{Action, SecurityRisk};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde_json::json;
 
 use crate::llm::{Tool, ToolCall};
+
+/// V0's name of the argument in which a call says how dangerous it is.
+const RISK: &str = "security_risk";
 
 /// Why a call cannot become an action. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,12 +135,60 @@ pub fn definitions(tools: &[ToolName]) -> Vec<Tool> {
     tools.iter().map(|tool| tool.definition()).collect()
 }
 
+/// The same tools, asking for the risk of each call that does something.
+pub fn asking_for_risk(mut tools: Vec<Tool>) -> Vec<Tool> {
+    let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME];
+    let acting = tools.iter_mut().filter(|tool| !harmless.contains(&tool.name.as_str()));
+    for tool in acting {
+        if let Some(properties) = tool.parameters["properties"].as_object_mut() {
+            properties.insert(RISK.into(), risk_parameter());
+        }
+        if let Some(required) = tool.parameters["required"].as_array_mut() {
+            required.push(RISK.into());
+        }
+    }
+    tools
+}
+
+fn risk_parameter() -> serde_json::Value {
+    json!({
+        "type": "string",
+        "enum": ["LOW", "MEDIUM", "HIGH"],
+        "description": "What this call may break. LOW: it reads, or changes only what can be made again. MEDIUM: it changes \
+                        what the user cares about within the workspace, or fetches from outside. HIGH: it may leak secrets, \
+                        destroy what cannot be restored, or change the system.",
+    })
+}
+
+/// What a call says of its own risk. A word that is none of ours says nothing.
+fn declared_risk(call: &ToolCall) -> SecurityRisk {
+    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let word = arguments[RISK].as_str().map(|word| word.trim().to_ascii_uppercase());
+    match word.as_deref() {
+        Some("LOW") => SecurityRisk::Low,
+        Some("MEDIUM") => SecurityRisk::Medium,
+        Some("HIGH") => SecurityRisk::High,
+        _ => SecurityRisk::Unknown,
+    }
+}
+
 /// The action that a call of one of these tools asks for, and how long it may take if the model says so, in seconds.
 /// `offered` are the tools of tool servers; `thought` is what the model said beside the call.
 ///
 /// # Errors
 /// See [`ToolError`].
 pub fn to_action(
+    tools: &[ToolName],
+    offered: &[Tool],
+    call: &ToolCall,
+    thought: &str,
+) -> Result<(Action, Option<f64>), ToolError> {
+    let (mut action, timeout) = to_unjudged_action(tools, offered, call, thought)?;
+    action.set_security_risk(declared_risk(call));
+    Ok((action, timeout))
+}
+
+fn to_unjudged_action(
     tools: &[ToolName],
     offered: &[Tool],
     call: &ToolCall,

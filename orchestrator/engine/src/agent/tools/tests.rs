@@ -172,3 +172,35 @@ proptest! {
         prop_assert_eq!(left, ["kept"]);
     }
 }
+
+#[test]
+fn a_call_says_how_dangerous_it_is_in_whatever_case() {
+    for (word, risk) in [
+        (r#""LOW""#, SecurityRisk::Low),
+        (r#"" medium""#, SecurityRisk::Medium),
+        (r#""HIGH""#, SecurityRisk::High),
+        (r#""fine""#, SecurityRisk::Unknown),
+        ("3", SecurityRisk::Unknown),
+        ("null", SecurityRisk::Unknown),
+    ] {
+        let arguments = format!(r#"{{"command": "ls", "security_risk": {word}}}"#);
+        let call = ToolCall { id: "c".into(), name: execute_bash::NAME.into(), arguments };
+        assert_eq!(to_action(&ToolName::ALL, &[], &call, "").unwrap().0.security_risk(), risk, "{word}");
+    }
+}
+
+#[test]
+fn only_what_does_something_is_asked_for_its_risk() {
+    let asking: Vec<_> = asking_for_risk(definitions(&ToolName::ALL))
+        .into_iter()
+        .filter(|tool| {
+            let is_named = tool.parameters["properties"].get(RISK).is_some();
+            let required = tool.parameters["required"].as_array();
+            assert_eq!(required.is_some_and(|required| required.contains(&RISK.into())), is_named);
+            is_named
+        })
+        .map(|tool| tool.name)
+        .collect();
+    assert_eq!(asking, [execute_bash::NAME, str_replace_editor::NAME, view::NAME, grep::NAME, glob::NAME]);
+    assert!(definitions(&ToolName::ALL).iter().all(|tool| !tool.parameters.to_string().contains(RISK)));
+}

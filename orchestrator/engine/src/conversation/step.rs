@@ -1,0 +1,156 @@
+//! A step in the making: what the agent is told before it, what of the history it sees, what it decides, and how dangerous
+//! that is judged to be. Asks the world; decides nothing that the log does not get to hear.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{Action, Body, EventSource, SecurityRisk};
+use tokio::sync::Mutex;
+
+use super::handle::Parts;
+use super::input::News;
+use crate::agent::Step;
+use crate::clock;
+use crate::condenser::Condensed;
+use crate::llm::{LlmError, LlmProgress};
+use crate::memory::{Facts, Memory};
+use crate::sandbox::Sandbox;
+use crate::tool_servers::announce;
+use crate::view::View;
+
+/// How long judging an action may take. After that nobody has judged it.
+const JUDGING: Duration = Duration::from_secs(30);
+
+/// What a step comes to.
+pub(super) enum Taken {
+    /// The agent is to be told this first.
+    Told(Vec<News>),
+    /// The agent decided, or a condenser did.
+    Decided(Box<Step>),
+}
+
+/// What steps of one conversation share.
+#[derive(Clone)]
+pub(super) struct Steps {
+    parts: Parts,
+    /// Where the agent works, below the sandbox's own folder.
+    repository: Option<Repository>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// The repository that was cloned.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Repository {
+    pub(super) name: String,
+    pub(super) branch: String,
+    /// Its folder.
+    pub(super) folder: String,
+}
+
+/// What is known of a workspace, once it was looked at.
+#[derive(Default)]
+struct Known {
+    memory: Option<Memory>,
+    /// Of which sandbox's life.
+    boot_id: Option<protocol::BootId>,
+}
+
+impl Steps {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self { parts, repository: None, known: Arc::default() }
+    }
+
+    /// What was cloned, as soon as that is known.
+    pub(super) fn in_repository(&self, repository: Option<Repository>) -> Self {
+        Self { repository, ..self.clone() }
+    }
+
+    /// Whether something of the sandbox is needed before the agent's next step.
+    pub(super) fn want_sandbox(&self, view: &View) -> bool {
+        !self.parts.tool_servers.is_empty() || (self.parts.memory.is_some() && view.unrecalled().is_some())
+    }
+
+    /// Takes one. Dropping the future abandons it.
+    pub(super) async fn take(
+        &self,
+        view: View,
+        sandbox: Option<Arc<dyn Sandbox>>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Taken, LlmError> {
+        // The calls of one response follow each other.
+        if view.unmade_call().is_none() {
+            let news = self.news(&view, sandbox.as_ref()).await;
+            if !news.is_empty() {
+                return Ok(Taken::Told(news));
+            }
+        }
+        let Parts { agent, condenser, llm, .. } = &self.parts;
+        let mut step = match condenser.condense(view, on_progress).await? {
+            Condensed::View(view) => Box::new(agent.step(&view, llm.as_ref(), on_progress).await?),
+            Condensed::Condensation(step) => step,
+        };
+        if let Body::Action(action) = &mut step.body {
+            self.judge(action).await;
+        }
+        Ok(Taken::Decided(step))
+    }
+
+    async fn news(&self, view: &View, sandbox: Option<&Arc<dyn Sandbox>>) -> Vec<News> {
+        let offer = self.parts.tool_servers.offer(sandbox).await;
+        let told = |body| News { source: EventSource::Environment, body, is_outcome: false };
+        let mut news: Vec<News> = announce(view, &offer).into_iter().map(told).collect();
+        news.extend(self.recall(view, sandbox).await.into_iter().flatten());
+        news
+    }
+
+    /// What the user's latest message brings to mind.
+    async fn recall(&self, view: &View, sandbox: Option<&Arc<dyn Sandbox>>) -> Option<[News; 2]> {
+        let own = self.parts.memory.as_ref()?;
+        let query = view.unrecalled()?;
+        let facts = self.facts(sandbox);
+        let mut known = self.known.lock().await;
+        if let Some(sandbox) =
+            sandbox.filter(|sandbox| known.boot_id.as_ref() != Some(&sandbox.lease().boot_id))
+        {
+            let folder =
+                if facts.repo_directory.is_empty() { &facts.working_dir } else { &facts.repo_directory };
+            let memory = own.clone().load(sandbox.as_ref(), folder).await;
+            for problem in memory.problems() {
+                tracing::warn!(%problem, "knowledge of the workspace");
+            }
+            *known = Known { memory: Some(memory), boot_id: Some(sandbox.lease().boot_id.clone()) };
+        }
+        let memory = known.memory.as_ref().unwrap_or(own);
+        let recall = memory.recall(query, &facts, view.recalled())?;
+        let action = Body::Action(Action::from(recall.action));
+        let asked = News { source: EventSource::User, body: action, is_outcome: false };
+        let found = News { source: EventSource::Agent, body: recall.observation.into(), is_outcome: true };
+        Some([asked, found])
+    }
+
+    fn facts(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Facts {
+        let Repository { name, branch, folder } = self.repository.clone().unwrap_or_default();
+        Facts {
+            repo_name: name,
+            repo_branch: branch,
+            repo_directory: folder,
+            date: clock::now().as_str().get(..10).unwrap_or_default().to_owned(),
+            working_dir: sandbox.map(|sandbox| sandbox.lease().working_dir.clone()).unwrap_or_default(),
+            ..Facts::default()
+        }
+    }
+
+    async fn judge(&self, action: &mut Action) {
+        let Some(analyzer) = &self.parts.analyzer else { return };
+        let judged = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
+        let risk = match judged {
+            Ok(Ok(risk)) => risk,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "an action's risk stays unknown");
+                SecurityRisk::Unknown
+            }
+            Err(_) => SecurityRisk::Unknown,
+        };
+        action.set_security_risk(risk);
+    }
+}

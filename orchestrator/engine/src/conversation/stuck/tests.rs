@@ -1,0 +1,257 @@
+use proptest::prelude::*;
+use protocol::AgentState;
+use protocol::action::{BrowseAction, RunAction, ThinkAction};
+use protocol::observation::{AgentStateChangedObservation, CommandMetadata, RunObservation};
+use protocol::tool_call::ToolCallMetadata;
+
+use super::*;
+use crate::testing::timestamp;
+
+/// What an agent and its world do, out of a small alphabet, so that loops come up by chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Doing {
+    Run { command: u8, output: u8 },
+    Fail { url: u8, detail: u8 },
+    Misuse(u8),
+    Say(u8),
+    Condense,
+    Wait,
+    StillRuns(u8),
+    StateChange,
+    UserSays,
+    UserRecovers,
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
+    prop_oneof![
+        8 => (0..2u8, 0..2u8).prop_map(|(command, output)| Doing::Run { command, output }),
+        6 => (0..2u8, 0..2u8).prop_map(|(url, detail)| Doing::Fail { url, detail }),
+        2 => (0..2u8).prop_map(Doing::Misuse),
+        4 => (0..2u8).prop_map(Doing::Say),
+        4 => Just(Doing::Condense),
+        1 => Just(Doing::Wait),
+        1 => (0..2u8).prop_map(Doing::StillRuns),
+        2 => Just(Doing::StateChange),
+        1 => Just(Doing::UserSays),
+        1 => Just(Doing::UserRecovers),
+    ]
+}
+
+/// A log that is written turn by turn. Ids, thoughts and pids never repeat in it.
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    detector: StuckDetector,
+    /// How many of the events the detector has seen.
+    seen: usize,
+}
+
+impl Log {
+    fn append(&mut self, source: EventSource, body: impl Into<Body>) -> EventId {
+        let id = EventId(self.events.len() as u64);
+        self.events.push(Event::new(id, timestamp(), source, body));
+        id
+    }
+
+    fn answer(&mut self, cause: EventId, observation: Observation) {
+        self.append(EventSource::Agent, observation);
+        self.events.last_mut().unwrap().cause = Some(cause);
+    }
+
+    fn run(&mut self, command: &str, exit_code: i32, output: &str) -> EventId {
+        let unique = self.events.len();
+        let thought = format!("thought {unique}");
+        let run = RunAction { command: command.into(), thought, ..Default::default() };
+        let id = self.append(EventSource::Agent, Action::from(run));
+        let metadata =
+            CommandMetadata { exit_code, pid: i32::try_from(unique).unwrap(), ..Default::default() };
+        self.answer(id, Observation::new(output, RunObservation { metadata, ..Default::default() }));
+        id
+    }
+
+    /// The event with which the turn began.
+    fn take(&mut self, doing: Doing) -> EventId {
+        match doing {
+            Doing::Run { command, output } => self.run(&format!("c{command}"), 0, &format!("o{output}")),
+            Doing::Fail { url, detail } => {
+                let thought = format!("thought {}", self.events.len());
+                let action = BrowseAction { url: format!("u{url}"), thought, ..Default::default() };
+                let id = self.append(EventSource::Agent, Action::from(action));
+                self.answer(id, Observation::error(format!("e{detail}"), "ID"));
+                id
+            }
+            Doing::Misuse(what) => {
+                let error = Observation::error(format!("missing field {what}"), "AGENT$MALFORMED_CALL");
+                let id = self.append(EventSource::Agent, error);
+                self.events.last_mut().unwrap().tool_call_metadata = Some(ToolCallMetadata {
+                    function_name: "execute_bash".into(),
+                    tool_call_id: format!("call {}", id.0),
+                    model_response: serde_json::Value::Null,
+                    total_calls_in_response: 1,
+                });
+                id
+            }
+            Doing::Say(what) => {
+                let message = MessageAction { content: format!("m{what}"), ..Default::default() };
+                self.append(EventSource::Agent, Action::from(message))
+            }
+            Doing::Condense => {
+                let forgotten = Some(self.events.len() as i64);
+                let action = CondensationAction { forgotten_events_end_id: forgotten, ..Default::default() };
+                self.append(EventSource::Agent, Action::from(action))
+            }
+            Doing::Wait => self.run("", 0, "the same"),
+            Doing::StillRuns(command) => self.run(&format!("c{command}"), -1, "the same"),
+            Doing::StateChange => {
+                let changed =
+                    AgentStateChangedObservation { agent_state: AgentState::Running, reason: String::new() };
+                self.append(EventSource::Environment, Observation::silent(changed))
+            }
+            Doing::UserSays => self.append(EventSource::User, Action::from(MessageAction::default())),
+            Doing::UserRecovers => {
+                self.append(EventSource::User, Action::from(LoopRecoveryAction::default()))
+            }
+        }
+    }
+
+    fn found(&mut self) -> Option<Stuck> {
+        self.events[self.seen..].iter().for_each(|event| self.detector.apply(event));
+        self.seen = self.events.len();
+        self.detector.found()
+    }
+}
+
+type Case<'a> = (StuckKind, usize, &'a dyn Fn(&[&(EventId, Doing)]) -> bool);
+
+/// The five cases as the issue words them, on a whole history.
+fn by_the_words(history: &[(EventId, Doing)]) -> Option<Stuck> {
+    let breaks = |doing: &Doing| {
+        matches!(doing, Doing::Wait | Doing::StillRuns(_) | Doing::UserSays | Doing::UserRecovers)
+    };
+    let begin = history.iter().rposition(|(_, doing)| breaks(doing)).map_or(0, |at| at + 1);
+    let counted: Vec<_> = history[begin..].iter().filter(|(_, doing)| *doing != Doing::StateChange).collect();
+    let last = |count: usize| counted.len().checked_sub(count).map(|from| &counted[from..]);
+    let is_step = |doing: Doing| matches!(doing, Doing::Run { .. } | Doing::Fail { .. } | Doing::Misuse(_));
+    let error_of = |doing: Doing| match doing {
+        Doing::Fail { url, .. } => Some((0, url)),
+        Doing::Misuse(what) => Some((1, what)),
+        _ => None,
+    };
+    let cases: [Case<'_>; 5] = [
+        (StuckKind::SameOutcome, 4, &|turns| {
+            is_step(turns[0].1) && turns.iter().all(|turn| turn.1 == turns[0].1)
+        }),
+        (StuckKind::SameError, 3, &|turns| {
+            error_of(turns[0].1).is_some()
+                && turns.iter().all(|turn| error_of(turn.1) == error_of(turns[0].1))
+        }),
+        (StuckKind::Monologue, 3, &|turns| {
+            matches!(turns[0].1, Doing::Say(_)) && turns.iter().all(|turn| turn.1 == turns[0].1)
+        }),
+        (StuckKind::Alternating, 6, &|turns| {
+            let (a, b) = (turns[0].1, turns[1].1);
+            a != b && turns.chunks(2).all(|pair| (pair[0].1, pair[1].1) == (a, b))
+        }),
+        (StuckKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Doing::Condense)),
+    ];
+    cases.into_iter().find_map(|(kind, count, is_it)| {
+        let turns = last(count).filter(|turns| is_it(turns))?;
+        Some(Stuck { kind, since: turns[0].0 })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_bounded_memory_finds_what_the_whole_history_shows(doings in prop::collection::vec(doing(), 0..60)) {
+        let mut log = Log::default();
+        let mut history = Vec::new();
+        for doing in doings {
+            history.push((log.take(doing), doing));
+            prop_assert_eq!(log.found(), by_the_words(&history));
+            prop_assert!(log.detector.recent.len() <= LONGEST);
+        }
+    }
+
+    #[test]
+    fn whatever_came_before_a_loop_is_found_from_its_first_event(
+        doings in prop::collection::vec(doing(), 0..30),
+        (pattern, times, kind) in prop_oneof![
+            Just((vec![Doing::Run { command: 7, output: 7 }], 4, StuckKind::SameOutcome)),
+            Just((vec![Doing::Fail { url: 7, detail: 7 }], 3, StuckKind::SameError)),
+            Just((vec![Doing::Say(7)], 3, StuckKind::Monologue)),
+            Just((vec![Doing::Run { command: 7, output: 7 }, Doing::Say(8)], 3, StuckKind::Alternating)),
+        ],
+    ) {
+        let mut log = Log::default();
+        for doing in doings {
+            log.take(doing);
+        }
+        let since = EventId(log.events.len() as u64);
+        for _ in 0..times {
+            for doing in &pattern {
+                log.take(*doing);
+            }
+        }
+        prop_assert_eq!(log.found(), Some(Stuck { kind, since }));
+        log.take(Doing::UserSays);
+        prop_assert_eq!(log.found(), None);
+    }
+
+    #[test]
+    fn waiting_is_no_loop(waits in prop::collection::vec(prop_oneof![Just(Doing::Wait), Just(Doing::StillRuns(0))], 0..50)) {
+        let mut log = Log::default();
+        for wait in waits {
+            log.take(wait);
+            prop_assert_eq!(log.found(), None);
+        }
+    }
+
+    #[test]
+    fn work_that_goes_on_is_no_loop(outputs in prop::collection::vec(any::<u32>(), 0..50)) {
+        let mut log = Log::default();
+        for (at, output) in outputs.iter().enumerate() {
+            log.run("make test", 1, &format!("{at}: {output}"));
+            prop_assert_eq!(log.found(), None);
+        }
+    }
+}
+
+#[test]
+fn a_thought_that_is_thought_again_is_a_loop() {
+    let mut log = Log::default();
+    for thought in ["a", "b", "b", "b", "b"] {
+        assert_eq!(log.found(), None);
+        let id = log.append(EventSource::Agent, Action::from(ThinkAction { thought: thought.into() }));
+        log.answer(id, Observation::silent(protocol::observation::ThinkObservation {}));
+    }
+    assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameOutcome, since: EventId(2) }));
+}
+
+#[test]
+fn a_loop_is_left_in_the_way_that_the_user_chose() {
+    let stuck = Stuck { kind: StuckKind::SameError, since: EventId(4) };
+    let said = MessageAction { content: "go".into(), ..Default::default() };
+    let chosen = |option| (EventSource::User, Action::from(LoopRecoveryAction { option }));
+    let forgotten = CondensationAction {
+        forgotten_events_start_id: Some(4),
+        forgotten_events_end_id: Some(9),
+        ..Default::default()
+    };
+    let forgotten = (EventSource::Agent, Action::from(forgotten));
+    let events = |option| {
+        let recovery = Recovery::of_option(option).unwrap();
+        stuck.recover(recovery, EventId(9), Some(&said))
+    };
+    assert_eq!(events(1), [chosen(1), forgotten.clone()]);
+    assert_eq!(events(2), [chosen(2), forgotten, (EventSource::User, said.clone().into())]);
+    assert_eq!(events(3), [chosen(3)]);
+    assert_eq!(Recovery::of_option(0), None);
+    let detected = stuck.detected();
+    assert_eq!(
+        detected.content,
+        "The agent is stuck in a loop that began with event 4: it took the same action with an error three times."
+    );
+    assert_eq!(detected.kind.kind(), "loop_detection");
+}

@@ -1,0 +1,96 @@
+//! Places the sandboxes of another provider, and guards what comes out of them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use protocol::SandboxId;
+use protocol::record::SandboxLeased;
+
+use super::Redactor;
+use super::guarded_sandbox::{GuardedSandbox, clean};
+use crate::sandbox::{
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Usage,
+};
+
+/// Stands before the provider of a conversation.
+pub struct GuardedProvider {
+    provider: Arc<dyn SandboxProvider>,
+    redactor: Redactor,
+}
+
+impl GuardedProvider {
+    /// Stands before a provider.
+    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor) -> Self {
+        Self { provider, redactor }
+    }
+
+    fn guard(
+        &self,
+        placed: Result<Box<dyn Sandbox>, SandboxError>,
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        match placed {
+            Ok(sandbox) => Ok(Box::new(GuardedSandbox { sandbox, redactor: self.redactor.clone() })),
+            Err(error) => Err(clean(&self.redactor, error)),
+        }
+    }
+}
+
+#[async_trait]
+impl SandboxProvider for GuardedProvider {
+    fn runtime(&self) -> &'static str {
+        self.provider.runtime()
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.guard(self.provider.create(spec, on_progress).await)
+    }
+
+    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.guard(self.provider.attach(lease).await)
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.guard(self.provider.find(sandbox).await)
+    }
+
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+        self.provider.list().await
+    }
+
+    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.provider.pause(sandbox).await
+    }
+
+    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.provider.resume(sandbox).await
+    }
+
+    async fn snapshot(&self, sandbox: &SandboxId, name: Option<&str>) -> Result<String, SandboxError> {
+        self.provider.snapshot(sandbox, name).await
+    }
+
+    async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+        self.provider.usage(sandbox).await
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        let logs = self.provider.logs(sandbox).await?;
+        Ok(self.redactor.text(&logs).into_owned())
+    }
+
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        self.provider.server_access(sandbox).await
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.provider.destroy(sandbox).await
+    }
+
+    async fn settle(&self) {
+        self.provider.settle().await;
+    }
+}

@@ -1,0 +1,150 @@
+//! A sandbox whose actions show no secrets: neither in what is heard while they run, nor in how they end.
+//!
+//! What a user does in it by hand (programs, files, terminals, ports) passes as it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use protocol::record::SandboxLeased;
+use protocol::sandbox_api::{
+    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest,
+};
+use protocol::{ActionId, Observation, ProcessId};
+
+use super::{Redactor, StreamRedactor};
+use crate::sandbox::{
+    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, OutputChunk, Sandbox, SandboxError, Shape,
+};
+
+pub(super) struct GuardedSandbox {
+    pub(super) sandbox: Box<dyn Sandbox>,
+    pub(super) redactor: Redactor,
+}
+
+/// What an action has shown so far.
+struct Heard {
+    stream: StreamRedactor,
+    /// Where the output stands, in bytes of what the terminal gave.
+    end: u64,
+}
+
+impl Heard {
+    /// What can be shown now. Offsets stay those of the terminal, though a text in a secret's place has another length.
+    fn hear(&mut self, chunk: OutputChunk<'_>, on_output: &OnOutput<'_>) {
+        match chunk {
+            OutputChunk::Bytes { offset, bytes } => {
+                self.end = offset.saturating_add(bytes.len() as u64);
+                show(offset, &self.stream.push(bytes), on_output);
+            }
+            OutputChunk::Gap { from, to } => {
+                self.finish(on_output);
+                self.end = to;
+                on_output(OutputChunk::Gap { from, to });
+            }
+        }
+    }
+
+    fn finish(&mut self, on_output: &OnOutput<'_>) {
+        show(self.end, &self.stream.finish(), on_output);
+    }
+}
+
+fn show(offset: u64, bytes: &[u8], on_output: &OnOutput<'_>) {
+    if !bytes.is_empty() {
+        on_output(OutputChunk::Bytes { offset, bytes });
+    }
+}
+
+#[async_trait]
+impl Sandbox for GuardedSandbox {
+    fn lease(&self) -> &SandboxLeased {
+        self.sandbox.lease()
+    }
+
+    async fn execute(
+        &self,
+        id: &ActionId,
+        request: &ActionRequest,
+        on_output: &OnOutput<'_>,
+    ) -> Result<Observation, SandboxError> {
+        let heard = Mutex::new(Heard { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
+        let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.sandbox.execute(id, request, &|chunk| lock().hear(chunk, on_output)).await;
+        lock().finish(on_output);
+        let observation = result.map_err(|error| clean(&self.redactor, error))?;
+        let malformed = |error: serde_json::Error| SandboxError::Malformed { detail: error.to_string() };
+        self.redactor.observation(observation).map_err(malformed)
+    }
+
+    async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
+        self.sandbox.cancel(id).await
+    }
+
+    async fn info(&self) -> Result<Info, SandboxError> {
+        self.sandbox.info().await
+    }
+
+    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+        self.sandbox.set_environment(variables).await
+    }
+
+    async fn exec(
+        &self,
+        id: &ProcessId,
+        request: &ProcessRequest,
+        stdin: Option<ByteSource>,
+        on_output: &OnProgramOutput<'_>,
+    ) -> Result<ProcessExit, SandboxError> {
+        self.sandbox.exec(id, request, stdin, on_output).await
+    }
+
+    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
+        self.sandbox.end_program(id).await
+    }
+
+    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+        self.sandbox.open(door).await
+    }
+
+    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
+        self.sandbox.ports().await
+    }
+
+    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
+        self.sandbox.wait_for_port(port, patience).await
+    }
+
+    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        self.sandbox.status(path).await
+    }
+
+    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
+        self.sandbox.download(path, shape).await
+    }
+
+    async fn upload(
+        &self,
+        path: &str,
+        shape: Shape,
+        mode: Option<Mode>,
+        content: ByteSource,
+    ) -> Result<(), SandboxError> {
+        self.sandbox.upload(path, shape, mode, content).await
+    }
+}
+
+/// An error that quotes a sandbox, without the secrets.
+pub(super) fn clean(redactor: &Redactor, error: SandboxError) -> SandboxError {
+    let text = |text: String| redactor.text(&text).into_owned();
+    match error {
+        SandboxError::Start { detail, logs } => {
+            SandboxError::Start { detail: text(detail), logs: text(logs) }
+        }
+        SandboxError::Lost { detail } => SandboxError::Lost { detail: text(detail) },
+        SandboxError::Refused { detail } => SandboxError::Refused { detail: text(detail) },
+        SandboxError::Malformed { detail } => SandboxError::Malformed { detail: text(detail) },
+        other => other,
+    }
+}

@@ -1,0 +1,91 @@
+//! The forms in which a value turns up: as it is, and as programs write it into JSON, URLs and base64.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
+/// What JSON is within JSON: a model's call holds its arguments as text, in a response that is text again.
+const JSON_LEVELS: usize = 2;
+
+/// All forms of a value, none of them empty.
+pub(super) fn of(value: &str) -> BTreeSet<Vec<u8>> {
+    let mut found = BTreeSet::new();
+    // A terminal ends its lines in another way.
+    for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned()] {
+        found.extend(in_url(&value));
+        found.extend(in_base64(value.as_bytes()));
+        found.extend(in_json(&value).into_iter().map(String::into_bytes));
+    }
+    found.retain(|spelling| spelling.len() >= super::SHORTEST);
+    found
+}
+
+/// The value itself, and as text within JSON, with and without what lies outside ASCII.
+fn in_json(value: &str) -> Vec<String> {
+    let mut found = vec![value.to_owned()];
+    for escape in [|character: char| json_escape(character, false), |character| json_escape(character, true)]
+    {
+        let mut text = value.to_owned();
+        for _ in 0..JSON_LEVELS {
+            text = text.chars().map(escape).collect();
+            found.push(text.clone());
+            found.push(text.replace('/', "\\/"));
+        }
+    }
+    found
+}
+
+fn json_escape(character: char, is_ascii: bool) -> String {
+    match character {
+        '"' => "\\\"".into(),
+        '\\' => "\\\\".into(),
+        '\n' => "\\n".into(),
+        '\r' => "\\r".into(),
+        '\t' => "\\t".into(),
+        '\u{8}' => "\\b".into(),
+        '\u{c}' => "\\f".into(),
+        control if control < ' ' => format!("\\u{:04x}", u32::from(control)),
+        wide if is_ascii && !wide.is_ascii() => {
+            wide.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        }
+        plain => plain.into(),
+    }
+}
+
+/// Programs differ in what they leave as it is, in the case of the digits, and in what a blank becomes.
+fn in_url(value: &str) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for plain in ["-._~", "-._~/", "-_.!~*'()", "-_.!~*'();/?:@&=+$,#"] {
+        for is_upper in [true, false] {
+            for blank in ["%20", "+"] {
+                let encode = |byte: u8| match byte {
+                    b' ' => blank.to_owned(),
+                    byte if byte.is_ascii_alphanumeric() || plain.as_bytes().contains(&byte) => {
+                        char::from(byte).to_string()
+                    }
+                    byte if is_upper => format!("%{byte:02X}"),
+                    byte => format!("%{byte:02x}"),
+                };
+                found.push(value.bytes().map(encode).collect::<String>().into_bytes());
+            }
+        }
+    }
+    found
+}
+
+/// What base64 makes of a value at each of the three places where it may begin, without the letters at its ends that
+/// depend on its neighbours.
+fn in_base64(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for before in 0..3_usize {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(value);
+        let letters = (before * 8).div_ceil(6)..bytes.len() * 8 / 6;
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            let text = engine.encode(&bytes).into_bytes();
+            found.extend(text.get(letters.clone()).map(<[u8]>::to_vec));
+        }
+    }
+    found
+}

@@ -1,0 +1,165 @@
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use proptest::prelude::*;
+use protocol::action::RunAction;
+use protocol::observation::RunObservation;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{Action, ActionId, ConversationId, Event, EventId, EventSource, Observation};
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::*;
+use crate::events::EventStore as _;
+use crate::sandbox::{OutputChunk, SandboxProvider as _, SandboxSpec};
+use crate::testing::{Ending, MemoryStore, ScriptedProvider, timestamp};
+
+const VALUE: &str = "s3cr€t \"q\\uote\" /&+?=x\ny-END";
+
+fn redactor() -> Redactor {
+    Redactor::new([("CANARY", &SecretString::from(VALUE))]).unwrap()
+}
+
+/// What programs make of a value, written out by other hands than ours where there are such.
+fn spelled() -> Vec<String> {
+    let json = serde_json::to_string(VALUE).unwrap();
+    let twice = serde_json::to_string(&json).unwrap();
+    let url = "s3cr%E2%82%ACt%20%22q%5Cuote%22%20%2F%26%2B%3F%3Dx%0Ay-END";
+    let mut found = vec![
+        VALUE.to_owned(),
+        VALUE.replace('\n', "\r\n"),
+        json.trim_matches('"').to_owned(),
+        twice.trim_matches(|c| c == '"' || c == '\\').to_owned(),
+        r#"s3cr\u20act \"q\\uote\" /&+?=x\ny-END"#.to_owned(),
+        url.to_owned(),
+        url.to_lowercase().replace("-end", "-END"),
+        url.replace("%20", "+"),
+        url.replace("%2F", "/"),
+    ];
+    for before in ["", "a", "ab"] {
+        for engine in [&STANDARD, &URL_SAFE] {
+            found.push(engine.encode(format!("{before}{VALUE}xyz")));
+        }
+    }
+    found
+}
+
+/// Whether the middle of a spelling is there: the letters of base64 at its ends belong to its neighbours too.
+fn shows(text: &str, spelling: &str) -> bool {
+    let third = spelling.len() / 3;
+    let middle = &spelling.as_bytes()[third..2 * third];
+    text.as_bytes().windows(middle.len()).any(|window| window == middle)
+}
+
+#[test]
+fn no_spelling_is_left_anywhere() {
+    let redactor = redactor();
+    for spelling in spelled() {
+        let text = format!("before {spelling} after");
+        let whole = redactor.text(&text);
+        assert!(shows(&text, &spelling) && !shows(&whole, &spelling), "{whole}");
+        assert_eq!(redactor.bytes(text.as_bytes()), whole.as_bytes());
+    }
+    assert_eq!(redactor.text(&format!("a {VALUE}{VALUE} b")), format!("a {HIDDEN}{HIDDEN} b"));
+    let value = json!({"k": [VALUE, {VALUE: 1}], "n": 3});
+    assert_eq!(redactor.json(value), json!({"k": [HIDDEN, {HIDDEN: 1}], "n": 3}));
+    assert_eq!(redactor.text("nothing of it"), "nothing of it");
+    assert!(!format!("{redactor:?}").contains("s3cr"));
+}
+
+#[test]
+fn a_value_that_cannot_be_told_from_text_is_refused() {
+    let of = |value: &str| {
+        Redactor::new([("NAME", &SecretString::from(value))]).map(drop).map_err(|e| e.to_string())
+    };
+    assert_eq!(of("123456"), Ok(()));
+    let error = of("12345").unwrap_err();
+    assert!(
+        error.starts_with("the secret NAME has fewer than 6 bytes") && !error.contains("12345"),
+        "{error}"
+    );
+    assert!(of(&"x".repeat(LONGEST + 1)).is_err());
+    let value = SecretString::from("a value");
+    assert_eq!(Redactor::new(vec![("N", &value); MOST + 1]).map(drop), Err(SecretError::TooMany));
+    assert_eq!(Redactor::new(vec![]).unwrap().text(VALUE), VALUE);
+}
+
+proptest! {
+    /// In pieces comes the same as at once, however it is cut.
+    #[test]
+    fn a_secret_that_is_cut_is_hidden_all_the_same(
+        parts in prop::collection::vec(prop_oneof![
+            prop::sample::select(spelled()),
+            prop::sample::select(vec!["s3cr".to_owned(), "s3cr€t \"q".to_owned(), "text ".to_owned(), "s".to_owned()]),
+        ], 0..6),
+        cuts in prop::collection::vec(1..9_usize, 1..50),
+    ) {
+        let text = parts.concat();
+        let redactor = redactor();
+        let mut stream = StreamRedactor::new(redactor.clone());
+        let mut shown = Vec::new();
+        let mut rest = text.as_bytes();
+        let mut cuts = cuts.iter().cycle();
+        while !rest.is_empty() {
+            let (piece, left) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+            shown.extend(stream.push(piece));
+            rest = left;
+        }
+        shown.extend(stream.finish());
+        prop_assert_eq!(String::from_utf8(shown).unwrap(), redactor.text(&text));
+    }
+
+    /// What cannot be the beginning of a secret is shown at once.
+    #[test]
+    fn nothing_else_is_held_back(text in "[ab]{0,20}") {
+        prop_assert_eq!(StreamRedactor::new(redactor()).push(text.as_bytes()), text.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn no_secret_gets_into_the_log() {
+    let memory = Arc::new(MemoryStore::default());
+    let store = GuardedStore::new(memory.clone(), redactor());
+    let conversation: ConversationId = "c".parse().unwrap();
+    let run = RunAction { command: format!("echo '{VALUE}'"), ..Default::default() };
+    let mut event = Event::new(EventId(0), timestamp(), EventSource::Agent, Action::from(run));
+    event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
+        function_name: "execute_bash".into(),
+        tool_call_id: "c".into(),
+        model_response: json!({"arguments": json!({"command": VALUE}).to_string()}),
+        total_calls_in_response: 1,
+    });
+    let harmless =
+        Event::new(EventId(1), timestamp(), EventSource::Agent, Action::from(RunAction::default()));
+    store.append(&conversation, &[event, harmless.clone()]).await.unwrap();
+    let stored = memory.read(&conversation, EventId(0), 9).await.unwrap();
+    assert_eq!(stored[1], harmless);
+    let text = serde_json::to_string(&stored).unwrap();
+    for spelling in spelled() {
+        assert!(!shows(&text, &spelling), "{spelling} in {text}");
+    }
+    assert_eq!(stored[0].message(), format!("Running command: echo '{HIDDEN}'"));
+}
+
+#[tokio::test]
+async fn no_secret_comes_out_of_a_sandbox() {
+    let scripted = ScriptedProvider::new(|_| {
+        Ending::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
+    });
+    let provider = GuardedProvider::new(Arc::new(scripted), redactor());
+    let conversation: ConversationId = "c".parse().unwrap();
+    let sandbox = provider.create(&SandboxSpec::of(conversation.clone()), &|_| {}).await.unwrap();
+    let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
+    let heard = Mutex::new(Vec::new());
+    let on_output = |chunk: OutputChunk<'_>| {
+        if let OutputChunk::Bytes { bytes, .. } = chunk {
+            heard.lock().unwrap().extend_from_slice(bytes);
+        }
+    };
+    let observation =
+        sandbox.execute(&ActionId::of(&conversation, EventId(0)), &request, &on_output).await.unwrap();
+    assert_eq!(observation.content, format!("it is {HIDDEN}"));
+    let heard = String::from_utf8(heard.into_inner().unwrap()).unwrap();
+    assert!(!heard.contains("s3cr"), "{heard}");
+}

@@ -1,0 +1,55 @@
+//! What an action may break, and whether the user is asked before it.
+//!
+//! An analyzer judges, a policy decides. Neither keeps anything in: that is the sandbox's part. What nobody can judge is
+//! unknown, and asks.
+
+mod policy;
+mod rules;
+mod shell;
+
+use async_trait::async_trait;
+use protocol::{Action, SecurityRisk};
+
+pub use policy::asks;
+pub use rules::{Judgement, PolicyError, Rules};
+
+/// Judges actions before they are performed.
+#[async_trait]
+pub trait SecurityAnalyzer: Send + Sync {
+    /// The risk of an action. Whoever calls bounds the time that it may take.
+    ///
+    /// # Errors
+    /// When it cannot judge now; the action's risk is unknown then.
+    async fn assess(&self, action: &Action) -> Result<SecurityRisk, AnalyzerError>;
+
+    /// Whether the agent's tools are to ask the model for the risk of each call.
+    fn wants_declared_risk(&self) -> bool {
+        false
+    }
+}
+
+/// Why an analyzer could not judge. Not worth a retry before the user is asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the security analyzer {doing}")]
+pub struct AnalyzerError {
+    /// What went wrong: `cannot be reached`, …
+    pub doing: String,
+    /// Why.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Trusts what the model says of its own actions.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeclaredRisk;
+
+#[async_trait]
+impl SecurityAnalyzer for DeclaredRisk {
+    async fn assess(&self, action: &Action) -> Result<SecurityRisk, AnalyzerError> {
+        Ok(action.security_risk())
+    }
+
+    fn wants_declared_risk(&self) -> bool {
+        true
+    }
+}

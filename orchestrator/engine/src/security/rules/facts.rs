@@ -1,0 +1,341 @@
+//! What an action touches: its commands and those within them, the paths that they read and write, the hosts that they
+//! speak with.
+
+use protocol::Action;
+use protocol::action::RunAction;
+
+use super::super::shell::{self, Command, Unread, Word};
+
+/// `sh -c` within `sh -c`, and so on.
+const DEEPEST: usize = 8;
+
+/// What one simple command, or an action of another kind, touches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) words: Vec<Word>,
+    pub(super) reads: Vec<Word>,
+    pub(super) writes: Vec<Word>,
+    pub(super) hosts: Vec<Word>,
+    /// It only runs another command, which has its own facts.
+    pub(super) is_wrapper: bool,
+    /// What it does cannot be seen.
+    pub(super) is_opaque: bool,
+}
+
+/// One thing that a command touches.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target<'a> {
+    Read(&'a Word),
+    Write(&'a Word),
+    Host(&'a Word),
+}
+
+/// Keys that a program is sent, which end it or its input.
+const KEYS: [&str; 3] = ["C-c", "C-d", "C-z"];
+
+/// Programs that open nothing that their arguments name.
+const SILENT: &str =
+    " echo printf export test [ true false set unset exit return sleep kill wait pwd type which ";
+
+/// Programs whose arguments name what they change.
+const WRITERS: &str = " rm rmdir mv tee touch chmod chown chgrp mkdir truncate shred unlink patch ";
+
+/// Programs that change only what their last argument names, unless an option names it.
+const COPIERS: &str = " cp ln install rsync ";
+
+/// Programs whose arguments name hosts, with or without a scheme.
+const SPEAKERS: &str = " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
+
+/// Programs that speak with a host of their own configuration, and the words with which they do.
+const CONFIGURED: [(&str, &str); 11] = [
+    ("git", " clone fetch pull push ls-remote submodule "),
+    ("pip", " install download "),
+    ("pip3", " install download "),
+    ("uv", " add sync pip "),
+    ("npm", " install i ci add publish exec "),
+    ("npx", ""),
+    ("yarn", ""),
+    ("pnpm", " install i add publish "),
+    ("cargo", " install fetch add publish update "),
+    ("go", " get install mod "),
+    ("gh", ""),
+];
+
+/// Programs that run the command in their arguments: the short options that take a value, and how many words stand
+/// before the command.
+const WRAPPERS: [(&str, &str, usize); 14] = [
+    ("sudo", "ughpCrtTUDR", 0),
+    ("doas", "uC", 0),
+    ("env", "uC", 0),
+    ("nohup", "", 0),
+    ("setsid", "", 0),
+    ("command", "", 0),
+    ("builtin", "", 0),
+    ("exec", "a", 0),
+    ("time", "fo", 0),
+    ("nice", "n", 0),
+    ("ionice", "cn", 0),
+    ("timeout", "sk", 1),
+    ("stdbuf", "ioe", 0),
+    ("xargs", "nPILdasE", 0),
+];
+
+const SHELLS: &str = " sh bash dash ash zsh ksh ";
+
+impl Facts {
+    /// Everything that it touches.
+    pub(super) fn targets(&self) -> impl Iterator<Item = Target<'_>> {
+        let reads = self.reads.iter().map(Target::Read);
+        let writes = self.writes.iter().map(Target::Write);
+        reads.chain(writes).chain(self.hosts.iter().map(Target::Host))
+    }
+
+    /// What an action touches; nothing where it cannot be read with certainty.
+    pub(super) fn of(action: &Action) -> Option<Vec<Self>> {
+        let path = |path: &str| vec![Word { text: path.to_owned(), is_certain: true }];
+        let one = match action {
+            Action::Run(run) => return of_run(run),
+            Action::Read(read) => Self { reads: path(&read.path), ..Self::default() },
+            Action::Write(write) => Self { writes: path(&write.path), ..Self::default() },
+            Action::Edit(edit) if edit.command == "view" => {
+                Self { reads: path(&edit.path), ..Self::default() }
+            }
+            Action::Edit(edit) => Self { writes: path(&edit.path), ..Self::default() },
+            Action::Browse(browse) => {
+                Self { hosts: url_host(&browse.url).into_iter().collect(), ..Self::default() }
+            }
+            _ => Self { is_opaque: true, ..Self::default() },
+        };
+        Some(vec![one])
+    }
+}
+
+fn of_run(run: &RunAction) -> Option<Vec<Facts>> {
+    let text = run.command.trim();
+    if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
+        return Some(Vec::new());
+    }
+    if run.is_input {
+        return Some(vec![Facts { is_opaque: true, ..Facts::default() }]);
+    }
+    let mut facts = Vec::new();
+    of_text(&run.command, 0, &mut facts).ok()?;
+    Some(facts)
+}
+
+fn of_text(text: &str, depth: usize, facts: &mut Vec<Facts>) -> Result<(), Unread> {
+    if depth == DEEPEST {
+        return Err(Unread);
+    }
+    for command in shell::commands(text, 0)? {
+        of_command(command, depth, facts)?;
+    }
+    Ok(())
+}
+
+fn of_command(command: Command, depth: usize, facts: &mut Vec<Facts>) -> Result<(), Unread> {
+    if depth == DEEPEST {
+        return Err(Unread);
+    }
+    let mut of_it = Facts { reads: command.reads, writes: command.writes, ..Facts::default() };
+    let Some((program, arguments)) = command.words.split_first() else {
+        facts.push(of_it);
+        return Ok(());
+    };
+    if !program.is_certain {
+        return Err(Unread);
+    }
+    let name = program.text.rsplit('/').next().unwrap_or_default();
+    let within = inner(name, arguments)?;
+    of_it.is_wrapper = !matches!(within, Inner::None | Inner::Opaque);
+    of_it.is_opaque = matches!(within, Inner::Opaque);
+    touch(name, arguments, &mut of_it);
+    of_it.words.clone_from(&command.words);
+    facts.push(of_it);
+    match within {
+        Inner::None | Inner::Opaque => Ok(()),
+        Inner::Words(words) => of_command(Command { words, ..Command::default() }, depth + 1, facts),
+        Inner::Text(text) => of_text(&text, depth + 1, facts),
+    }
+}
+
+/// What a command runs in turn.
+enum Inner {
+    None,
+    /// A command.
+    Words(Vec<Word>),
+    /// Shell text.
+    Text(String),
+    /// A program that is not in sight.
+    Opaque,
+}
+
+fn inner(name: &str, arguments: &[Word]) -> Result<Inner, Unread> {
+    if is_in(SHELLS, name) {
+        let option = arguments.iter().position(|word| {
+            !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('c')
+        });
+        return match option.and_then(|at| arguments.get(at + 1)) {
+            Some(text) if text.is_certain => Ok(Inner::Text(text.text.clone())),
+            Some(_) => Err(Unread),
+            None => Ok(Inner::Opaque),
+        };
+    }
+    match name {
+        "eval" if arguments.iter().all(|word| word.is_certain) => {
+            let words: Vec<_> = arguments.iter().map(|word| word.text.as_str()).collect();
+            Ok(Inner::Text(words.join(" ")))
+        }
+        "eval" => Err(Unread),
+        "." | "source" | "trap" | "alias" => Ok(Inner::Opaque),
+        "find" => {
+            Ok(match arguments.iter().position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text)) {
+                Some(at) => {
+                    let command =
+                        arguments.iter().skip(at + 1).take_while(|word| word.text != ";" && word.text != "+");
+                    // The files that it finds are not in sight.
+                    let word = |word: &Word| if word.text == "{}" { Word::default() } else { word.clone() };
+                    Inner::Words(command.map(word).collect())
+                }
+                None => Inner::None,
+            })
+        }
+        _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
+            Some((_, with_value, operands)) => wrapped(name, arguments, with_value, *operands),
+            None => Ok(Inner::None),
+        },
+    }
+}
+
+fn wrapped(name: &str, arguments: &[Word], with_value: &str, operands: usize) -> Result<Inner, Unread> {
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        let is_variable = name == "env" && word.text.contains('=');
+        match word.text.strip_prefix('-') {
+            Some("-") => {
+                at += 1;
+                break;
+            }
+            // Whether the next word belongs to it, its own program knows; `env -S` takes its value apart.
+            Some(long)
+                if (long.starts_with('-') && !long.contains('='))
+                    || (name == "env" && long.contains('S')) =>
+            {
+                return Err(Unread);
+            }
+            Some(letters) => {
+                let takes_next = letters.chars().last().is_some_and(|letter| with_value.contains(letter));
+                at += if takes_next && !letters.starts_with('-') { 2 } else { 1 };
+            }
+            None if is_variable => at += 1,
+            None => break,
+        }
+    }
+    let words: Vec<_> = arguments.iter().skip(at + operands).cloned().collect();
+    // What it reads from its input becomes arguments.
+    let unseen = (name == "xargs").then(Word::default);
+    Ok(match words.is_empty() {
+        true => Inner::None,
+        false => Inner::Words(words.into_iter().chain(unseen).collect()),
+    })
+}
+
+/// The paths and hosts among a command's arguments.
+fn touch(name: &str, arguments: &[Word], facts: &mut Facts) {
+    if is_in(SILENT, name) {
+        return;
+    }
+    let is_writer = is_in(WRITERS, name)
+        || (matches!(name, "sed" | "perl") && arguments.iter().any(|word| word.text.starts_with("-i")));
+    let has_target_option =
+        arguments.iter().any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
+    let speaks = is_in(SPEAKERS, name);
+    let mut before = "";
+    for (at, word) in arguments.iter().enumerate() {
+        let is_target = is_in(COPIERS, name) && (has_target_option || at + 1 == arguments.len());
+        let is_output =
+            matches!((name, before), ("curl", "-o" | "--output") | ("wget", "-O" | "--output-document"));
+        before = &word.text;
+        if is_output {
+            facts.writes.push(word.clone());
+            continue;
+        }
+        let word = match word.text.split_once('=') {
+            // As in `--output=PATH` and `of=PATH`.
+            Some((key, value)) => {
+                let value = Word { text: value.to_owned(), is_certain: word.is_certain };
+                if name == "dd" && key == "of" {
+                    facts.writes.push(value);
+                    continue;
+                }
+                value
+            }
+            None => word.clone(),
+        };
+        if word.text.starts_with('-') && word.is_certain {
+            continue;
+        }
+        if let Some(host) = url_host(&word.text).or_else(|| speaks.then(|| bare_host(&word.text)).flatten()) {
+            // What follows a host without a slash may still be part of it.
+            let is_whole =
+                word.is_certain || word.text.rsplit("://").next().is_some_and(|rest| rest.contains('/'));
+            facts.hosts.push(Word { is_certain: host.is_certain && is_whole, ..host });
+            continue;
+        }
+        if speaks && !word.is_certain {
+            facts.hosts.push(Word::default());
+        }
+        if is_writer || is_target {
+            facts.writes.push(word.clone());
+        }
+        facts.reads.push(word);
+    }
+    let uses_own = |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
+    if facts.hosts.is_empty() && CONFIGURED.iter().any(|(program, words)| *program == name && uses_own(words))
+    {
+        facts.hosts.push(Word::default());
+    }
+}
+
+/// The host of `scheme://user@host:port/path`, and of git's `user@host:path`.
+fn url_host(text: &str) -> Option<Word> {
+    let authority = match text.split_once("://") {
+        Some((scheme, rest))
+            if !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') =>
+        {
+            rest.split(['/', '?', '#', '\\']).next()?
+        }
+        Some(_) => return None,
+        None => {
+            let (user, rest) = text.split_once('@')?;
+            let (host, _) = rest.split_once(':')?;
+            return (!user.contains('/') && !host.contains('/')).then(|| host_word(host));
+        }
+    };
+    Some(host_word(authority.rsplit('@').next()?))
+}
+
+/// The host of `host`, `user@host`, `host:port` and `host/path`; a file has no such name.
+fn bare_host(text: &str) -> Option<Word> {
+    let authority = text.split('/').next()?;
+    let host = authority.rsplit('@').next()?;
+    let name = host.split(':').next()?;
+    let is_host = (host.contains('.') || authority.contains(['@', ':']) || name == "localhost")
+        && !name.is_empty()
+        && !name.starts_with('.')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+    is_host.then(|| host_word(host))
+}
+
+fn host_word(host: &str) -> Word {
+    let name = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next(),
+        None => host.split(':').next(),
+    };
+    let text = name.unwrap_or_default().trim_end_matches('.').to_owned();
+    Word { is_certain: !text.is_empty(), text }
+}
+
+fn is_in(words: &str, word: &str) -> bool {
+    !word.is_empty() && !word.contains(' ') && words.contains(&format!(" {word} "))
+}

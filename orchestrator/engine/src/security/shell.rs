@@ -1,0 +1,454 @@
+//! The simple commands in a shell text: what would be run, whatever stands around it.
+//!
+//! Reads pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents. What it is not sure of,
+//! it does not guess: functions, `case`, `[[`, arithmetic and texts that end too early are not read, and the risk of such
+//! a text is unknown.
+
+#[cfg(test)]
+mod tests;
+
+/// Texts within texts: subshells, substitutions, `sh -c`.
+const DEEPEST: usize = 16;
+
+/// The longest text that is read, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// The text cannot be read with certainty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unread;
+
+/// One word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    /// The text without quotes; of one that is not certain, what stands before its first expansion.
+    pub(super) text: String,
+    /// Whether that is all of it: no variables, substitutions or patterns.
+    pub(super) is_certain: bool,
+}
+
+/// One simple command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Command {
+    /// The program and its arguments; none where there are only redirections or assignments.
+    pub(super) words: Vec<Word>,
+    /// What `<` names.
+    pub(super) reads: Vec<Word>,
+    /// What `>` and its kin name.
+    pub(super) writes: Vec<Word>,
+}
+
+/// All simple commands of a text, those within substitutions too.
+pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<Command>, Unread> {
+    if text.len() > LONGEST {
+        return Err(Unread);
+    }
+    let characters = text.chars().collect();
+    let mut reader = Reader { characters, at: 0, depth, heredocs: Vec::new(), found: Vec::new() };
+    reader.list(None)?;
+    Ok(reader.found)
+}
+
+struct Reader {
+    characters: Vec<char>,
+    at: usize,
+    depth: usize,
+    heredocs: Vec<Heredoc>,
+    found: Vec<Command>,
+}
+
+struct Heredoc {
+    delimiter: String,
+    is_quoted: bool,
+}
+
+/// The command that is being read.
+#[derive(Default)]
+struct Current {
+    command: Command,
+    has_assignment: bool,
+    /// The words of `for` are no command.
+    is_for: bool,
+}
+
+/// A word as it was written.
+struct Written {
+    word: Word,
+    is_quoted: bool,
+}
+
+impl Reader {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.characters.get(self.at + ahead).copied()
+    }
+
+    fn next(&mut self) -> Result<char, Unread> {
+        let next = self.peek(0).ok_or(Unread)?;
+        self.at += 1;
+        Ok(next)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let is_there = self.peek(0) == Some(wanted);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    /// Commands up to the closing parenthesis, or to the end.
+    fn list(&mut self, closing: Option<char>) -> Result<(), Unread> {
+        let mut current = Current::default();
+        loop {
+            let Some(character) = self.peek(0) else {
+                self.end(&mut current);
+                let is_end = closing.is_none() && self.heredocs.is_empty();
+                return if is_end { Ok(()) } else { Err(Unread) };
+            };
+            match character {
+                ' ' | '\t' => self.at += 1,
+                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                '#' => self.skip_line(),
+                '\n' => {
+                    self.at += 1;
+                    self.end(&mut current);
+                    self.skip_heredocs()?;
+                }
+                ';' => {
+                    self.at += 1;
+                    self.end(&mut current);
+                    if matches!(self.peek(0), Some(';' | '&')) {
+                        return Err(Unread);
+                    }
+                }
+                '&' if self.peek(1) == Some('>') => {
+                    self.at += 1;
+                    self.redirect(&mut current)?;
+                }
+                '&' | '|' => {
+                    self.at += 1;
+                    let _ = self.take(character) || (character == '|' && self.take('&'));
+                    self.end(&mut current);
+                }
+                '(' => {
+                    self.at += 1;
+                    // A function, an array, arithmetic.
+                    if !current.command.words.is_empty()
+                        || current.has_assignment
+                        || self.peek(0) == Some('(')
+                    {
+                        return Err(Unread);
+                    }
+                    self.nested()?;
+                }
+                ')' if closing == Some(')') => {
+                    self.at += 1;
+                    self.end(&mut current);
+                    return Ok(());
+                }
+                ')' => return Err(Unread),
+                '<' | '>' => self.redirect(&mut current)?,
+                _ => {
+                    let written = self.word()?;
+                    // Not the number of a descriptor.
+                    if !(written.is_number() && matches!(self.peek(0), Some('<' | '>'))) {
+                        current.push(written)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is within parentheses.
+    fn nested(&mut self) -> Result<(), Unread> {
+        if self.depth == DEEPEST {
+            return Err(Unread);
+        }
+        self.depth += 1;
+        // Its here-documents are its own.
+        let outer = std::mem::take(&mut self.heredocs);
+        self.list(Some(')'))?;
+        self.heredocs = outer;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn end(&mut self, current: &mut Current) {
+        let Current { command, has_assignment, is_for } = std::mem::take(current);
+        let is_something = has_assignment || command != Command::default();
+        if is_something && !is_for {
+            self.found.push(command);
+        }
+    }
+
+    fn skip_line(&mut self) {
+        while self.peek(0).is_some_and(|character| character != '\n') {
+            self.at += 1;
+        }
+    }
+
+    fn skip_heredocs(&mut self) -> Result<(), Unread> {
+        for Heredoc { delimiter, is_quoted } in std::mem::take(&mut self.heredocs) {
+            loop {
+                let start = self.at;
+                self.skip_line();
+                let line: String = self.characters.get(start..self.at).unwrap_or_default().iter().collect();
+                let is_last = self.next().is_err();
+                if line.trim_start_matches('\t') == delimiter {
+                    break;
+                }
+                if is_last || (!is_quoted && (line.contains("$(") || line.contains('`'))) {
+                    return Err(Unread);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn redirect(&mut self, current: &mut Current) -> Result<(), Unread> {
+        let direction = self.next()?;
+        if self.peek(0) == Some('(') {
+            self.at += 1;
+            self.nested()?;
+            current.command.words.push(Word::default());
+            return Ok(());
+        }
+        if direction == '<' && self.take('<') {
+            if self.take('<') {
+                return self.operand().map(drop);
+            }
+            let _ = self.take('-');
+            let delimiter = self.operand()?;
+            if !delimiter.word.is_certain {
+                return Err(Unread);
+            }
+            self.heredocs.push(Heredoc { delimiter: delimiter.word.text, is_quoted: delimiter.is_quoted });
+            return Ok(());
+        }
+        let copies = self.take('&');
+        let is_both = direction == '<' && self.take('>');
+        let _ = direction == '>' && (self.take('>') || self.take('|'));
+        let word = self.operand()?.word;
+        let is_descriptor = word.is_certain && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        if copies && is_descriptor {
+            return Ok(());
+        }
+        if direction == '>' || is_both {
+            current.command.writes.push(word.clone());
+        }
+        if direction == '<' {
+            current.command.reads.push(word);
+        }
+        Ok(())
+    }
+
+    /// The word after a redirection.
+    fn operand(&mut self) -> Result<Written, Unread> {
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        match self.peek(0) {
+            None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(Unread),
+            Some(_) => self.word(),
+        }
+    }
+
+    fn word(&mut self) -> Result<Written, Unread> {
+        let mut word = Word { text: String::new(), is_certain: true };
+        let mut is_quoted = false;
+        while let Some(character) = self.peek(0) {
+            match character {
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,
+                '\\' => {
+                    self.at += 1;
+                    is_quoted = true;
+                    match self.next()? {
+                        '\n' => {}
+                        escaped => word.push(escaped),
+                    }
+                }
+                '\'' => {
+                    self.at += 1;
+                    is_quoted = true;
+                    loop {
+                        match self.next()? {
+                            '\'' => break,
+                            character => word.push(character),
+                        }
+                    }
+                }
+                '"' => {
+                    self.at += 1;
+                    is_quoted = true;
+                    self.double_quoted(&mut word)?;
+                }
+                '$' | '`' => self.expansion(&mut word)?,
+                // What they stand for is not in the text.
+                '*' | '?' | '[' | '{' => {
+                    self.at += 1;
+                    // Alone they are the beginning of a group, or the program `[`.
+                    let is_alone = matches!(self.peek(0), None | Some(' ' | '\t' | '\n'))
+                        && word == Word { text: String::new(), is_certain: true };
+                    if is_alone && matches!(character, '{' | '[') {
+                        word.push(character);
+                    } else {
+                        word.is_certain = false;
+                    }
+                }
+                _ => {
+                    self.at += 1;
+                    word.push(character);
+                }
+            }
+        }
+        Ok(Written { word, is_quoted })
+    }
+
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), Unread> {
+        loop {
+            match self.peek(0).ok_or(Unread)? {
+                '"' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                '\\' => {
+                    self.at += 1;
+                    match self.next()? {
+                        '\n' => {}
+                        escaped @ ('$' | '`' | '"' | '\\') => word.push(escaped),
+                        other => {
+                            word.push('\\');
+                            word.push(other);
+                        }
+                    }
+                }
+                '$' | '`' => self.expansion(word)?,
+                character => {
+                    self.at += 1;
+                    word.push(character);
+                }
+            }
+        }
+    }
+
+    /// At `$` or a backtick.
+    fn expansion(&mut self, word: &mut Word) -> Result<(), Unread> {
+        if self.next()? == '`' {
+            word.is_certain = false;
+            return self.backticks();
+        }
+        match self.peek(0) {
+            Some('(') => {
+                self.at += 1;
+                word.is_certain = false;
+                // Arithmetic, or a subshell in a substitution: the shell itself has to try.
+                if self.peek(0) == Some('(') { Err(Unread) } else { self.nested() }
+            }
+            Some('{') => {
+                word.is_certain = false;
+                loop {
+                    match self.next()? {
+                        '}' => return Ok(()),
+                        '`' | '\'' | '"' | '\\' | '(' => return Err(Unread),
+                        _ => {}
+                    }
+                }
+            }
+            // Escapes of C, whose every spelling nobody knows.
+            Some('\'') => Err(Unread),
+            Some(name) if name.is_ascii_alphabetic() || name == '_' => {
+                word.is_certain = false;
+                while self.peek(0).is_some_and(|name| name.is_ascii_alphanumeric() || name == '_') {
+                    self.at += 1;
+                }
+                Ok(())
+            }
+            Some(special) if special.is_ascii_digit() || "?@*#$!-".contains(special) => {
+                word.is_certain = false;
+                self.at += 1;
+                Ok(())
+            }
+            _ => {
+                word.push('$');
+                Ok(())
+            }
+        }
+    }
+
+    fn backticks(&mut self) -> Result<(), Unread> {
+        let mut inner = String::new();
+        loop {
+            match self.next()? {
+                '`' => break,
+                '\\' => match self.next()? {
+                    escaped @ ('`' | '\\' | '$') => inner.push(escaped),
+                    // In double quotes it means another thing than outside.
+                    '"' => return Err(Unread),
+                    other => inner.extend(['\\', other]),
+                },
+                character => inner.push(character),
+            }
+        }
+        if self.depth == DEEPEST {
+            return Err(Unread);
+        }
+        self.found.extend(commands(&inner, self.depth + 1)?);
+        Ok(())
+    }
+}
+
+impl Written {
+    fn is_number(&self) -> bool {
+        let text = &self.word.text;
+        let is_plain = self.word.is_certain && !self.is_quoted && !text.is_empty();
+        is_plain && text.chars().all(|digit| digit.is_ascii_digit())
+    }
+}
+
+impl Word {
+    /// A word that is written as it is meant.
+    #[cfg(test)]
+    fn certain(text: &str) -> Self {
+        Self { text: text.to_owned(), is_certain: true }
+    }
+
+    /// What comes after an expansion says nothing about how the word begins.
+    fn push(&mut self, character: char) {
+        if self.is_certain {
+            self.text.push(character);
+        }
+    }
+}
+
+impl Current {
+    fn push(&mut self, Written { word, is_quoted }: Written) -> Result<(), Unread> {
+        if self.command.words.is_empty() && !is_quoted {
+            match word.text.as_str() {
+                "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "{" | "}"
+                | "!"
+                    if word.is_certain =>
+                {
+                    return Ok(());
+                }
+                "for" if word.is_certain => self.is_for = true,
+                "case" | "esac" | "select" | "function" | "coproc" => return Err(Unread),
+                _ => {}
+            }
+        }
+        // `for NAME do` has no list: what follows would be taken for one.
+        if self.is_for && word.text == "do" {
+            return Err(Unread);
+        }
+        let is_assignment = self.command.words.is_empty() && is_assignment(&word.text);
+        if is_assignment {
+            self.has_assignment = true;
+        } else {
+            self.command.words.push(word);
+        }
+        Ok(())
+    }
+}
+
+fn is_assignment(text: &str) -> bool {
+    let Some((name, _)) = text.split_once('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|rest| rest.is_ascii_alphanumeric() || rest == '_')
+}

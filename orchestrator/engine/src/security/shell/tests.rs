@@ -1,0 +1,95 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Each command as its words; `$` marks one that is not certain.
+fn shown(text: &str) -> Vec<String> {
+    let word = |word: &Word| format!("{}{}", word.text, if word.is_certain { "" } else { "$" });
+    let words = |words: &[Word]| words.iter().map(word).collect::<Vec<_>>().join(" ");
+    let command = |command: Command| {
+        let reads = command.reads.iter().map(|read| format!(" <{}", word(read)));
+        let writes = command.writes.iter().map(|write| format!(" >{}", word(write)));
+        words(&command.words) + &reads.chain(writes).collect::<String>()
+    };
+    match commands(text, 0) {
+        Ok(commands) => commands.into_iter().map(command).collect(),
+        Err(Unread) => vec!["?".into()],
+    }
+}
+
+#[test]
+fn every_command_of_a_text_is_found() {
+    for (text, found) in [
+        ("ls -l", &["ls -l"][..]),
+        ("", &[]),
+        ("# rm", &[]),
+        ("a; b && c || d | e |& f & g\nh", &["a", "b", "c", "d", "e", "f", "g", "h"]),
+        ("(cd x && rm y)", &["cd x", "rm y"]),
+        ("{ a; b; } > out", &["a", "b", " >out"]),
+        ("if [ -f x ]; then rm x; else touch x; fi", &["[ -f x ]", "rm x", "touch x"]),
+        ("while read -r l; do echo \"$l\"; done < in", &["read -r l", "echo $", " <in"]),
+        ("for f in a $(rm b); do cat \"$f\"; done", &["rm b", "cat $"]),
+        ("echo $(rm x) `rm \\`y\\`` \"pre$(rm z)\"", &["rm x", "y", "rm $", "rm z", "echo $ $ pre$"]),
+        ("diff <(rm a) <(b)", &["rm a", "b", "diff $ $"]),
+        ("A=1 B=$(rm x) make", &["rm x", "make"]),
+        ("X=1", &[""]),
+        ("'r'm \"-r\"f \\/", &["rm -rf /"]),
+        ("$CMD x; rm ~/a *.py {a,b} ${HOME}/x", &["$ x", "rm ~/a $ $ $"]),
+        ("a 2>&1 >>log <in &>both 3>n", &["a <in >log >both >n"]),
+        ("$X>y", &["$ >y"]),
+        ("cat <<EOF | b\nrm $x\nEOF\nc", &["cat", "b", "c"]),
+        ("cat <<'EOF'\n$(rm x)\nEOF", &["cat"]),
+        ("cat <<< word", &["cat"]),
+        ("! a", &["a"]),
+        ("a \\\n b", &["a b"]),
+    ] {
+        assert_eq!(shown(text), found, "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_not_read() {
+    for text in [
+        "f() { rm x; }",
+        "function f { rm x; }",
+        "case x in y) rm z;; esac",
+        "a=(b c)",
+        "((x))",
+        "echo $((1+1))",
+        "echo $'\\x72m'",
+        "echo ${x:-$(rm y)}",
+        "cat <<EOF\n$(rm x)\nEOF",
+        "cat <<EOF\nnever ends",
+        "echo 'open",
+        "echo \"open",
+        "echo $(open",
+        "a )",
+        "a >",
+        "for x do rm -rf /; done",
+        "\"`echo \\\"a\\\"`\"",
+    ] {
+        assert_eq!(shown(text), ["?"], "{text}");
+    }
+    assert_eq!(commands(&"(".repeat(100), 0), Err(Unread));
+    assert_eq!(commands(&"a ".repeat(LONGEST), 0), Err(Unread));
+    assert_eq!(commands("a b", 0).unwrap()[0].words, [Word::certain("a"), Word::certain("b")]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_has_an_ending(text in "[a$`'\"(){}<>|&;# \n\\\\=*-]{0,60}") {
+        let _ = commands(&text, 0);
+    }
+
+    /// Wherever a command stands, it is found or the text is not read.
+    #[test]
+    fn no_command_hides(
+        before in prop::sample::select(vec!["", "a; ", "a && ", "(", "{ ", "if x; then ", "echo $(", "a | ", "! ", "b=1 ", "echo \"`", "cat <(", "x & "]),
+        after in prop::sample::select(vec!["", "; b", ")", "; }", "; fi", ")\"", "`\"", " > x", "\n", " | b", " #c"]),
+    ) {
+        if let Ok(found) = commands(&format!("{before}rm -rf /{after}"), 0) {
+            let is_rm = |command: &Command| command.words.first() == Some(&Word::certain("rm"));
+            prop_assert!(found.iter().any(is_rm), "{before}rm{after}: {found:?}");
+        }
+    }
+}

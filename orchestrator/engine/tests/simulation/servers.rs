@@ -1,0 +1,31 @@
+//! A tool server whose tool takes a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::llm::Tool;
+use engine::sandbox::Sandbox;
+use engine::tool_servers::{Offer, ToolServers};
+use protocol::Observation;
+use protocol::observation::McpObservation;
+use serde_json::{Map, Value, json};
+
+pub(crate) struct Servers;
+
+#[async_trait]
+impl ToolServers for Servers {
+    async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> Offer {
+        let parameters = json!({"type": "object"});
+        let tool = Tool { name: "look_up".into(), description: "Looks a word up.".into(), parameters };
+        Offer { tools: vec![tool], failures: Vec::new() }
+    }
+
+    async fn call(&self, name: &str, _: &Map<String, Value>) -> Observation {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let answered = McpObservation { name: name.to_owned(), ..Default::default() };
+        Observation::new("a thing for hands", answered)
+    }
+
+    async fn shut_down(&self) {}
+}
