@@ -160,6 +160,11 @@ impl ModelResponse {
 /// What happens during a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LlmProgress {
+    /// More of the answer's text, as it is written: for people to look at. Pieces are short, and may end before the
+    /// answer does. After [`Self::Retrying`] the answer begins anew.
+    Text(String),
+    /// More of what the model thinks before it answers, where it shows that; as with text.
+    Reasoning(String),
     /// The call failed and is made again.
     Retrying {
         /// Which try comes next, from 2.

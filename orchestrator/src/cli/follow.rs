@@ -241,6 +241,7 @@ impl Screen {
                 self.show(&format!("\n  [{} of output not shown]\n", HumanBytes(*bytes)));
             }
             Live::Start(progress) => self.start(progress),
+            Live::Model(LlmProgress::Text(_) | LlmProgress::Reasoning(_)) => {}
             Live::Model(LlmProgress::Retrying { attempt, attempts, after, error }) => {
                 let wait = after.as_secs_f64();
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));

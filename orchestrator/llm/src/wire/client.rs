@@ -14,7 +14,7 @@ use super::endpoint::Endpoint;
 use crate::config::{ConfigError, Timeouts};
 
 /// No redirects: one would turn the request into another, and carry the key elsewhere.
-pub(super) fn client(endpoint: &Endpoint, timeouts: &Timeouts) -> Result<Client, ConfigError> {
+pub(crate) fn client(endpoint: &Endpoint, timeouts: &Timeouts) -> Result<Client, ConfigError> {
     let roots = if endpoint.url.scheme() == "https" { roots() } else { RootCertStore::empty() };
     Client::builder()
         .tls_backend_preconfigured(tls(roots)?)
