@@ -235,6 +235,9 @@ pub enum LlmErrorKind {
     /// A script of answers is at its end.
     #[error("the scripted model has no more answers")]
     ScriptEnded,
+    /// Recorded calls are replayed, and this is none of them.
+    #[error("the recording holds no answer to this request")]
+    NotRecorded,
 }
 
 impl LlmErrorKind {
@@ -254,7 +257,8 @@ impl LlmErrorKind {
             | Self::ContentPolicy
             | Self::OutOfCredit
             | Self::BadRequest
-            | Self::ScriptEnded => false,
+            | Self::ScriptEnded
+            | Self::NotRecorded => false,
         }
     }
 }

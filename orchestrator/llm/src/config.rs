@@ -45,6 +45,11 @@ pub struct LlmConfig {
     pub reasoning_effort: Option<String>,
     /// When the provider refuses an optional parameter by its name, ask again without it.
     pub drop_params: bool,
+    /// Whether the model makes tool calls by itself; else they are written in its text. When it is not said, a table of
+    /// models that lack them decides.
+    pub native_tool_calling: Option<bool>,
+    /// Send no stop sequence with calls in the text, for servers that know none.
+    pub disable_stop_word: bool,
     /// Send a note in the place of images.
     pub disable_vision: bool,
     /// Mark what the provider should cache, where marks are understood.
@@ -157,6 +162,8 @@ impl LlmConfig {
             seed: None,
             reasoning_effort: None,
             drop_params: true,
+            native_tool_calling: None,
+            disable_stop_word: false,
             disable_vision: false,
             caching_prompt: true,
             timeouts: Timeouts::default(),

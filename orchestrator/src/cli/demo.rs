@@ -63,6 +63,8 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         max_iterations: None,
         no_auto_continue: false,
         json: arguments.json,
+        record: None,
+        replay: None,
         save_trajectory: None,
     };
     let task = Task {

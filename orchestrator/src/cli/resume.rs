@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     as_it_began(&mut config, &started, overrides.model.is_some());
     let parts = Parts {
         store,
-        llm: compose::llm(&config.llm, state.iterations as usize)?,
+        llm: work.llm(&config.llm, state.iterations as usize)?,
         agent: compose::agent(&config)?,
         provider: compose::provider(&config, &state_dir)?,
         spec: spec(&config, &id, &started),

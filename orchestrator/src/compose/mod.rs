@@ -11,7 +11,7 @@ use engine::agent::{Agent, CodeActAgent};
 use crate::config::Config;
 use crate::exit::UsageError;
 
-pub(crate) use model::{lasting_model_name, llm, scripted_llm};
+pub(crate) use model::{lasting_model_name, llm, recorded_llm, replayed_llm, scripted_llm};
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::llm::Llm;
-use llm::{LlmConfig, ProviderLlm, RetryPolicy, ScriptedLlm};
+use llm::{LlmConfig, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
 
 use crate::config::LlmSettings;
 use crate::exit::UsageError;
@@ -27,11 +27,10 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
-    let llm = ProviderLlm::new(&config).map_err(|error| {
+    llm::connect(&config).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        UsageError(format!("the configuration of the model: {error}{cause}"))
-    })?;
-    Ok(Arc::new(llm))
+        UsageError(format!("the configuration of the model: {error}{cause}")).into()
+    })
 }
 
 /// The model's name as a conversation keeps it: a script is found again from any folder.
@@ -44,6 +43,20 @@ pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
 /// A model that plays a script.
 pub(crate) fn scripted_llm(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
+}
+
+/// That model, its calls written to a folder.
+pub(crate) fn recorded_llm(
+    llm: Arc<dyn Llm>,
+    folder: &Path,
+    settings: &LlmSettings,
+) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(RecordingLlm::new(llm, folder, settings.api_key.clone())?))
+}
+
+/// A model that says what was written to a folder.
+pub(crate) fn replayed_llm(folder: &Path, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(ReplayLlm::open(folder, settings.api_key.clone())?))
 }
 
 /// Only what is configured differs from the wire's own defaults, which are V0's.
@@ -60,9 +73,12 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
     config.top_k = settings.integer("llm", "top_k");
+    config.max_input_tokens = settings.integer("llm", "max_input_tokens");
     config.max_output_tokens = settings.integer("llm", "max_output_tokens");
     config.seed = settings.integer("llm", "seed").and_then(|seed| i64::try_from(seed).ok());
     config.reasoning_effort = settings.text("llm", "reasoning_effort");
+    config.native_tool_calling = flag("native_tool_calling");
+    config.disable_stop_word = flag("disable_stop_word").unwrap_or_default();
     config.drop_params = flag("drop_params").unwrap_or(config.drop_params);
     config.disable_vision = flag("disable_vision").unwrap_or(config.disable_vision);
     config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);

@@ -118,7 +118,10 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "temperature", Kind::Number),
     ("llm", "top_p", Kind::Number),
     ("llm", "top_k", Kind::Integer),
+    ("llm", "max_input_tokens", Kind::Integer),
     ("llm", "max_output_tokens", Kind::Integer),
+    ("llm", "native_tool_calling", Kind::Flag),
+    ("llm", "disable_stop_word", Kind::Flag),
     ("llm", "drop_params", Kind::Flag),
     ("llm", "disable_vision", Kind::Flag),
     ("llm", "caching_prompt", Kind::Flag),
@@ -175,8 +178,8 @@ const KNOWN: &[(&str, &str)] = &[
     (
         "llm",
         "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars \
-         max_input_tokens ollama_base_url modify_params disable_stop_word \
-         log_completions log_completions_folder native_tool_calling safety_settings custom_tokenizer for_routing",
+         ollama_base_url modify_params \
+         log_completions log_completions_folder safety_settings custom_tokenizer for_routing",
     ),
     (
         "agent",

@@ -34,6 +34,7 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<Parts, ConfigError> {
         wire: Box::new(Anthropic { encoder: Encoder::new(config) }),
         endpoint: Endpoint::new(config, &API, headers)?,
         parameters: parameters::parameters_of(config, thinks)?,
+        max_tokens: Some(parameters::max_tokens(config)),
     })
 }
 

@@ -23,7 +23,7 @@ const BUDGETS: [(&str, u64); 3] = [("minimal", LEAST_BUDGET), ("low", 2048), ("m
 const MOST_BUDGET: u64 = 24_000;
 
 /// The longest answer that is asked for, in tokens.
-pub(crate) fn max_tokens(config: &LlmConfig) -> u64 {
+pub(super) fn max_tokens(config: &LlmConfig) -> u64 {
     let old = OLD_MAX_TOKENS.into_iter().find(|(name, _)| config.wire_model().contains(name));
     config.max_output_tokens.unwrap_or(old.map_or(MAX_TOKENS, |(_, tokens)| tokens))
 }

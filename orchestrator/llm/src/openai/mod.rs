@@ -25,6 +25,7 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<Parts, ConfigError> {
     Ok(Parts {
         wire: Box::new(OpenAi { encoder: Encoder::new(config) }),
         parameters: parameters_of(config, is_openai)?,
+        max_tokens: config.max_output_tokens,
         endpoint,
     })
 }

@@ -14,11 +14,12 @@ mod failure;
 pub(crate) mod merge;
 pub(crate) mod parameters;
 mod pieces;
+mod window;
 
 use std::fmt;
 
 use async_trait::async_trait;
-use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -32,6 +33,7 @@ use exchange::Exchange;
 use failure::Failure;
 use parameters::Parameters;
 pub(crate) use pieces::Pieces;
+use window::Window;
 
 /// Stands for an image that is not sent.
 pub(crate) const NO_VISION: &str = "[An image is here, but showing images to this model is switched off.]";
@@ -72,6 +74,8 @@ pub(crate) struct Parts {
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) endpoint: Endpoint,
     pub(crate) parameters: Parameters,
+    /// The longest answer that is asked for, in tokens; nothing when that is the provider's to choose.
+    pub(crate) max_tokens: Option<u64>,
 }
 
 /// A model behind a provider's wire: Anthropic's messages or OpenAI's chat completions, as the configuration says.
@@ -83,6 +87,8 @@ pub struct ProviderLlm {
     exchange: Exchange,
     prices: Prices,
     retry: RetryPolicy,
+    max_tokens: Option<u64>,
+    window: Window,
 }
 
 impl ProviderLlm {
@@ -92,7 +98,7 @@ impl ProviderLlm {
     /// See [`ConfigError`].
     pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let Parts { wire, endpoint, parameters } = match config.provider() {
+        let Parts { wire, endpoint, parameters, max_tokens } = match config.provider() {
             Provider::OpenAi => openai::parts(config)?,
             Provider::Anthropic => anthropic::parts(config)?,
         };
@@ -103,7 +109,18 @@ impl ProviderLlm {
             exchange: Exchange::new(endpoint, config.timeouts)?,
             prices: Prices::new(config),
             retry: config.retry,
+            max_tokens,
+            window: Window::default(),
         })
+    }
+
+    /// Refuses what clearly does not fit, before it is sent.
+    async fn check_window(&self, request: &LlmRequest) -> Result<(), LlmError> {
+        let Some(room) = self.prices.room(self.max_tokens.unwrap_or_default()).await else { return Ok(()) };
+        let Some(tokens) = self.window.overflow(request, room) else { return Ok(()) };
+        let kind = LlmErrorKind::ContextWindowExceeded;
+        let detail = format!("about {tokens} tokens, where {} has room for {room}: not sent", self.model);
+        Err(LlmError { kind, detail, retry_after: None })
     }
 
     /// One try. When the provider refuses an optional parameter by its name, that parameter is left out and the
@@ -137,6 +154,9 @@ impl ProviderLlm {
         let latency = began.elapsed();
         let decoded = self.wire.decode(answer.body).map_err(|problem| self.exchange.problem(problem))?;
         let stated = Stated { by_proxy: answer.stated_cost, by_provider: decoded.stated_cost };
+        if let Some(usage) = &decoded.usage {
+            self.window.counted(request, usage.prompt_tokens);
+        }
         let (usage, cost) = self.prices.settle(decoded.usage, stated).await;
         Ok(Completion { response: decoded.response, usage, cost, latency })
     }
@@ -153,6 +173,7 @@ impl Llm for ProviderLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
+        self.check_window(request).await?;
         self.retry.run(on_progress, || self.attempt(request, on_progress)).await
     }
 }
