@@ -81,20 +81,16 @@ impl Llm for TextCallsLlm {
 fn told(request: &LlmRequest) -> LlmRequest {
     let mut messages: Vec<Message> = Vec::new();
     let mut malformed = HashSet::new();
-    if !request.tools.is_empty()
-        && !request.messages.iter().any(|message| matches!(message, Message::System(_)))
-    {
-        messages.push(Message::System(prompt::of(&request.tools)));
+    // Goes into the first system prompt.
+    let mut described = (!request.tools.is_empty()).then(|| prompt::of(&request.tools));
+    if !request.messages.iter().any(|message| matches!(message, Message::System(_))) {
+        messages.extend(described.take().map(Message::System));
     }
-    let is_described =
-        |messages: &[Message]| messages.iter().any(|message| matches!(message, Message::System(_)));
     for message in &request.messages {
         match message {
-            Message::System(text) if is_described(&messages) || request.tools.is_empty() => {
-                messages.push(Message::System(text.clone()));
-            }
             Message::System(text) => {
-                messages.push(Message::System(format!("{text}\n\n{}", prompt::of(&request.tools))));
+                let parts: Vec<String> = std::iter::once(text.clone()).chain(described.take()).collect();
+                messages.push(Message::System(parts.join("\n\n")));
             }
             Message::User(parts) => say(&mut messages, parts.clone()),
             Message::Assistant(message) => {
