@@ -53,7 +53,7 @@ fn packages() -> Option<PathBuf> {
         return Some(packages);
     }
     if std::env::var("CI").as_deref() != Ok("true") {
-        println!("skipped: the small model is not installed; once with CI=true, this test installs it");
+        eprintln!("skipped: the small model is not installed; once with CI=true, this test installs it");
         return None;
     }
     let draft = tempfile::tempdir_in(folder).unwrap();
