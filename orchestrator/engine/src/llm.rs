@@ -178,6 +178,11 @@ impl<V: Borrow<Value>> ModelResponse<V> {
 /// What happens during a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LlmProgress {
+    /// More of the answer's text, as it is written: for people to look at. Pieces are short, and may end before the
+    /// answer does. After [`Self::Retrying`] the answer begins anew.
+    Text(String),
+    /// More of what the model thinks before it answers, where it shows that; as with text.
+    Reasoning(String),
     /// The call failed and is made again.
     Retrying {
         /// Which try comes next, from 2.
@@ -248,6 +253,9 @@ pub enum LlmErrorKind {
     /// A script of answers is at its end.
     #[error("the scripted model has no more answers")]
     ScriptEnded,
+    /// Recorded calls are replayed, and this is none of them.
+    #[error("the recording holds no answer to this request")]
+    NotRecorded,
 }
 
 impl LlmErrorKind {
@@ -267,7 +275,8 @@ impl LlmErrorKind {
             | Self::ContentPolicy
             | Self::OutOfCredit
             | Self::BadRequest
-            | Self::ScriptEnded => false,
+            | Self::ScriptEnded
+            | Self::NotRecorded => false,
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::config::{ConfigError, Timeouts};
-use crate::openai::client::client;
+use crate::wire::client::client;
 
 /// The largest action that is sent, as JSON, in bytes.
 const LARGEST_REQUEST: usize = 1 << 20;

@@ -14,13 +14,16 @@ use crate::retry::RetryPolicy;
 /// One `[llm]` section.
 #[derive(Debug, Clone)]
 pub struct LlmConfig {
-    /// The model. The prefixes `openai/` and `litellm_proxy/`, which V0's users write to choose the wire, are not
-    /// sent; every other name is sent as written.
+    /// The model. The prefixes `openai/`, `litellm_proxy/` and `anthropic/`, which V0's users write to choose the wire,
+    /// are not sent; every other name is sent as written.
     pub model: String,
-    /// Where the wire begins, as in `https://api.openai.com/v1` (the default) or `http://localhost:4000`:
-    /// `/chat/completions` is added to it, nothing else.
+    /// `anthropic` chooses Anthropic's wire whatever the model is called, any other name OpenAI's.
+    pub custom_llm_provider: Option<String>,
+    /// Where the wire begins, as in `https://api.openai.com/v1`, `http://localhost:4000` or
+    /// `https://api.anthropic.com`: `/chat/completions` is added to it, or `/v1/messages`, nothing else. When it is
+    /// absent it is the provider's own.
     pub base_url: Option<String>,
-    /// Sent as bearer token; none for servers that want none.
+    /// Sent in the header that the wire wants; none for servers that want none.
     pub api_key: Option<SecretString>,
     /// Azure's: sent as query `api-version`, and makes the key go as header `api-key` too.
     pub api_version: Option<String>,
@@ -28,14 +31,25 @@ pub struct LlmConfig {
     pub temperature: Option<f64>,
     /// Nucleus sampling. 1 means none and is not sent: some models refuse it beside a temperature.
     pub top_p: Option<f64>,
+    /// Only the likeliest tokens are chosen from, for providers that know it.
+    pub top_k: Option<u64>,
+    /// The model's window, in tokens, where the table of prices does not know it or is wrong.
+    pub max_input_tokens: Option<u64>,
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u64>,
+    /// Texts that end the answer before they are written.
+    pub stop: Vec<String>,
     /// For providers that can repeat themselves.
     pub seed: Option<i64>,
     /// How long a reasoning model may think, as its provider names it.
     pub reasoning_effort: Option<String>,
     /// When the provider refuses an optional parameter by its name, ask again without it.
     pub drop_params: bool,
+    /// Whether the model makes tool calls by itself; else they are written in its text. When it is not said, a table of
+    /// models that lack them decides.
+    pub native_tool_calling: Option<bool>,
+    /// Send no stop sequence with calls in the text, for servers that know none.
+    pub disable_stop_word: bool,
     /// Send a note in the place of images.
     pub disable_vision: bool,
     /// Mark what the provider should cache, where marks are understood.
@@ -53,6 +67,13 @@ pub struct LlmConfig {
     /// V0's `completion_kwargs`: fields of the request, which win over ours; `extra_body` (more fields) and
     /// `extra_headers` are taken apart.
     pub completion_kwargs: Map<String, Value>,
+}
+
+/// Whose format is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Provider {
+    OpenAi,
+    Anthropic,
 }
 
 /// How long one try may take. All are counted anew for the next try.
@@ -128,15 +149,21 @@ impl LlmConfig {
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             model: model.into(),
+            custom_llm_provider: None,
             base_url: None,
             api_key: None,
             api_version: None,
             temperature: Some(0.0),
             top_p: Some(1.0),
+            top_k: None,
+            max_input_tokens: None,
             max_output_tokens: None,
+            stop: Vec::new(),
             seed: None,
             reasoning_effort: None,
             drop_params: true,
+            native_tool_calling: None,
+            disable_stop_word: false,
             disable_vision: false,
             caching_prompt: true,
             timeouts: Timeouts::default(),
@@ -148,12 +175,28 @@ impl LlmConfig {
         }
     }
 
+    /// A bare `claude-…` without a base URL is Anthropic's own API too: nobody else knows the name.
+    pub(crate) fn provider(&self) -> Provider {
+        let own_name = self.model.starts_with("claude-") && self.own_base_url().is_none();
+        match self.custom_llm_provider.as_deref().filter(|name| !name.is_empty()) {
+            Some("anthropic") => Provider::Anthropic,
+            None if own_name || self.model.starts_with("anthropic/") => Provider::Anthropic,
+            _ => Provider::OpenAi,
+        }
+    }
+
     /// The name that goes over the wire.
     pub(crate) fn wire_model(&self) -> &str {
-        ["openai/", "litellm_proxy/"]
-            .into_iter()
-            .find_map(|prefix| self.model.strip_prefix(prefix))
-            .unwrap_or(&self.model)
+        let prefixes: &[&str] = match self.provider() {
+            Provider::OpenAi => &["openai/", "litellm_proxy/"],
+            Provider::Anthropic => &["anthropic/"],
+        };
+        prefixes.iter().find_map(|prefix| self.model.strip_prefix(prefix)).unwrap_or(&self.model)
+    }
+
+    /// The base URL, if one is given.
+    pub(crate) fn own_base_url(&self) -> Option<&str> {
+        self.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty())
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
@@ -197,6 +240,32 @@ mod tests {
             ("openai/openai/gpt-oss", "openai/gpt-oss"),
         ] {
             assert_eq!(LlmConfig::new(written).wire_model(), sent);
+        }
+    }
+
+    #[test]
+    fn prefix_provider_and_bare_name_choose_the_wire() {
+        use Provider::{Anthropic, OpenAi};
+        for (model, custom, base, provider, sent) in [
+            ("anthropic/claude-x", None, None, Anthropic, "claude-x"),
+            ("anthropic/claude-x", None, Some("http://h"), Anthropic, "claude-x"),
+            ("claude-x", None, None, Anthropic, "claude-x"),
+            ("claude-x", None, Some(" "), Anthropic, "claude-x"),
+            ("claude-x", None, Some("http://h"), OpenAi, "claude-x"),
+            ("my-model", Some("anthropic"), Some("http://h"), Anthropic, "my-model"),
+            ("anthropic/claude-x", Some("openai"), Some("http://h"), OpenAi, "anthropic/claude-x"),
+            ("gpt-4o", Some(""), None, OpenAi, "gpt-4o"),
+        ] {
+            let config = LlmConfig {
+                custom_llm_provider: custom.map(str::to_owned),
+                base_url: base.map(str::to_owned),
+                ..LlmConfig::new(model)
+            };
+            assert_eq!(
+                (config.provider(), config.wire_model()),
+                (provider, sent),
+                "{model} {custom:?} {base:?}"
+            );
         }
     }
 

@@ -1,24 +1,50 @@
 //! Calls to language models.
 //!
-//! A wire of our own behind the engine's [`Llm`](engine::llm::Llm): OpenAI's chat completions, which everything
-//! compatible speaks ([`OpenAiLlm`]). [`ScriptedLlm`] plays answers from a file and calls nobody. [`HttpAnalyzer`] asks a
-//! service of the user's for an action's risk: it is here because the HTTP client is.
+//! Two wires of our own behind the engine's [`Llm`](engine::llm::Llm) ([`ProviderLlm`]): OpenAI's chat completions, which
+//! everything compatible speaks, and Anthropic's messages. [`ScriptedLlm`] plays answers from a file and calls nobody;
+//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
+//! user's for an action's risk: it is here because the HTTP client is.
 //!
 //! The texts of providers' errors are read in `classify` and nowhere else. Keys leave this crate only in the header
 //! of a request: never in an error, a log or an event. Configuration comes as data ([`LlmConfig`]); of the
 //! environment only the usual proxy variables and the machine's certificates are used, by the HTTP client.
 
 mod analyzer;
+mod anthropic;
 mod classify;
 mod config;
+mod error_name;
 mod openai;
 mod prices;
+mod recording;
 mod retry;
 mod scripted;
 mod secrets;
+mod text_calls;
+mod wire;
+
+use std::sync::Arc;
+
+use engine::llm::Llm;
 
 pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
-pub use openai::OpenAiLlm;
+pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
+pub use wire::ProviderLlm;
+
+/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
+    if config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model)) {
+        return Ok(Arc::new(ProviderLlm::new(config)?));
+    }
+    let mut config = config.clone();
+    if !config.disable_stop_word {
+        config.stop.push(text_calls::STOP.to_owned());
+    }
+    Ok(Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?))))
+}

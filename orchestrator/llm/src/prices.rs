@@ -16,6 +16,8 @@ pub(crate) struct Prices {
     model: String,
     /// In US dollars, of a token sent and of one received.
     configured: Option<(f64, f64)>,
+    /// Overrides the table's window.
+    max_input_tokens: Option<u64>,
 }
 
 /// Prices that came with the answer.
@@ -37,7 +39,7 @@ struct Listed {
 impl Prices {
     pub(crate) fn new(config: &LlmConfig) -> Self {
         let configured = config.input_cost_per_token.zip(config.output_cost_per_token);
-        Self { model: config.model.clone(), configured }
+        Self { model: config.model.clone(), configured, max_input_tokens: config.max_input_tokens }
     }
 
     /// The usage with the model and its window, and the price.
@@ -52,9 +54,18 @@ impl Prices {
         let own = self.configured(&usage).filter(|_| counted);
         let listed_cost = listed.cost.filter(|_| counted);
         usage.model.clone_from(&self.model);
-        usage.context_window = listed.context_window;
+        usage.context_window = self.max_input_tokens.unwrap_or(listed.context_window);
         let cost = stated.by_proxy.or(own).or(stated.by_provider).or(listed_cost);
         (usage, cost.filter(|cost| cost.is_finite() && *cost >= 0.0))
+    }
+
+    /// How many tokens a request may have when `answer` are kept free for what comes; nothing when no window is known.
+    pub(crate) async fn room(&self, answer: u64) -> Option<u64> {
+        if self.max_input_tokens.is_some() {
+            return self.max_input_tokens;
+        }
+        let window = self.look_up(&TokenUsage::default()).await.context_window;
+        (window > 0).then(|| window.saturating_sub(answer))
     }
 
     fn configured(&self, usage: &TokenUsage) -> Option<f64> {
@@ -160,6 +171,17 @@ mod tests {
     async fn what_is_not_counted_is_not_priced() {
         assert_eq!(settled(true, None, Stated::default()).await, None);
         assert_eq!(settled(false, None, Stated::default()).await, None);
+    }
+
+    #[tokio::test]
+    async fn the_room_is_as_configured_or_what_the_answer_leaves() {
+        let room = async |model: &str, max_input_tokens| {
+            let config = LlmConfig { max_input_tokens, ..LlmConfig::new(model) };
+            Prices::new(&config).room(1000).await
+        };
+        assert_eq!(room("gpt-4o", None).await, Some(127_000));
+        assert_eq!(room("gpt-4o", Some(500)).await, Some(500));
+        assert_eq!(room("my-own", None).await, None);
     }
 
     #[tokio::test]

@@ -129,7 +129,7 @@ mod tests {
             waits.len() == 4 && ranges.iter().zip(&waits).all(|(range, wait)| range.contains(wait)),
             "{waits:?}"
         );
-        let LlmProgress::Retrying { attempt, attempts, error, .. } = &told[3];
+        let LlmProgress::Retrying { attempt, attempts, error, .. } = &told[3] else { panic!("{told:?}") };
         assert_eq!((told.len(), *attempt, *attempts, *error), (4, 5, 5, LlmErrorKind::Unavailable));
     }
 

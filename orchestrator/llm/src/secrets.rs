@@ -27,13 +27,22 @@ impl Secrets {
         }
     }
 
+    /// The text without the secrets.
+    pub(crate) fn redacted(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
+    }
+
     /// The text in one line, without the secrets, shortened last: half a key must not stay at its end.
     pub(crate) fn detail(&self, text: &str) -> String {
-        let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for secret in &self.0 {
-            text = text.replace(secret.expose_secret(), "[redacted]");
-        }
-        shorten(text)
+        shorten(self.redacted(text.split_whitespace().collect::<Vec<_>>().join(" ")))
+    }
+}
+
+impl FromIterator<SecretString> for Secrets {
+    fn from_iter<T: IntoIterator<Item = SecretString>>(secrets: T) -> Self {
+        let mut all = Self::default();
+        secrets.into_iter().for_each(|secret| all.add(&secret));
+        all
     }
 }
 

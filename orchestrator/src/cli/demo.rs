@@ -71,6 +71,8 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         max_budget: None,
         no_auto_continue: false,
         json: arguments.json,
+        record: None,
+        replay: None,
         save_trajectory: None,
     };
     let task = Task {

@@ -241,18 +241,22 @@ impl Screen {
             Output::Silent => {}
             Output::Json => print::line(&serde_json::to_string(event)?)?,
             Output::Transcript => {
-                if event.cause.is_some() {
-                    // Output that came before the observation is shown before it.
-                    loop {
-                        match live.try_recv() {
-                            Ok(notice) => self.live(&notice),
-                            Err(TryRecvError::Lagged(_)) => self.missed(),
-                            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                // Output that came before the observation is shown before it, as what the model wrote before its event;
+                // output of an action that is not shown yet waits for that.
+                let mut early = Vec::new();
+                loop {
+                    match live.try_recv() {
+                        Ok(notice) if event.cause.is_none() && matches!(notice, Live::Output { .. }) => {
+                            early.push(notice);
                         }
+                        Ok(notice) => self.live(&notice),
+                        Err(TryRecvError::Lagged(_)) => self.missed(),
+                        Err(TryRecvError::Empty | TryRecvError::Closed) => break,
                     }
                 }
                 let text = self.transcript.event(event);
                 self.show(&text);
+                early.iter().for_each(|notice| self.live(notice));
             }
         }
         Ok(())
@@ -280,7 +284,16 @@ impl Screen {
                 self.show(&format!("\n  [{} of output not shown]\n", HumanBytes(*bytes)));
             }
             Live::Start(progress) => self.start(progress),
+            Live::Model(LlmProgress::Text(piece)) => {
+                // Only where someone watches.
+                if !self.status.is_hidden() {
+                    let text = self.transcript.written(piece);
+                    self.show(&text);
+                }
+            }
+            Live::Model(LlmProgress::Reasoning(_)) => {}
             Live::Model(LlmProgress::Retrying { attempt, attempts, after, error }) => {
+                self.transcript.forget_writing();
                 let wait = after.as_secs_f64();
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
             }

@@ -14,6 +14,7 @@ mod run;
 mod sandbox;
 mod sandbox_host;
 mod transcript;
+mod writing;
 
 use std::path::PathBuf;
 

@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let (llm, model) = if diff {
         (compose::scripted_llm(r#"{"responses": []}"#, 0)?, "none".to_owned())
     } else {
-        (compose::llm(&config.llm, 0)?, compose::lasting_model_name(&config.llm))
+        (work.llm(&config.llm, 0)?, compose::lasting_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };

@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
     let agent = compose::agent(&config)?;
-    let llm = compose::llm(&config.llm, state.iterations as usize)?;
+    let llm = work.llm(&config.llm, state.iterations as usize)?;
     let spec = spec(&config, &id, &started);
     let parts = compose::parts(&config, &state_dir, store, llm, agent, spec)?;
     warn_of_memory(&parts);

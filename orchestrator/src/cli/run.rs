@@ -18,7 +18,7 @@ use protocol::{ConversationId, EventId};
 use super::follow::{Follow, Output};
 use super::{PlaceArguments, conversations, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, LlmSettings, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
 
@@ -77,6 +77,13 @@ pub(super) struct WorkArguments {
     /// processes). It is taken out of the log, the output, and what the agent sees.
     #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
     pub(super) secrets: Vec<String>,
+    /// Write each call of the model and its answer to a file in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "replay")]
+    pub(super) record: Option<PathBuf>,
+
+    /// Answer each call of the model from the files that --record wrote to this folder; nothing is sent to a provider.
+    #[arg(long, value_name = "DIR")]
+    pub(super) replay: Option<PathBuf>,
 
     /// Write the conversation's V0 events to this file at the end.
     #[arg(long, value_name = "FILE")]
@@ -95,6 +102,17 @@ impl WorkArguments {
         }
     }
 
+    /// The model, as [`compose::llm`] has it, recorded or replayed.
+    pub(super) fn llm(&self, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+        match (&self.replay, &self.record) {
+            (Some(folder), _) => compose::replayed_llm(folder, settings),
+            (None, Some(folder)) => {
+                compose::recorded_llm(compose::llm(settings, answered)?, folder, settings)
+            }
+            (None, None) => compose::llm(settings, answered),
+        }
+    }
+
     pub(super) fn output(&self) -> Output {
         if self.json { Output::Json } else { Output::Transcript }
     }
@@ -106,7 +124,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
-    let llm = compose::llm(&config.llm, 0)?;
+    let llm = arguments.work.llm(&config.llm, 0)?;
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;

@@ -4,6 +4,7 @@ use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 
 use super::print;
+use super::writing::Writing;
 
 /// How much of an observation is shown that was not seen live, in lines.
 const LINES_SHOWN: usize = 30;
@@ -15,6 +16,8 @@ const LONGEST_HELD: usize = 4096;
 pub(super) struct Transcript {
     /// The action whose output is being shown live, and whether the line is open.
     live: Option<Live>,
+    /// What is shown of the model's answer before its event comes.
+    writing: Writing,
 }
 
 struct Live {
@@ -54,15 +57,40 @@ impl Live {
 
 impl Transcript {
     pub(super) fn new() -> Self {
-        Self { live: None }
+        Self { live: None, writing: Writing::default() }
     }
 
     /// The text of an event; empty for those that people need not see.
     pub(super) fn event(&mut self, event: &Event) -> String {
-        match &event.body {
+        let text = match &event.body {
             Body::Action(action) => self.action(event, action),
             Body::Observation(observation) => self.observation(event, observation),
             Body::Record(record) => record_text(record),
+        };
+        self.forget_writing();
+        text
+    }
+
+    /// The lines of the model's answer that have ended, while it is written.
+    pub(super) fn written(&mut self, piece: &str) -> String {
+        let is_new = self.writing.is_new();
+        match print::for_terminal(self.writing.more(piece)) {
+            lines if is_new && !lines.is_empty() => format!("\nagent: {}", lines.trim_start_matches('\n')),
+            lines => lines,
+        }
+    }
+
+    /// The answer begins anew.
+    pub(super) fn forget_writing(&mut self) {
+        self.writing = Writing::default();
+    }
+
+    /// What the agent says: all of it, or what was not shown while it was written.
+    fn said(&self, label: &str, text: &str) -> String {
+        match self.writing.rest_of(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
+            None => format!("\n{label}{}\n", clean(text)),
+            Some(rest) if rest.is_empty() => rest,
+            Some(rest) => rest + "\n",
         }
     }
 
@@ -82,14 +110,12 @@ impl Transcript {
 
     fn action(&mut self, event: &Event, action: &Action) -> String {
         let thought = thought_of(action).filter(|thought| !thought.trim().is_empty());
-        let mut text = thought.map(|thought| format!("\n{}\n", clean(thought))).unwrap_or_default();
+        let mut text = thought.map(|thought| self.said("", thought)).unwrap_or_default();
         match (event.source, action) {
             (EventSource::User, Action::Message(message)) => {
                 text.push_str(&format!("\nuser: {}\n", clean(&message.content)));
             }
-            (_, Action::Message(message)) => {
-                text.push_str(&format!("\nagent: {}\n", clean(&message.content)));
-            }
+            (_, Action::Message(message)) => text.push_str(&self.said("agent: ", &message.content)),
             (EventSource::Environment, Action::Run(_)) => {
                 self.live = Some(Live::of(event.id, Some(String::new())));
             }
@@ -270,6 +296,26 @@ mod tests {
             transcript.event(&ran(2)),
         ];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n");
+    }
+
+    #[test]
+    fn what_was_shown_while_it_was_written_is_not_shown_again() {
+        let message = |content: &str| {
+            let content = content.to_owned();
+            event(1, None, Action::from(protocol::action::MessageAction { content, ..Default::default() }))
+        };
+        let mut transcript = Transcript::new();
+        let shown = [
+            transcript.written("One"),
+            transcript.written(" line\nand\x1b[2J"),
+            transcript.written(" another\nand"),
+            transcript.event(&message("One line\nand\x1b[2J another\nand the end")),
+            transcript.event(&message("Short.")),
+        ];
+        assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
+        transcript.written("first try\n");
+        transcript.forget_writing();
+        assert_eq!(transcript.written("second\n"), "\nagent: second\n");
     }
 
     #[test]

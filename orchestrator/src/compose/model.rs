@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::llm::Llm;
-use llm::{LlmConfig, OpenAiLlm, RetryPolicy, ScriptedLlm};
+use llm::{LlmConfig, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
 
 use crate::config::LlmSettings;
 use crate::exit::UsageError;
@@ -27,11 +27,10 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
-    let llm = OpenAiLlm::new(&config).map_err(|error| {
+    llm::connect(&config).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        UsageError(format!("the configuration of the model: {error}{cause}"))
-    })?;
-    Ok(Arc::new(llm))
+        UsageError(format!("the configuration of the model: {error}{cause}")).into()
+    })
 }
 
 /// Whether the answers come from a file.
@@ -51,20 +50,43 @@ pub(crate) fn scripted_llm(script: &str, answered: usize) -> anyhow::Result<Arc<
     Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
 }
 
+/// That model, its calls written to a folder.
+pub(crate) fn recorded_llm(
+    llm: Arc<dyn Llm>,
+    folder: &Path,
+    settings: &LlmSettings,
+) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(RecordingLlm::new(llm, folder, settings.api_key.clone())?))
+}
+
+/// A model that says what was written to a folder.
+pub(crate) fn replayed_llm(folder: &Path, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(ReplayLlm::open(folder, settings.api_key.clone())?))
+}
+
 /// Only what is configured differs from the wire's own defaults, which are V0's.
 fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     let LlmSettings { api_key, settings, .. } = settings;
     let number = |name| settings.number("llm", name);
+    let flag = |name| settings.flag("llm", name);
     let seconds = |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let mut config = LlmConfig::new(model);
     config.api_key.clone_from(api_key);
+    config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
     config.base_url = settings.text("llm", "base_url");
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
+    config.top_k = settings.integer("llm", "top_k");
+    config.max_input_tokens = settings.integer("llm", "max_input_tokens");
     config.max_output_tokens = settings.integer("llm", "max_output_tokens");
     config.seed = settings.integer("llm", "seed").and_then(|seed| i64::try_from(seed).ok());
     config.reasoning_effort = settings.text("llm", "reasoning_effort");
+    config.native_tool_calling = flag("native_tool_calling");
+    config.disable_stop_word = flag("disable_stop_word").unwrap_or_default();
+    config.drop_params = flag("drop_params").unwrap_or(config.drop_params);
+    config.disable_vision = flag("disable_vision").unwrap_or(config.disable_vision);
+    config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");
     config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();

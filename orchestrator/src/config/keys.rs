@@ -119,6 +119,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("security", "confirmation_mode", Kind::Flag),
     ("llm", "model", Kind::Text),
     ("llm", "api_key", Kind::Text),
+    ("llm", "custom_llm_provider", Kind::Text),
     ("llm", "base_url", Kind::Text),
     ("llm", "api_version", Kind::Text),
     ("llm", "num_retries", Kind::Integer),
@@ -128,7 +129,14 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "timeout", Kind::Number),
     ("llm", "temperature", Kind::Number),
     ("llm", "top_p", Kind::Number),
+    ("llm", "top_k", Kind::Integer),
+    ("llm", "max_input_tokens", Kind::Integer),
     ("llm", "max_output_tokens", Kind::Integer),
+    ("llm", "native_tool_calling", Kind::Flag),
+    ("llm", "disable_stop_word", Kind::Flag),
+    ("llm", "drop_params", Kind::Flag),
+    ("llm", "disable_vision", Kind::Flag),
+    ("llm", "caching_prompt", Kind::Flag),
     ("llm", "input_cost_per_token", Kind::Number),
     ("llm", "output_cost_per_token", Kind::Number),
     ("llm", "completion_kwargs", Kind::Table),
@@ -209,9 +217,9 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "llm",
-        "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars top_k custom_llm_provider \
-         max_input_tokens ollama_base_url drop_params modify_params disable_vision disable_stop_word caching_prompt \
-         log_completions log_completions_folder native_tool_calling safety_settings custom_tokenizer for_routing",
+        "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars \
+         ollama_base_url modify_params \
+         log_completions log_completions_folder safety_settings custom_tokenizer for_routing",
     ),
     (
         "agent",

@@ -47,7 +47,7 @@ impl Said {
         }
     }
 
-    /// OpenAI says it in `code` and `param`; a LiteLLM proxy in its own or the provider's text.
+    /// OpenAI says it in `code` and `param`; Anthropic in its text; a LiteLLM proxy in its own or the provider's text.
     pub(crate) fn refused_parameter(&self) -> Option<String> {
         let by_word =
             self.words.iter().any(|word| word == "unsupported_parameter" || word == "unsupported_value");
@@ -56,8 +56,24 @@ impl Said {
             ["unsupported parameter: '", "unsupported value: '", "does not support parameters: ['"]
                 .into_iter()
                 .find_map(|before| between(&self.text, before, '\''))
+                .or_else(|| REFUSALS.into_iter().find_map(|after| word_before(&self.text, after)))
         })
     }
+}
+
+/// What Anthropic says after a parameter's name. Of two that exclude each other it is the last.
+const REFUSALS: [&str; 4] = [
+    " is deprecated for this model",
+    " is not supported for this model",
+    ": extra inputs are not permitted",
+    " cannot both be specified for this model",
+];
+
+/// Without the quotes around it.
+fn word_before(text: &str, after: &str) -> Option<String> {
+    let (before, _) = text.split_once(after)?;
+    let word = before.rsplit(char::is_whitespace).next()?;
+    Some(word.trim_matches(['`', '"', '\'']).to_owned())
 }
 
 fn message(error: &Value) -> String {

@@ -225,6 +225,19 @@ fn a_refused_parameter_is_named_wherever_it_stands() {
     ] {
         assert_eq!(classified(400, body).refused_parameter.as_deref(), Some("temperature"));
     }
+    for (message, name) in [
+        ("`temperature` is deprecated for this model.", "temperature"),
+        ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
+        ("top_k: Extra inputs are not permitted", "top_k"),
+        (
+            r#"\"thinking.type.enabled\" is not supported for this model. Use adaptive."#,
+            "thinking.type.enabled",
+        ),
+    ] {
+        let body =
+            format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{message}"}}}}"#);
+        assert_eq!(classified(400, &body).refused_parameter.as_deref(), Some(name));
+    }
     assert_eq!(classified(400, r#"{"error":{"message":"no","param":"messages"}}"#).refused_parameter, None);
 }
 

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use engine::llm::{LlmRequest, Message, Part, Tool};
 use serde_json::{Map, Value, json};
 
+use crate::anthropic;
 use crate::config::LlmConfig;
-
-const NO_VISION: &str = "[An image is here, but showing images to this model is switched off.]";
+use crate::wire::NO_VISION;
 
 #[derive(Debug)]
 pub(super) struct Encoder {
@@ -112,11 +112,16 @@ fn shown(images: &mut VecDeque<Value>) -> Option<Value> {
     )
 }
 
-/// As it came, but without nulls, which strict servers refuse, and never empty, which all refuse.
+/// What both wires know.
+const COMMON_FIELDS: [&str; 2] = ["content", "tool_calls"];
+
+/// As it came, but without nulls, which strict servers refuse, and never empty, which all refuse. Of an answer that came
+/// over the other wire only what both know.
 fn echoed(message: &Map<String, Value>) -> Value {
+    let is_foreign = message.contains_key(anthropic::CONTENT);
     let mut message: Map<String, Value> = message
         .iter()
-        .filter(|(_, value)| !value.is_null())
+        .filter(|(key, value)| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     message.insert("role".into(), "assistant".into());
@@ -207,6 +212,13 @@ mod tests {
                 { "role": "assistant", "content": "" },
             ])
         );
+    }
+
+    #[test]
+    fn of_an_answer_over_the_other_wire_goes_what_both_know() {
+        let said = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
+        let encoded = encode(|_| (), vec![Message::Assistant(said.as_object().unwrap().clone())]);
+        assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
     }
 
     #[test]

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Texts that come whole and may come again: never put together from pieces.
-const WHOLE_TEXTS: [&str; 8] =
-    ["id", "type", "role", "name", "format", "object", "finish_reason", "native_finish_reason"];
+use crate::wire::merge::{merge, text};
+use crate::wire::{Fold, Pieces};
 
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(super) struct OpenAiFold {
     body: Map<String, Value>,
     choices: BTreeMap<u64, Choice>,
     done: bool,
@@ -34,28 +33,30 @@ struct Call {
     value: Map<String, Value>,
 }
 
-impl Fold {
-    pub(super) fn add(&mut self, chunk: Value) {
+impl Fold for OpenAiFold {
+    fn add(&mut self, chunk: Value, pieces: &mut Pieces) {
         let Value::Object(mut chunk) = chunk else { return };
         if let Some(Value::Array(choices)) = chunk.remove("choices") {
+            show(&choices, pieces);
             choices.into_iter().for_each(|choice| self.add_choice(choice));
         }
         self.body.extend(chunk.into_iter().filter(|(_, value)| !value.is_null()));
     }
 
-    /// The stream said that it is complete.
-    pub(super) fn done(&mut self) {
+    fn end(&mut self) {
         self.done = true;
     }
 
-    /// Whether nothing but usage can follow.
-    pub(super) fn is_terminal(&self) -> bool {
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_terminal(&self) -> bool {
         let finished = |choice: &Choice| choice.rest.contains_key("finish_reason");
         !self.choices.is_empty() && (self.done || self.choices.values().any(finished))
     }
 
-    /// The whole body; nothing when the stream was cut.
-    pub(super) fn finish(mut self) -> Option<Value> {
+    fn finish(mut self: Box<Self>) -> Option<Value> {
         if !self.is_terminal() {
             return None;
         }
@@ -63,7 +64,9 @@ impl Fold {
         self.body.insert("choices".into(), Value::Array(choices));
         Some(Value::Object(self.body))
     }
+}
 
+impl OpenAiFold {
     fn add_choice(&mut self, choice: Value) {
         let Value::Object(mut choice) = choice else { return };
         let index = choice.remove("index").and_then(|index| index.as_u64()).unwrap_or_default();
@@ -122,50 +125,10 @@ impl Choice {
     }
 }
 
-/// Texts are put together, objects merged, lists continued; anything else is replaced. Null says nothing.
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (_, Value::Null) => {}
-            (Some(Value::String(known)), Value::String(more)) if !WHOLE_TEXTS.contains(&key.as_str()) => {
-                known.push_str(&more);
-            }
-            (Some(Value::Object(known)), Value::Object(more)) => merge(known, more),
-            (Some(Value::Array(known)), Value::Array(more)) => {
-                more.into_iter().for_each(|item| continue_list(known, item));
-            }
-            (Some(Value::String(known)), Value::String(more)) if more.is_empty() && !known.is_empty() => {}
-            (_, value) => {
-                into.insert(key, value);
-            }
-        }
-    }
-}
-
-/// An item that goes on where an earlier one stopped is merged into it.
-fn continue_list(list: &mut Vec<Value>, item: Value) {
-    let Value::Object(item) = item else { return list.push(item) };
-    let continued = match item.get("index") {
-        Some(index) => {
-            list.iter().rposition(|known| known["index"] == *index && known.get("type") == item.get("type"))
-        }
-        None => list.len().checked_sub(1).filter(|last| is_open_thought(&list[*last]) && is_thought(&item)),
-    };
-    match continued.and_then(|position| list[position].as_object_mut()) {
-        Some(known) => merge(known, item),
-        None => list.push(Value::Object(item)),
-    }
-}
-
-/// Pieces of a thinking block carry no index; its signature ends it.
-fn is_open_thought(block: &Value) -> bool {
-    block.as_object().is_some_and(|block| is_thought(block) && text(block, "signature").is_empty())
-}
-
-fn is_thought(block: &Map<String, Value>) -> bool {
-    text(block, "type") == "thinking"
-}
-
-fn text<'a>(map: &'a Map<String, Value>, key: &str) -> &'a str {
-    map.get(key).and_then(Value::as_str).unwrap_or_default()
+/// The first choice is the answer. Reasoning has two names.
+fn show(choices: &[Value], pieces: &mut Pieces) {
+    let Some(delta) = choices.first().map(|choice| &choice["delta"]) else { return };
+    let reasoning = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
+    pieces.reasoning(reasoning.unwrap_or_default());
+    pieces.text(delta["content"].as_str().unwrap_or_default());
 }

@@ -1,102 +1,80 @@
 //! OpenAI's chat completions, as every compatible server speaks them.
-//!
-//! One call: encode the request, exchange it for a whole answer (streamed or not), decode that, price it; again if
-//! that may help. Nothing is kept between calls but the connections and the names of parameters that the provider
-//! refuses. A dropped call closes its stream, which tells the provider to stop.
 
-mod answer;
-pub(crate) mod client;
-mod decode;
 mod encode;
-mod endpoint;
-mod events;
-mod exchange;
-mod failure;
 mod fold;
 mod parameters;
 
-use async_trait::async_trait;
-use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
-use tokio::time::Instant;
+use engine::llm::LlmRequest;
+use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::prices::{Prices, Stated};
-use crate::retry::RetryPolicy;
-use decode::decode;
+use crate::wire::decode::{Decoded, Problem, decode};
+use crate::wire::endpoint::{Api, Endpoint};
+use crate::wire::{Fold, Parts, Wire};
 use encode::Encoder;
-use endpoint::Endpoint;
-use exchange::Exchange;
-use failure::Failure;
-use parameters::Parameters;
+use fold::OpenAiFold;
+use parameters::parameters_of;
 
-/// A model behind OpenAI's wire.
-#[derive(Debug)]
-pub struct OpenAiLlm {
-    model: String,
-    encoder: Encoder,
-    parameters: Parameters,
-    exchange: Exchange,
-    prices: Prices,
-    retry: RetryPolicy,
+const API: Api =
+    Api { base: "https://api.openai.com/v1", path: "chat/completions", key: ("authorization", "Bearer ") };
+
+pub(crate) fn parts(config: &LlmConfig) -> Result<Parts, ConfigError> {
+    let endpoint = endpoint(config)?;
+    // OpenAI itself, and nobody who speaks like it.
+    let is_openai = endpoint.url.host_str() == Some("api.openai.com");
+    Ok(Parts {
+        wire: Box::new(OpenAi { encoder: Encoder::new(config) }),
+        parameters: parameters_of(config, is_openai)?,
+        max_tokens: config.max_output_tokens,
+        endpoint,
+    })
 }
 
-impl OpenAiLlm {
-    /// Checks the configuration; opens no connection.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
-    pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        config.check()?;
-        let endpoint = Endpoint::new(config)?;
-        Ok(Self {
-            model: config.model.clone(),
-            encoder: Encoder::new(config),
-            parameters: Parameters::new(config, endpoint.is_openai())?,
-            exchange: Exchange::new(endpoint, config.timeouts)?,
-            prices: Prices::new(config),
-            retry: config.retry,
-        })
-    }
-
-    /// One try. When the provider refuses an optional parameter by its name, that parameter is left out and the
-    /// request made again at once; this ends, because each round leaves out one more.
-    async fn attempt(&self, request: &LlmRequest) -> Result<Completion, LlmError> {
-        loop {
-            match self.ask(request).await {
-                Ok(completion) => return Ok(completion),
-                Err(Failure { error, refused_parameter }) => {
-                    if !refused_parameter.is_some_and(|name| self.parameters.leave_out(&name)) {
-                        return Err(error);
-                    }
-                }
-            }
+/// Azure wants a version, and the key under another name.
+fn endpoint(config: &LlmConfig) -> Result<Endpoint, ConfigError> {
+    let mut endpoint = Endpoint::new(config, &API, &[])?;
+    if let Some(version) = &config.api_version {
+        endpoint.url.query_pairs_mut().append_pair("api-version", version);
+        if let Some(key) = &config.api_key {
+            endpoint.key("api-key", key)?;
         }
     }
+    Ok(endpoint)
+}
 
-    async fn ask(&self, request: &LlmRequest) -> Result<Completion, Failure> {
-        let mut body = self.encoder.encode(request);
-        self.parameters.add_to(&mut body);
-        let began = Instant::now();
-        let answer = self.exchange.call(&body).await?;
-        let latency = began.elapsed();
-        let decoded = decode(answer.body).map_err(|problem| self.exchange.problem(problem))?;
-        let stated = Stated { by_proxy: answer.stated_cost, by_provider: decoded.stated_cost };
-        let (usage, cost) = self.prices.settle(decoded.usage, stated).await;
-        Ok(Completion { response: decoded.response, usage, cost, latency })
+#[derive(Debug)]
+struct OpenAi {
+    encoder: Encoder,
+}
+
+impl Wire for OpenAi {
+    fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
+        self.encoder.encode(request)
+    }
+
+    fn fold(&self) -> Box<dyn Fold> {
+        Box::new(OpenAiFold::default())
+    }
+
+    fn decode(&self, body: Value) -> Result<Decoded, Problem> {
+        decode(body)
     }
 }
 
-#[async_trait]
-impl Llm for OpenAiLlm {
-    fn model(&self) -> &str {
-        &self.model
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn complete(
-        &self,
-        request: &LlmRequest,
-        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        self.retry.run(on_progress, || self.attempt(request)).await
+    #[test]
+    fn azure_gets_its_version_and_the_key_under_its_name() {
+        let config = LlmConfig {
+            base_url: Some("https://x.openai.azure.com/openai/deployments/d".into()),
+            api_version: Some("2024-10-21".into()),
+            api_key: Some("key-of-azure".into()),
+            ..LlmConfig::new("m")
+        };
+        let endpoint = endpoint(&config).unwrap();
+        assert_eq!(endpoint.url.query(), Some("api-version=2024-10-21"));
+        assert_eq!(endpoint.headers["api-key"], "key-of-azure");
     }
 }

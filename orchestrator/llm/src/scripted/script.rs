@@ -4,6 +4,8 @@ use engine::llm::LlmErrorKind;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::error_name::ErrorName;
+
 /// A script with everything that may stand in one. It is JSON; fields that it does not know are errors:
 ///
 /// | field | meaning |
@@ -79,25 +81,6 @@ enum Arguments {
 pub(super) struct ScriptedUsage {
     pub(super) prompt_tokens: u64,
     pub(super) completion_tokens: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case", remote = "LlmErrorKind")]
-enum ErrorName {
-    Authentication,
-    Permission,
-    UnknownModel,
-    RateLimited,
-    ContextWindowExceeded,
-    ContentPolicy,
-    OutOfCredit,
-    Unavailable,
-    BadRequest,
-    Malformed,
-    StreamCut,
-    Timeout,
-    Connection,
-    ScriptEnded,
 }
 
 #[derive(Deserialize)]

@@ -4,11 +4,14 @@ use super::*;
 
 /// The message that deltas fold into.
 fn message(deltas: &[Value]) -> Value {
-    let mut fold = Fold::default();
+    let mut fold = Box::<OpenAiFold>::default();
     for delta in deltas {
-        fold.add(json!({ "choices": [{ "index": 0, "delta": delta }] }));
+        fold.add(json!({ "choices": [{ "index": 0, "delta": delta }] }), &mut Pieces::default());
     }
-    fold.add(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }));
+    fold.add(
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
+        &mut Pieces::default(),
+    );
     fold.finish().unwrap()["choices"][0]["message"].take()
 }
 
@@ -19,7 +22,7 @@ fn calls(pieces: &[Value]) -> Value {
 
 #[test]
 fn chunks_become_one_body() {
-    let mut fold = Fold::default();
+    let mut fold = Box::<OpenAiFold>::default();
     for chunk in [
         json!({ "id": "c-1", "created": 7, "model": "m", "choices": [{ "index": 0, "delta": { "role": "assistant", "content": "" } }] }),
         json!({ "id": "c-1", "choices": [{ "index": 0, "delta": { "content": "Hel", "refusal": null } }] }),
@@ -27,7 +30,7 @@ fn chunks_become_one_body() {
         json!({ "id": "c-1", "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
         json!({ "id": "c-1", "choices": [], "usage": { "prompt_tokens": 3 } }),
     ] {
-        fold.add(chunk);
+        fold.add(chunk, &mut Pieces::default());
     }
     assert_eq!(
         fold.finish().unwrap(),
@@ -40,17 +43,17 @@ fn chunks_become_one_body() {
 
 #[test]
 fn without_an_end_the_stream_was_cut() {
-    let mut fold = Fold::default();
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hel" } }] }));
+    let mut fold = Box::<OpenAiFold>::default();
+    fold.add(json!({ "choices": [{ "delta": { "content": "Hel" } }] }), &mut Pieces::default());
     assert_eq!(fold.finish(), None);
 }
 
 #[test]
 fn a_stream_that_says_it_is_done_is_not_cut() {
-    let mut fold = Fold::default();
-    fold.done();
+    let mut fold = Box::<OpenAiFold>::default();
+    fold.end();
     assert!(!fold.is_terminal());
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hi" } }] }));
+    fold.add(json!({ "choices": [{ "delta": { "content": "Hi" } }] }), &mut Pieces::default());
     assert_eq!(fold.finish().unwrap()["choices"][0]["message"]["content"], "Hi");
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Dropping the call closes the connection, or the stream in it.
 
-use engine::llm::LlmErrorKind;
+use engine::llm::{LlmErrorKind, LlmProgress};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
+use super::Fold;
 use super::answer::Incoming;
 use super::client::client;
 use super::decode::Problem;
@@ -18,7 +19,7 @@ use crate::config::{ConfigError, Timeouts};
 const COST_HEADERS: [&str; 2] = ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"];
 
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     client: Client,
     endpoint: Endpoint,
     failures: Failures,
@@ -27,30 +28,37 @@ pub(super) struct Exchange {
 
 /// What came, in one piece.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) body: Value,
-    pub(super) stated_cost: Option<f64>,
+pub(crate) struct Answer {
+    pub(crate) body: Value,
+    pub(crate) stated_cost: Option<f64>,
 }
 
 impl Exchange {
-    pub(super) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Result<Self, ConfigError> {
+    pub(crate) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Result<Self, ConfigError> {
         let client = client(&endpoint.url, &timeouts)?;
-        let failures = Failures::new(endpoint.secrets.clone());
+        let failures = Failures::new(&endpoint);
         Ok(Self { client, endpoint, failures, timeouts })
     }
 
-    pub(super) async fn call(&self, body: &Map<String, Value>) -> Result<Answer, Failure> {
+    pub(crate) async fn call(
+        &self,
+        body: &Map<String, Value>,
+        fold: Box<dyn Fold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Answer, Failure> {
         let total = self.timeouts.total;
-        let whole = async { self.receive(self.send(body).await?).await };
+        let whole = async { self.receive(self.send(body).await?, fold, on_progress).await };
         let late = || self.failures.of(LlmErrorKind::Timeout, &format!("no whole answer within {total:?}"));
         timeout(total, whole).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// What came is not an answer.
-    pub(super) fn problem(&self, problem: Problem) -> Failure {
+    pub(crate) fn problem(&self, problem: Problem) -> Failure {
         let kind = match problem {
             Problem::Filtered => LlmErrorKind::ContentPolicy,
-            Problem::NoObject | Problem::NoChoices | Problem::NoMessage => LlmErrorKind::Malformed,
+            Problem::NoObject | Problem::NoChoices | Problem::NoMessage | Problem::NoContent => {
+                LlmErrorKind::Malformed
+            }
         };
         self.failures.of(kind, &problem.to_string())
     }
@@ -63,14 +71,19 @@ impl Exchange {
         timeout(limit, sending).await.map_err(|_| late())?.map_err(|error| self.failures.unsent(error))
     }
 
-    async fn receive(&self, response: Response) -> Result<Answer, Failure> {
+    async fn receive(
+        &self,
+        response: Response,
+        fold: Box<dyn Fold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Answer, Failure> {
         let succeeded = response.status().is_success();
         let mut incoming = Incoming::new(response, &self.failures, self.timeouts.idle);
         if !succeeded {
             return Err(incoming.read_refusal().await);
         }
         let stated_cost = stated_cost(incoming.headers(), incoming.is_stream());
-        Ok(Answer { body: incoming.read().await?, stated_cost })
+        Ok(Answer { body: incoming.read(fold, on_progress).await?, stated_cost })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::llm::LlmErrorKind;
+use engine::llm::{LlmErrorKind, LlmProgress};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::events::{EventReader, looks_like_events};
 use super::failure::{Failure, Failures};
-use super::fold::Fold;
+use super::{Fold, Pieces};
 use crate::classify::Said;
 
 /// More than any model's longest answer, streamed with a hundred bytes around each token.
@@ -22,7 +22,7 @@ const ANSWER_BYTES: usize = 32 << 20;
 const USAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// An answer that is coming.
-pub(super) struct Incoming<'a> {
+pub(crate) struct Incoming<'a> {
     response: Response,
     headers: HeaderMap,
     failures: &'a Failures,
@@ -30,45 +30,47 @@ pub(super) struct Incoming<'a> {
     bytes_left: usize,
 }
 
-#[derive(PartialEq)]
-enum Progress {
-    More,
-    Done,
-}
-
 impl<'a> Incoming<'a> {
-    pub(super) fn new(response: Response, failures: &'a Failures, idle: Duration) -> Self {
+    pub(crate) fn new(response: Response, failures: &'a Failures, idle: Duration) -> Self {
         let headers = response.headers().clone();
         Self { response, headers, failures, idle, bytes_left: ANSWER_BYTES }
     }
 
-    pub(super) fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    pub(super) fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         let content_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         content_type.is_some_and(|value| value.starts_with("text/event-stream"))
     }
 
     /// The whole answer of a success.
-    pub(super) async fn read(&mut self) -> Result<Value, Failure> {
+    pub(crate) async fn read(
+        &mut self,
+        fold: Box<dyn Fold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Value, Failure> {
         if self.is_stream() {
-            return self.read_stream().await;
+            return self.read_stream(fold, on_progress).await;
         }
         let body = self.read_text().await?;
-        if looks_like_events(&body) { self.fold_text(&body) } else { self.parse(&body) }
+        if looks_like_events(&body) { self.fold_text(fold, &body) } else { self.parse(&body) }
     }
 
     /// What a refusal says. One that cannot be read to its end still is that refusal.
-    pub(super) async fn read_refusal(mut self) -> Failure {
+    pub(crate) async fn read_refusal(mut self) -> Failure {
         let status = self.response.status().as_u16();
         let said = Said::read(&self.read_text().await.unwrap_or_default());
         self.failures.refused(status, &self.headers, said)
     }
 
-    async fn read_stream(&mut self) -> Result<Value, Failure> {
-        let mut fold = Fold::default();
+    async fn read_stream(
+        &mut self,
+        mut fold: Box<dyn Fold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Value, Failure> {
+        let mut pieces = Pieces::default();
         let mut reader = EventReader::default();
         loop {
             let idle = if fold.is_terminal() { self.idle.min(USAGE_GRACE) } else { self.idle };
@@ -80,37 +82,41 @@ impl<'a> Incoming<'a> {
                 Err(failure) => return Err(failure),
             };
             for event in reader.push(&piece) {
-                if self.take_event(&mut fold, &event)? == Progress::Done {
-                    return self.whole(fold);
+                self.take_event(fold.as_mut(), &event, &mut pieces)?;
+                if fold.is_done() {
+                    break;
                 }
+            }
+            pieces.tell(on_progress);
+            if fold.is_done() {
+                return self.whole(fold);
             }
         }
         if let Some(event) = reader.finish() {
-            self.take_event(&mut fold, &event)?;
+            self.take_event(fold.as_mut(), &event, &mut pieces)?;
         }
         self.whole(fold)
     }
 
-    fn fold_text(&self, body: &str) -> Result<Value, Failure> {
-        let mut fold = Fold::default();
+    fn fold_text(&self, mut fold: Box<dyn Fold>, body: &str) -> Result<Value, Failure> {
         let mut reader = EventReader::default();
         let events = reader.push(body.as_bytes());
         for event in events.into_iter().chain(reader.finish()) {
-            self.take_event(&mut fold, &event)?;
+            self.take_event(fold.as_mut(), &event, &mut Pieces::default())?;
         }
         self.whole(fold)
     }
 
-    fn take_event(&self, fold: &mut Fold, event: &str) -> Result<Progress, Failure> {
+    fn take_event(&self, fold: &mut dyn Fold, event: &str, pieces: &mut Pieces) -> Result<(), Failure> {
         if event.trim() == "[DONE]" {
-            fold.done();
-            return Ok(Progress::Done);
+            fold.end();
+        } else {
+            fold.add(self.parse(event)?, pieces);
         }
-        fold.add(self.parse(event)?);
-        Ok(Progress::More)
+        Ok(())
     }
 
-    fn whole(&self, fold: Fold) -> Result<Value, Failure> {
+    fn whole(&self, fold: Box<dyn Fold>) -> Result<Value, Failure> {
         let cut = || self.failures.of(LlmErrorKind::StreamCut, "the stream ended before the answer did");
         fold.finish().ok_or_else(cut)
     }

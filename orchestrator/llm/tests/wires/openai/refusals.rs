@@ -66,6 +66,19 @@ async fn a_limited_rate_is_waited_for_and_told() {
 }
 
 #[tokio::test]
+async fn what_clearly_does_not_fit_is_not_sent() {
+    let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
+    let mut config = config(&server);
+    config.max_input_tokens = Some(2);
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::ContextWindowExceeded);
+    assert!(error.detail.ends_with("openai/gpt-4o has room for 2: not sent"), "{error}");
+    assert_eq!(server.requests(), 0);
+    config.max_input_tokens = Some(1000);
+    ask(&config).await.unwrap();
+}
+
+#[tokio::test]
 async fn tries_end() {
     let mut server = Server::start(vec![Reply::json(503, &json!({}))]).await;
     let mut config = config(&server);

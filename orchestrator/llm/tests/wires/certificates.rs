@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use llm::OpenAiLlm;
+use llm::ProviderLlm;
 
 use crate::scene::{answer, ask, config};
 use crate::server::{Reply, Server};
@@ -27,5 +27,5 @@ async fn without_certificates() {
     let mut config = config(&server);
     assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
     config.base_url = Some("https://localhost/v1".into());
-    OpenAiLlm::new(&config).unwrap();
+    ProviderLlm::new(&config).unwrap();
 }

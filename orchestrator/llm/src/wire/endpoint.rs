@@ -1,33 +1,48 @@
 //! Where requests go and with which headers. The key is in them, marked as not to be printed.
 
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 use crate::config::{ConfigError, LlmConfig};
 use crate::secrets::Secrets;
 
-const OPENAI: &str = "https://api.openai.com/v1";
-const PATH: &str = "chat/completions";
+/// Where a provider's own API is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Api {
+    /// Where it begins.
+    pub(crate) base: &'static str,
+    /// What is added to that, and to a configured base URL.
+    pub(crate) path: &'static str,
+    /// The header that holds the key, and what stands before the key in it.
+    pub(crate) key: (&'static str, &'static str),
+}
 
+/// Of one provider.
 #[derive(Debug, Clone)]
-pub(super) struct Endpoint {
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
-    pub(super) secrets: Secrets,
+pub(crate) struct Endpoint {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) secrets: Secrets,
 }
 
 impl Endpoint {
-    pub(super) fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        let mut endpoint = Self { url: url(config)?, headers: HeaderMap::new(), secrets: Secrets::default() };
+    /// `own_headers` are the wire's; what is configured wins over them.
+    pub(crate) fn new(
+        config: &LlmConfig,
+        api: &Api,
+        own_headers: &[(&'static str, &'static str)],
+    ) -> Result<Self, ConfigError> {
+        let headers = own_headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut endpoint =
+            Self { url: url(config, api)?, headers: headers.collect(), secrets: Secrets::default() };
         if let Some(key) = &config.api_key {
-            let bearer = SecretString::from(format!("Bearer {}", key.expose_secret()));
-            endpoint.header(AUTHORIZATION, &bearer, "`api_key`")?;
+            let (name, scheme) = api.key;
+            endpoint.key(name, &SecretString::from(format!("{scheme}{}", key.expose_secret())))?;
             endpoint.secrets.add(key);
-            if config.api_version.is_some() {
-                endpoint.header(HeaderName::from_static("api-key"), key, "`api_key`")?;
-            }
         }
         for (name, value) in &config.headers {
             endpoint.named_header(name, value)?;
@@ -36,9 +51,15 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// OpenAI itself, and nobody who speaks like it.
-    pub(super) fn is_openai(&self) -> bool {
-        self.url.host_str() == Some("api.openai.com")
+    /// Host and port.
+    pub(crate) fn address(&self) -> String {
+        let port = self.url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}{port}", self.url.host_str().unwrap_or_default())
+    }
+
+    /// The key, in a header.
+    pub(crate) fn key(&mut self, name: &'static str, value: &SecretString) -> Result<(), ConfigError> {
+        self.header(HeaderName::from_static(name), value, "`api_key`")
     }
 
     fn extra_headers(&mut self, config: &LlmConfig) -> Result<(), ConfigError> {
@@ -72,9 +93,9 @@ impl Endpoint {
     }
 }
 
-/// `base_url` as it is given, and the path; whoever gave the whole path meant it.
-fn url(config: &LlmConfig) -> Result<Url, ConfigError> {
-    let base = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty()).unwrap_or(OPENAI);
+/// `base_url` as it is given, and the path; whoever gave a part of the path or the whole meant it.
+fn url(config: &LlmConfig, api: &Api) -> Result<Url, ConfigError> {
+    let base = config.own_base_url().unwrap_or(api.base);
     let mut url: Url = base.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ConfigError::BaseUrlUnusable("does not begin with http:// or https://"));
@@ -82,13 +103,16 @@ fn url(config: &LlmConfig) -> Result<Url, ConfigError> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(ConfigError::BaseUrlUnusable("holds a name or password: it would be printed"));
     }
-    let path = url.path().trim_end_matches('/');
-    let path = if path.ends_with(PATH) { path.to_owned() } else { format!("{path}/{PATH}") };
+    let path = joined(url.path().trim_end_matches('/'), api.path);
     url.set_path(&path);
-    if let Some(version) = &config.api_version {
-        url.query_pairs_mut().append_pair("api-version", version);
-    }
     Ok(url)
+}
+
+/// Steps of the path that end the base already are not added again.
+fn joined(base: &str, path: &str) -> String {
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    let common = ends.filter(|end| base.ends_with(&format!("/{}", &path[..*end]))).max().unwrap_or_default();
+    format!("{base}/{}", path[common..].trim_start_matches('/')).trim_end_matches('/').to_owned()
 }
 
 #[cfg(test)]
@@ -97,10 +121,16 @@ mod tests {
 
     use super::*;
 
+    const API: Api = Api {
+        base: "https://api.openai.com/v1",
+        path: "chat/completions",
+        key: ("authorization", "Bearer "),
+    };
+
     fn endpoint(change: impl FnOnce(&mut LlmConfig)) -> Result<Endpoint, ConfigError> {
         let mut config = LlmConfig::new("m");
         change(&mut config);
-        Endpoint::new(&config)
+        Endpoint::new(&config, &API, &[("x-title", "ours"), ("x-other", "ours too")])
     }
 
     #[test]
@@ -131,19 +161,32 @@ mod tests {
     }
 
     #[test]
-    fn azure_gets_its_version_and_the_key_under_its_name() {
-        let endpoint = endpoint(|config| {
-            config.base_url = Some("https://x.openai.azure.com/openai/deployments/d".into());
-            config.api_version = Some("2024-10-21".into());
-            config.api_key = Some("key-of-azure".into());
-        })
-        .unwrap();
-        assert_eq!(endpoint.url.query(), Some("api-version=2024-10-21"));
-        assert_eq!(endpoint.headers["api-key"], "key-of-azure");
+    fn a_path_of_several_steps_is_not_doubled() {
+        for (base, path) in [
+            ("", "/v1/messages"),
+            ("/v1", "/v1/messages"),
+            ("/v1/messages", "/v1/messages"),
+            ("/anthropic", "/anthropic/v1/messages"),
+            ("/av1", "/av1/v1/messages"),
+        ] {
+            assert_eq!(joined(base, "v1/messages"), path, "{base}");
+        }
     }
 
     #[test]
-    fn headers_come_from_both_places_and_never_print() {
+    fn an_address_is_host_and_port() {
+        for (base, address) in [
+            ("https://h/v1?key=k", "h:443"),
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("http://[::1]", "[::1]:80"),
+        ] {
+            let endpoint = endpoint(|config| config.base_url = Some(base.into())).unwrap();
+            assert_eq!(endpoint.address(), address);
+        }
+    }
+
+    #[test]
+    fn headers_come_from_all_places_and_never_print() {
         let endpoint = endpoint(|config| {
             config.api_key = Some("sk-1234567".into());
             config.headers = [("X-Team".into(), "team-of-seven".into())].into();
@@ -152,6 +195,7 @@ mod tests {
         .unwrap();
         assert_eq!(endpoint.headers["authorization"], "Bearer sk-1234567");
         assert_eq!(endpoint.headers["x-title"], "Glovebox here");
+        assert_eq!(endpoint.headers["x-other"], "ours too");
         let printed = format!("{endpoint:?}");
         assert!(!printed.contains("sk-1234567") && !printed.contains("team-of-seven"), "{printed}");
         assert_eq!(endpoint.secrets.detail("sk-1234567 team-of-seven"), "[redacted] [redacted]");

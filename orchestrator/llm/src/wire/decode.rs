@@ -12,20 +12,22 @@ use uuid::Uuid;
 
 /// A whole answer.
 #[derive(Debug, PartialEq)]
-pub(super) struct Decoded {
-    pub(super) response: ModelResponse,
+pub(crate) struct Decoded {
+    pub(crate) response: ModelResponse,
     /// Nothing when the provider did not count.
-    pub(super) usage: Option<TokenUsage>,
+    pub(crate) usage: Option<TokenUsage>,
     /// OpenRouter's price of the call, beside its usage.
-    pub(super) stated_cost: Option<f64>,
+    pub(crate) stated_cost: Option<f64>,
 }
 
 /// Why a body is not an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     NoObject,
     NoChoices,
     NoMessage,
+    /// Anthropic's answer without content.
+    NoContent,
     /// There is one, but its content was taken away.
     Filtered,
 }
@@ -36,12 +38,13 @@ impl fmt::Display for Problem {
             Self::NoObject => "the answer is not a JSON object",
             Self::NoChoices => "the answer has no choices",
             Self::NoMessage => "the answer's first choice has no message",
+            Self::NoContent => "the answer has no content",
             Self::Filtered => "the answer was filtered",
         })
     }
 }
 
-pub(super) fn decode(body: Value) -> Result<Decoded, Problem> {
+pub(crate) fn decode(body: Value) -> Result<Decoded, Problem> {
     let Value::Object(mut body) = body else {
         return Err(Problem::NoObject);
     };

@@ -4,14 +4,14 @@
 
 /// Between two pieces of a stream.
 #[derive(Debug, Default)]
-pub(super) struct EventReader {
+pub(crate) struct EventReader {
     line: Vec<u8>,
     data: Option<String>,
 }
 
 impl EventReader {
     /// Takes a piece; returns the data of the events that it ends.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
@@ -23,7 +23,7 @@ impl EventReader {
     }
 
     /// The event that the stream ended in. The standard discards it, servers forget the empty line.
-    pub(super) fn finish(mut self) -> Option<String> {
+    pub(crate) fn finish(mut self) -> Option<String> {
         self.end_line().or(self.data)
     }
 
@@ -48,7 +48,7 @@ impl EventReader {
 }
 
 /// Whether a body that does not say so is a stream of events.
-pub(super) fn looks_like_events(body: &str) -> bool {
+pub(crate) fn looks_like_events(body: &str) -> bool {
     ["data:", "event:", ": "].into_iter().any(|start| body.trim_start().starts_with(start))
 }
 

@@ -1,10 +1,10 @@
 //! What comes back when all goes well, in one piece and as a stream.
 
-use engine::llm::ToolCall;
+use engine::llm::{LlmProgress, ToolCall};
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, config};
+use crate::scene::{KEY, answer, ask, ask_listening, config};
 use crate::server::{Reply, Seen, Server};
 
 /// GPT-4o: $2.50 a million in, $10 out.
@@ -61,6 +61,26 @@ async fn a_stream_is_the_same_answer() {
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!(completion.response.0, answer("Hello"));
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
+}
+
+#[tokio::test]
+async fn text_and_reasoning_are_told_as_they_are_written() {
+    for name in ["reasoning_content", "reasoning"] {
+        let thought = json!({ "choices": [{ "index": 0, "delta": { (name): "hm" } }] }).to_string();
+        let events = [&[thought.as_str()][..], &ANSWER_CHUNKS].concat();
+        let server = Server::start(vec![Reply::stream(&events)]).await;
+        let (result, told) = ask_listening(&config(&server)).await;
+        assert_eq!(result.unwrap().response.text(), "Hello");
+        let of = |is_text| {
+            let pieces = told.iter().filter_map(move |progress| match progress {
+                LlmProgress::Text(piece) if is_text => Some(piece.as_str()),
+                LlmProgress::Reasoning(piece) if !is_text => Some(piece.as_str()),
+                _ => None,
+            });
+            pieces.collect::<String>()
+        };
+        assert_eq!((of(true), of(false)), ("Hello".to_owned(), "hm".to_owned()));
+    }
 }
 
 #[tokio::test]

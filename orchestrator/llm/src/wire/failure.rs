@@ -9,33 +9,36 @@ use reqwest::header::HeaderMap;
 
 use crate::classify::{Said, classify};
 use crate::secrets::Secrets;
+use crate::wire::endpoint::Endpoint;
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) error: LlmError,
+pub(crate) struct Failure {
+    pub(crate) error: LlmError,
     /// The optional parameter that the provider refuses by its name.
-    pub(super) refused_parameter: Option<String>,
+    pub(crate) refused_parameter: Option<String>,
 }
 
 /// Makes failures of one endpoint.
 #[derive(Debug)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     secrets: Secrets,
+    /// Host and port, for people who wonder where it went; nothing else of the URL, which may hold keys.
+    address: String,
 }
 
 impl Failures {
-    pub(super) fn new(secrets: Secrets) -> Self {
-        Self { secrets }
+    pub(crate) fn new(endpoint: &Endpoint) -> Self {
+        Self { secrets: endpoint.secrets.clone(), address: endpoint.address() }
     }
 
-    pub(super) fn of(&self, kind: LlmErrorKind, text: &str) -> Failure {
+    pub(crate) fn of(&self, kind: LlmErrorKind, text: &str) -> Failure {
         let detail = self.secrets.detail(text);
         Failure { error: LlmError { kind, detail, retry_after: None }, refused_parameter: None }
     }
 
     /// The provider said no.
-    pub(super) fn refused(&self, status: u16, headers: &HeaderMap, said: Said) -> Failure {
+    pub(crate) fn refused(&self, status: u16, headers: &HeaderMap, said: Said) -> Failure {
         let classified = classify(status, headers, said, Timestamp::now());
         let mut failure = self.of(classified.kind, &format!("status {status}: {}", classified.message));
         failure.error.retry_after = classified.retry_after;
@@ -44,7 +47,7 @@ impl Failures {
     }
 
     /// No answer began.
-    pub(super) fn unsent(&self, error: reqwest::Error) -> Failure {
+    pub(crate) fn unsent(&self, error: reqwest::Error) -> Failure {
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
         } else if error.is_timeout() && !error.is_connect() {
@@ -52,22 +55,20 @@ impl Failures {
         } else {
             LlmErrorKind::Connection
         };
-        self.of(kind, &chain(&error.without_url()))
+        self.of(kind, &format!("{}: {}", self.address, root(&error.without_url())))
     }
 
     /// An answer began and broke off.
-    pub(super) fn cut(&self, error: reqwest::Error) -> Failure {
-        self.of(LlmErrorKind::StreamCut, &chain(&error.without_url()))
+    pub(crate) fn cut(&self, error: reqwest::Error) -> Failure {
+        self.of(LlmErrorKind::StreamCut, &root(&error.without_url()))
     }
 }
 
-/// The error and its causes, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+/// What began it: the errors around it only say that there was one.
+fn root(error: &dyn Error) -> String {
+    let mut error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
     }
-    text
+    error.to_string()
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use engine::llm::{Completion, Llm as _, LlmError, LlmProgress, LlmRequest, Message, Part, Tool};
-use llm::{LlmConfig, OpenAiLlm, RetryPolicy};
+use llm::{LlmConfig, ProviderLlm, RetryPolicy};
 use serde_json::{Value, json};
 
 use crate::server::Server;
@@ -38,13 +38,13 @@ pub(crate) fn request() -> LlmRequest {
 }
 
 pub(crate) async fn ask(config: &LlmConfig) -> Result<Completion, LlmError> {
-    OpenAiLlm::new(config).unwrap().complete(&request(), &|_| ()).await
+    ProviderLlm::new(config).unwrap().complete(&request(), &|_| ()).await
 }
 
 /// Also what was told meanwhile.
 pub(crate) async fn ask_listening(config: &LlmConfig) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
     let told = Mutex::new(Vec::new());
-    let llm = OpenAiLlm::new(config).unwrap();
+    let llm = ProviderLlm::new(config).unwrap();
     let result = llm.complete(&request(), &|progress| told.lock().unwrap().push(progress)).await;
     (result, told.into_inner().unwrap())
 }

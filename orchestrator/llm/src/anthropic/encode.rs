@@ -1,0 +1,232 @@
+//! From the engine's messages and tools to Anthropic's JSON. Pure.
+
+use engine::llm::{LlmRequest, Message, Part, Tool};
+use serde_json::{Map, Value, json};
+
+use super::blocks::{self, call_id, is_blank, text_block};
+use crate::config::LlmConfig;
+use crate::wire::NO_VISION;
+
+/// Anthropic allows four marks. Beside the system's and the tools' this leaves the last two turns of the user's: the
+/// older of them is where the request before ended.
+const MARKED_TURNS: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Encoder {
+    vision: bool,
+    cache_marks: bool,
+}
+
+impl Encoder {
+    pub(super) fn new(config: &LlmConfig) -> Self {
+        Self { vision: !config.disable_vision, cache_marks: config.caching_prompt }
+    }
+
+    pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
+        let mut system: Vec<Value> = request.messages.iter().filter_map(system_block).collect();
+        let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+        let mut messages = self.messages(&request.messages);
+        if self.cache_marks {
+            system.last_mut().into_iter().chain(tools.last_mut()).for_each(mark);
+            mark_turns(&mut messages);
+        }
+        let fields = [("system", system), ("tools", tools)].into_iter().filter(|(_, list)| !list.is_empty());
+        fields
+            .chain([("messages", messages)])
+            .map(|(name, list)| (name.to_owned(), Value::Array(list)))
+            .collect()
+    }
+
+    /// Turns of the user and the model by turns: all that comes between two of the model's is one.
+    fn messages(&self, messages: &[Message]) -> Vec<Value> {
+        let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+        for message in messages {
+            let (role, content) = match message {
+                Message::System(_) => continue,
+                Message::User(parts) => ("user", self.content(parts)),
+                Message::Assistant(message) => ("assistant", blocks::of_message(message)),
+                Message::ToolResult { call_id, parts, .. } => ("user", vec![self.result(call_id, parts)]),
+            };
+            match turns.last_mut() {
+                Some((last, turn)) if *last == role => turn.extend(content),
+                _ => turns.push((role, content)),
+            }
+        }
+        if turns.first().is_some_and(|(role, _)| *role == "assistant") {
+            turns.insert(0, ("user", vec![]));
+        }
+        turns.into_iter().map(|(role, content)| json!({ "role": role, "content": filled(content) })).collect()
+    }
+
+    fn result(&self, id: &str, parts: &[Part]) -> Value {
+        json!({ "type": "tool_result", "tool_use_id": call_id(id), "content": self.content(parts) })
+    }
+
+    fn content(&self, parts: &[Part]) -> Vec<Value> {
+        let blocks = parts.iter().map(|part| match part {
+            Part::Text(text) => text_block(text),
+            Part::Image(_) if !self.vision => text_block(NO_VISION),
+            Part::Image(url) => image(url),
+        });
+        blocks
+            .filter(|block| block["type"] != "text" || !is_blank(block["text"].as_str().unwrap_or_default()))
+            .collect()
+    }
+}
+
+fn system_block(message: &Message) -> Option<Value> {
+    match message {
+        Message::System(text) => (!is_blank(text)).then(|| text_block(text)),
+        _ => None,
+    }
+}
+
+fn tool(tool: &Tool) -> Value {
+    json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
+}
+
+/// By its URL, or with its bytes.
+fn image(url: &str) -> Value {
+    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let source = match data {
+        Some((media_type, data)) => json!({ "type": "base64", "media_type": media_type, "data": data }),
+        None => json!({ "type": "url", "url": url }),
+    };
+    json!({ "type": "image", "source": source })
+}
+
+/// A turn must say something.
+fn filled(content: Vec<Value>) -> Vec<Value> {
+    if content.is_empty() { vec![text_block("(nothing)")] } else { content }
+}
+
+fn mark_turns(messages: &mut [Value]) {
+    let turns = messages.iter_mut().rev().filter(|turn| turn["role"] == "user").take(MARKED_TURNS);
+    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(mark);
+}
+
+fn mark(block: &mut Value) {
+    block["cache_control"] = json!({ "type": "ephemeral" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(change: impl FnOnce(&mut LlmConfig), request: &LlmRequest) -> Value {
+        let mut config = LlmConfig::new("anthropic/claude-x");
+        config.caching_prompt = false;
+        change(&mut config);
+        Value::Object(Encoder::new(&config).encode(request))
+    }
+
+    fn messages(messages: Vec<Message>) -> Value {
+        encode(|_| (), &LlmRequest { messages, tools: vec![] })["messages"].take()
+    }
+
+    fn text(text: &str) -> Part {
+        Part::Text(text.into())
+    }
+
+    fn result(id: &str, parts: Vec<Part>) -> Message {
+        Message::ToolResult { call_id: id.into(), name: "run".into(), parts }
+    }
+
+    fn said(message: Value) -> Message {
+        Message::Assistant(message.as_object().unwrap().clone())
+    }
+
+    fn calls(ids: &[&str]) -> Message {
+        let calls: Vec<_> = ids
+            .iter()
+            .map(|id| json!({ "id": id, "function": { "name": "run", "arguments": "{}" } }))
+            .collect();
+        said(json!({ "role": "assistant", "content": null, "tool_calls": calls }))
+    }
+
+    #[test]
+    fn results_of_parallel_calls_and_what_follows_are_one_turn() {
+        let turns = messages(vec![
+            Message::System("be good".into()),
+            Message::User(vec![text("go")]),
+            calls(&["a", "b"]),
+            result("a", vec![text("one")]),
+            result("b", vec![text("")]),
+            Message::User(vec![text("and then?")]),
+        ]);
+        let text = |text| json!({ "type": "text", "text": text });
+        let call = |id| json!({ "type": "tool_use", "id": id, "name": "run", "input": {} });
+        assert_eq!(
+            turns,
+            json!([
+                { "role": "user", "content": [text("go")] },
+                { "role": "assistant", "content": [call("a"), call("b")] },
+                { "role": "user", "content": [
+                    { "type": "tool_result", "tool_use_id": "a", "content": [text("one")] },
+                    { "type": "tool_result", "tool_use_id": "b", "content": [] },
+                    text("and then?"),
+                ] },
+            ])
+        );
+    }
+
+    #[test]
+    fn images_go_with_their_bytes_or_by_their_address_in_messages_and_in_results() {
+        let (data, url) = ("data:image/png;base64,AA==", "https://h/i.png");
+        let by_bytes = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "AA==" } });
+        let by_address = json!({ "type": "image", "source": { "type": "url", "url": url } });
+        let turns = messages(vec![
+            Message::User(vec![Part::Image(url.into())]),
+            calls(&["a"]),
+            result("a", vec![Part::Image(data.into())]),
+        ]);
+        assert_eq!(turns[0]["content"], json!([by_address]));
+        assert_eq!(turns[2]["content"][0]["content"], json!([by_bytes]));
+    }
+
+    #[test]
+    fn without_vision_a_note_stands_for_the_image() {
+        let request =
+            LlmRequest { messages: vec![Message::User(vec![Part::Image("data:x".into())])], tools: vec![] };
+        let body = encode(|config| config.disable_vision = true, &request);
+        assert_eq!(body["messages"][0]["content"][0]["text"], NO_VISION);
+    }
+
+    #[test]
+    fn marks_are_on_the_system_the_tools_and_the_last_two_turns() {
+        let tool = |name: &str| Tool { name: name.into(), description: "d".into(), parameters: json!({}) };
+        let user = |word: &str| Message::User(vec![text(word)]);
+        let request = LlmRequest {
+            messages: vec![
+                Message::System("one".into()),
+                Message::System("two".into()),
+                user("first"),
+                calls(&["a"]),
+                result("a", vec![text("done")]),
+                said(json!({ "content": "hm" })),
+                user("last"),
+            ],
+            tools: vec![tool("a"), tool("b")],
+        };
+        let body = encode(|config| config.caching_prompt = true, &request);
+        let marked = |pointer: &str| body.pointer(pointer).unwrap().get("cache_control").is_some();
+        for pointer in ["/system/1", "/tools/1", "/messages/2/content/0", "/messages/4/content/0"] {
+            assert!(marked(pointer), "{pointer}");
+        }
+        assert_eq!(body.to_string().matches("cache_control").count(), 4);
+    }
+
+    #[test]
+    fn no_turn_is_empty_and_the_first_is_the_users() {
+        let turns = messages(vec![said(json!({})), Message::User(vec![text(" ")])]);
+        let nothing = json!([{ "type": "text", "text": "(nothing)" }]);
+        assert_eq!(
+            turns,
+            json!([
+                { "role": "user", "content": nothing },
+                { "role": "assistant", "content": nothing },
+                { "role": "user", "content": nothing },
+            ])
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Folds the events of a stream into the message that the same answer would have been in one piece.
+//!
+//! A piece of a block whose kind is not known is merged into it by its JSON types, and kept.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::wire::merge::{merge, text};
+use crate::wire::{Fold, Pieces};
+
+#[derive(Debug, Default)]
+pub(super) struct AnthropicFold {
+    message: Option<Map<String, Value>>,
+    blocks: BTreeMap<u64, Block>,
+    done: bool,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    value: Map<String, Value>,
+    /// The input of a call, as far as it is written.
+    input: String,
+}
+
+impl Fold for AnthropicFold {
+    fn add(&mut self, event: Value, pieces: &mut Pieces) {
+        let Value::Object(mut event) = event else { return };
+        let mut take = |key| match event.remove(key) {
+            Some(Value::Object(map)) => map,
+            _ => Map::new(),
+        };
+        let (message, block, delta, usage) =
+            (take("message"), take("content_block"), take("delta"), take("usage"));
+        let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
+        match text(&event, "type") {
+            "message_start" => self.message = Some(message),
+            "content_block_start" => {
+                pieces.text(text(&block, "text"));
+                self.blocks.insert(index, Block { value: block, input: String::new() });
+            }
+            "content_block_delta" => {
+                pieces.text(text(&delta, "text"));
+                pieces.reasoning(text(&delta, "thinking"));
+                self.blocks.entry(index).or_default().add(delta);
+            }
+            "message_delta" => self.go_on(delta, usage),
+            "message_stop" => self.done = true,
+            _ => {}
+        }
+    }
+
+    fn end(&mut self) {
+        self.done = true;
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_terminal(&self) -> bool {
+        let stopped = |message: &Map<String, Value>| !text(message, "stop_reason").is_empty();
+        self.message.as_ref().is_some_and(|message| self.done || stopped(message))
+    }
+
+    fn finish(self: Box<Self>) -> Option<Value> {
+        if !self.is_terminal() {
+            return None;
+        }
+        let mut message = self.message?;
+        message.insert("content".into(), self.blocks.into_values().map(Block::finish).collect());
+        Some(Value::Object(message))
+    }
+}
+
+impl AnthropicFold {
+    /// Counts are of the whole answer so far, not of what came since.
+    fn go_on(&mut self, delta: Map<String, Value>, usage: Map<String, Value>) {
+        let message = self.message.get_or_insert_default();
+        merge(message, delta);
+        if let Value::Object(known) = message.entry("usage").or_insert_with(|| Map::new().into()) {
+            merge(known, usage);
+        }
+    }
+}
+
+impl Block {
+    fn add(&mut self, mut delta: Map<String, Value>) {
+        delta.remove("type");
+        if let Some(Value::String(piece)) = delta.remove("partial_json") {
+            self.input.push_str(&piece);
+        }
+        if let Some(citation) = delta.remove("citation") {
+            delta.insert("citations".into(), vec![citation].into());
+        }
+        merge(&mut self.value, delta);
+    }
+
+    /// Input that is not JSON stays the text that it is.
+    fn finish(mut self) -> Value {
+        if !self.input.is_empty() {
+            let input = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));
+            self.value.insert("input".into(), input);
+        }
+        Value::Object(self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fold(events: Vec<Value>) -> Option<Value> {
+        let mut fold = Box::<AnthropicFold>::default();
+        events.into_iter().for_each(|event| fold.add(event, &mut Pieces::default()));
+        fold.finish()
+    }
+
+    fn start(index: u64, block: Value) -> Value {
+        json!({ "type": "content_block_start", "index": index, "content_block": block })
+    }
+
+    fn delta(index: u64, delta: Value) -> Value {
+        json!({ "type": "content_block_delta", "index": index, "delta": delta })
+    }
+
+    fn content(blocks: Vec<Value>) -> Value {
+        let mut events = vec![json!({ "type": "message_start", "message": { "id": "m", "content": [] } })];
+        events.extend(blocks);
+        events.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }));
+        fold(events).unwrap()["content"].take()
+    }
+
+    #[test]
+    fn events_become_one_message() {
+        let usage = json!({ "input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 1 });
+        let folded = fold(vec![
+            json!({ "type": "message_start", "message": {
+                "id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m",
+                "stop_reason": null, "usage": usage,
+            } }),
+            json!({ "type": "ping" }),
+            start(0, json!({ "type": "text", "text": "" })),
+            delta(0, json!({ "type": "text_delta", "text": "Hel" })),
+            delta(0, json!({ "type": "text_delta", "text": "lo" })),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": { "output_tokens": 9 } }),
+            json!({ "type": "message_stop" }),
+        ]);
+        let message = json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+            "content": [{ "type": "text", "text": "Hello" }],
+            "usage": { "input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 9 },
+        });
+        assert_eq!(without_nulls(folded.unwrap()), message);
+    }
+
+    fn without_nulls(value: Value) -> Value {
+        value
+            .as_object()
+            .unwrap()
+            .clone()
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .collect::<Map<_, _>>()
+            .into()
+    }
+
+    #[test]
+    fn interleaved_thoughts_and_calls_keep_their_order_and_signatures() {
+        let folded = content(vec![
+            start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
+            delta(0, json!({ "type": "thinking_delta", "thinking": "I " })),
+            delta(0, json!({ "type": "thinking_delta", "thinking": "see" })),
+            delta(0, json!({ "type": "signature_delta", "signature": "sig" })),
+            start(1, json!({ "type": "tool_use", "id": "a", "name": "run", "input": {} })),
+            delta(1, json!({ "type": "input_json_delta", "partial_json": "" })),
+            delta(1, json!({ "type": "input_json_delta", "partial_json": "{\"x\": " })),
+            delta(1, json!({ "type": "input_json_delta", "partial_json": "1}" })),
+            start(2, json!({ "type": "redacted_thinking", "data": "d" })),
+            start(3, json!({ "type": "tool_use", "id": "b", "name": "run", "input": {} })),
+            start(4, json!({ "type": "tool_use", "id": "c", "name": "run", "input": {} })),
+            delta(4, json!({ "type": "input_json_delta", "partial_json": "{\"x\"" })),
+        ]);
+        assert_eq!(
+            folded,
+            json!([
+                { "type": "thinking", "thinking": "I see", "signature": "sig" },
+                { "type": "tool_use", "id": "a", "name": "run", "input": { "x": 1 } },
+                { "type": "redacted_thinking", "data": "d" },
+                { "type": "tool_use", "id": "b", "name": "run", "input": {} },
+                { "type": "tool_use", "id": "c", "name": "run", "input": "{\"x\"" },
+            ])
+        );
+    }
+
+    #[test]
+    fn blocks_and_pieces_that_are_not_known_are_kept() {
+        let folded = content(vec![
+            start(0, json!({ "type": "novel", "data": "a", "list": [1] })),
+            delta(0, json!({ "type": "novel_delta", "data": "b", "list": [2] })),
+            start(1, json!({ "type": "text", "text": "" })),
+            delta(1, json!({ "type": "citations_delta", "citation": { "cited_text": "x" } })),
+            delta(1, json!({ "type": "citations_delta", "citation": { "cited_text": "y" } })),
+        ]);
+        assert_eq!(
+            folded,
+            json!([
+                { "type": "novel", "data": "ab", "list": [1, 2] },
+                { "type": "text", "text": "", "citations": [{ "cited_text": "x" }, { "cited_text": "y" }] },
+            ])
+        );
+    }
+
+    #[test]
+    fn without_an_end_the_stream_was_cut() {
+        let began = json!({ "type": "message_start", "message": { "id": "m" } });
+        assert_eq!(fold(vec![began.clone(), start(0, json!({ "type": "text", "text": "Hel" }))]), None);
+        assert_eq!(fold(vec![json!({ "type": "message_stop" })]), None);
+        assert!(fold(vec![began, json!({ "type": "message_stop" })]).is_some());
+    }
+}

@@ -1,0 +1,25 @@
+//! The names of the kinds of errors in files.
+
+use engine::llm::LlmErrorKind;
+use serde::{Deserialize, Serialize};
+
+/// For `#[serde(with = "ErrorName")]`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", remote = "LlmErrorKind")]
+pub(crate) enum ErrorName {
+    Authentication,
+    Permission,
+    UnknownModel,
+    RateLimited,
+    ContextWindowExceeded,
+    ContentPolicy,
+    OutOfCredit,
+    Unavailable,
+    BadRequest,
+    Malformed,
+    StreamCut,
+    Timeout,
+    Connection,
+    ScriptEnded,
+    NotRecorded,
+}

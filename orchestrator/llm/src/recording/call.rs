@@ -1,0 +1,122 @@
+//! What one file holds.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::llm::{Completion, LlmError, LlmErrorKind, LlmRequest, Message, ModelResponse, Part, Tool};
+use protocol::metrics::TokenUsage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{CALL_BYTES, RecordingError};
+use crate::error_name::ErrorName;
+use crate::secrets::Secrets;
+
+/// A call and what came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Call {
+    pub(super) model: String,
+    pub(super) request: Value,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    Answer {
+        response: Value,
+        usage: TokenUsage,
+        cost: Option<f64>,
+        latency_seconds: f64,
+    },
+    Error {
+        #[serde(with = "ErrorName")]
+        kind: LlmErrorKind,
+        detail: String,
+        retry_after_seconds: Option<f64>,
+    },
+}
+
+impl From<&Result<Completion, LlmError>> for Outcome {
+    fn from(result: &Result<Completion, LlmError>) -> Self {
+        match result {
+            Ok(Completion { response, usage, cost, latency }) => Self::Answer {
+                response: response.0.clone(),
+                usage: usage.clone(),
+                cost: *cost,
+                latency_seconds: latency.as_secs_f64(),
+            },
+            Err(LlmError { kind, detail, retry_after }) => Self::Error {
+                kind: *kind,
+                detail: detail.clone(),
+                retry_after_seconds: retry_after.map(|after| after.as_secs_f64()),
+            },
+        }
+    }
+}
+
+impl From<Outcome> for Result<Completion, LlmError> {
+    fn from(outcome: Outcome) -> Self {
+        let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        match outcome {
+            Outcome::Answer { response, usage, cost, latency_seconds } => Ok(Completion {
+                response: ModelResponse(response),
+                usage,
+                cost,
+                latency: duration(latency_seconds),
+            }),
+            Outcome::Error { kind, detail, retry_after_seconds } => {
+                Err(LlmError { kind, detail, retry_after: retry_after_seconds.map(duration) })
+            }
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn read(file: &Path) -> Result<Self, RecordingError> {
+        let mut text = String::new();
+        let reading = File::open(file).and_then(|open| open.take(CALL_BYTES).read_to_string(&mut text));
+        reading.map_err(|source| RecordingError::Unreadable { file: file.to_owned(), source })?;
+        serde_json::from_str(&text)
+            .map_err(|source| RecordingError::NotACall { file: file.to_owned(), source })
+    }
+}
+
+/// A request as JSON, without the secrets.
+pub(super) fn described(request: &LlmRequest, secrets: &Secrets) -> Value {
+    let messages: Value = request.messages.iter().map(message).collect();
+    let tools: Value = request.tools.iter().map(Tool::to_openai).collect();
+    without(json!({ "messages": messages, "tools": tools }), secrets)
+}
+
+/// The same without the secrets in its texts.
+pub(super) fn without(value: Value, secrets: &Secrets) -> Value {
+    match value {
+        Value::String(text) => secrets.redacted(text).into(),
+        Value::Array(items) => items.into_iter().map(|item| without(item, secrets)).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (key, without(value, secrets))).collect())
+        }
+        other => other,
+    }
+}
+
+fn message(message: &Message) -> Value {
+    let parts = |parts: &[Part]| -> Value {
+        let part = |part: &Part| match part {
+            Part::Text(text) => json!({ "text": text }),
+            Part::Image(url) => json!({ "image": url }),
+        };
+        parts.iter().map(part).collect()
+    };
+    match message {
+        Message::System(text) => json!({ "system": text }),
+        Message::User(said) => json!({ "user": parts(said) }),
+        Message::Assistant(message) => json!({ "assistant": message }),
+        Message::ToolResult { call_id, name, parts: result } => {
+            json!({ "tool_result": { "call_id": call_id, "name": name, "parts": parts(result) } })
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Calls as files: written while a model is asked ([`RecordingLlm`]), and answered from later ([`ReplayLlm`]), so that what
+//! an agent does can be a test without a provider.
+//!
+//! A folder holds one JSON file a call, `000001.json` and so on in the order in which the calls began: the model, the
+//! request, and the answer or the error after all retries. Of a call that was cancelled there is none. Keys are taken out.
+
+mod call;
+mod difference;
+mod recorder;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+pub use recorder::RecordingLlm;
+pub use replay::ReplayLlm;
+
+/// More calls than any conversation makes.
+const MOST_CALLS: usize = 100_000;
+
+/// The longest file that is read, in bytes: an answer and the longest of requests.
+const CALL_BYTES: u64 = 256 << 20;
+
+/// What of a folder of recorded calls cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The folder cannot be made or read.
+    #[error("the folder of recorded calls {folder}")]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file cannot be read.
+    #[error("reading the recorded call {file}")]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not a recorded call.
+    #[error("{file} is not a recorded call")]
+    NotACall {
+        /// Which.
+        file: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// There is nothing to replay, or more than anybody records.
+    #[error("the folder {folder} holds {calls} recorded calls, not 1 to {MOST_CALLS}")]
+    Count {
+        /// Which.
+        folder: PathBuf,
+        /// How many.
+        calls: usize,
+    },
+}
+
+/// The files of calls with their numbers, in order.
+fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecordingError> {
+    let unusable = |source| RecordingError::Folder { folder: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unusable)? {
+        let path = entry.map_err(unusable)?.path();
+        let name =
+            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"));
+        if let Some(number) = name.and_then(|name| name.parse().ok()) {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}

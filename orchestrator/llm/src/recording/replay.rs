@@ -1,0 +1,118 @@
+//! Answers calls from files.
+//!
+//! Each call gets the first recorded one with the same request that is not used yet: so a conversation is replayed from its
+//! beginning or from where it was resumed, and calls that were made at once may come in any order. A request that was not
+//! recorded ends in [`LlmErrorKind::NotRecorded`], which says where it differs from the next recorded one.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::call::{Call, described};
+use super::difference::difference;
+use super::{MOST_CALLS, RecordingError, files};
+use crate::secrets::Secrets;
+
+/// A model that says again what another one said.
+#[derive(Debug)]
+pub struct ReplayLlm {
+    model: String,
+    secrets: Secrets,
+    /// Requests hold the whole conversation, so only their hashes are kept. Never held across an await.
+    calls: Mutex<Vec<Recorded>>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    file: PathBuf,
+    request: u64,
+    is_used: bool,
+}
+
+impl ReplayLlm {
+    /// Reads the calls of a folder.
+    ///
+    /// # Errors
+    /// See [`RecordingError`].
+    pub fn open(
+        folder: &Path,
+        secrets: impl IntoIterator<Item = SecretString>,
+    ) -> Result<Self, RecordingError> {
+        let files = files(folder)?;
+        if files.is_empty() || files.len() > MOST_CALLS {
+            return Err(RecordingError::Count { folder: folder.to_owned(), calls: files.len() });
+        }
+        let mut model = String::new();
+        let mut calls = Vec::with_capacity(files.len());
+        for (_, file) in files {
+            let call = Call::read(&file)?;
+            calls.push(Recorded { file, request: hash(&call.request), is_used: false });
+            model = call.model;
+        }
+        Ok(Self { model, secrets: Secrets::from_iter(secrets), calls: Mutex::new(calls) })
+    }
+
+    /// The file that answers, or the next one that does not.
+    fn take(&self, request: &Value) -> Result<PathBuf, Option<PathBuf>> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = calls.iter_mut().filter(|call| !call.is_used).peekable();
+        let next = unused.peek().map(|call| call.file.clone());
+        let wanted = hash(request);
+        match unused.find(|call| call.request == wanted) {
+            Some(call) => {
+                call.is_used = true;
+                Ok(call.file.clone())
+            }
+            None => Err(next),
+        }
+    }
+}
+
+#[async_trait]
+impl Llm for ReplayLlm {
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        let request = described(request, &self.secrets);
+        match self.take(&request) {
+            Ok(file) => read(file).await?.outcome.into(),
+            Err(None) => Err(not_recorded("all recorded calls are used".to_owned())),
+            Err(Some(file)) => {
+                let name = file.display().to_string();
+                let recorded = read(file).await?.request;
+                let difference = difference(&recorded, &request).unwrap_or_default();
+                Err(not_recorded(format!("{name}: {difference}")))
+            }
+        }
+    }
+}
+
+async fn read(file: PathBuf) -> Result<Call, LlmError> {
+    let read = tokio::task::spawn_blocking(move || Call::read(&file)).await;
+    read.map_err(|error| not_recorded(error.to_string()))?.map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        not_recorded(format!("{error}{cause}"))
+    })
+}
+
+fn not_recorded(detail: String) -> LlmError {
+    LlmError { kind: LlmErrorKind::NotRecorded, detail, retry_after: None }
+}
+
+/// Of the JSON's text: its objects are written in one order.
+fn hash(request: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    request.to_string().hash(&mut hasher);
+    hasher.finish()
+}

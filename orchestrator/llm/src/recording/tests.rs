@@ -1,0 +1,103 @@
+use std::sync::Arc;
+
+use engine::llm::{Llm, LlmErrorKind, LlmRequest, Message, Part, Tool};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ScriptedLlm;
+
+const KEY: &str = "sk-canary-1234567890";
+
+fn request(text: &str) -> LlmRequest {
+    LlmRequest {
+        messages: vec![
+            Message::System("be good".into()),
+            Message::User(vec![Part::Text(text.into()), Part::Image("data:x".into())]),
+            Message::Assistant(json!({ "content": "so" }).as_object().unwrap().clone()),
+            Message::ToolResult { call_id: "c".into(), name: "run".into(), parts: vec![] },
+        ],
+        tools: vec![Tool { name: "run".into(), description: "runs".into(), parameters: json!({}) }],
+    }
+}
+
+/// Records what is asked of a script: an answer that holds the key, an error, an answer.
+async fn record(
+    folder: &Path,
+    texts: &[&str],
+) -> Vec<Result<engine::llm::Completion, engine::llm::LlmError>> {
+    let script = json!({ "responses": [
+        { "text": format!("The key is {KEY}.") }, { "error": "rate_limited" }, { "text": "Done." },
+    ] });
+    let inner = Arc::new(ScriptedLlm::from_json(&script.to_string()).unwrap());
+    let llm = RecordingLlm::new(inner, folder, [KEY.into()]).unwrap();
+    let mut results = Vec::new();
+    for text in texts {
+        results.push(llm.complete(&request(text), &|_| ()).await);
+    }
+    results
+}
+
+fn replay(folder: &Path) -> ReplayLlm {
+    ReplayLlm::open(folder, [KEY.into()]).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_recorded_is_said_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("new");
+    let recorded = record(&folder, &["one", "two", "three"]).await;
+    let llm = replay(&folder);
+    assert_eq!(llm.model(), "scripted");
+    let one = llm.complete(&request("one"), &|_| ()).await.unwrap();
+    assert_eq!(one.response.text(), "The key is [redacted].");
+    assert_eq!(one.usage, recorded[0].as_ref().unwrap().usage);
+    assert_eq!(llm.complete(&request("two"), &|_| ()).await, recorded[1]);
+    assert_eq!(llm.complete(&request("three"), &|_| ()).await, recorded[2]);
+    let error = llm.complete(&request("three"), &|_| ()).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.detail.as_str()),
+        (LlmErrorKind::NotRecorded, "all recorded calls are used")
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_differs_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), &["go left", "two"]).await;
+    let llm = replay(folder.path());
+    let error = llm.complete(&request("go right"), &|_| ()).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::NotRecorded);
+    let file = folder.path().join("000001.json").display().to_string();
+    let place = "the request.messages[1].user[0].text, character 3: recorded \"left\", now \"right\"";
+    assert_eq!(error.detail, format!("{file}: {place}"));
+    // It goes on from where the recording has it.
+    assert_eq!(llm.complete(&request("two"), &|_| ()).await.unwrap_err().kind, LlmErrorKind::RateLimited);
+}
+
+#[tokio::test]
+async fn no_key_is_in_a_file_and_nothing_half_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), &[&format!("use {KEY}")]).await;
+    record(folder.path(), &["again"]).await;
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert_eq!(names, ["000001.json", "000002.json"].map(|name| folder.path().join(name)));
+    for name in names {
+        let text = std::fs::read_to_string(name).unwrap();
+        assert!(!text.contains(KEY));
+        assert!(serde_json::from_str::<Value>(&text).unwrap()["request"]["messages"].is_array());
+    }
+    replay(folder.path()).complete(&request(&format!("use {KEY}")), &|_| ()).await.unwrap();
+}
+
+#[test]
+fn what_cannot_be_replayed_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = || ReplayLlm::open(folder.path(), []).unwrap_err().to_string();
+    assert!(error().ends_with("holds 0 recorded calls, not 1 to 100000"), "{}", error());
+    std::fs::write(folder.path().join("000001.json"), "{}").unwrap();
+    assert!(error().ends_with("000001.json is not a recorded call"), "{}", error());
+    let missing = ReplayLlm::open(&folder.path().join("missing"), []).unwrap_err();
+    assert!(matches!(missing, RecordingError::Folder { .. }), "{missing}");
+}

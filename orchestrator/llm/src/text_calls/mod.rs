@@ -1,0 +1,154 @@
+//! Tool calls for models that cannot make them: written in the text, both ways.
+//!
+//! An [`Llm`] around an [`Llm`] that knows no tools. The tools are described in the system prompt; calls are found in the
+//! answer's text, in V0's format; earlier calls and their results are told as text. A call that is not well formed becomes
+//! a call whose arguments are what was written: the agent says that they do not parse, and here the format is told again
+//! beside that.
+
+mod format;
+mod prompt;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::llm::{
+    Completion, Llm, LlmError, LlmProgress, LlmRequest, Message, ModelResponse, Part, Tool, ToolCall,
+};
+use serde_json::{Map, Value, json};
+
+pub(crate) use format::STOP;
+
+/// Parts of the names of models that were made without tool calls, in lower case.
+const WITHOUT_CALLS: [&str; 16] = [
+    "o1-mini",
+    "o1-preview",
+    "deepseek-r1",
+    "deepseek-coder",
+    "codellama",
+    "llama-2",
+    "llama2",
+    "gemma-2",
+    "gemma2",
+    "phi-3",
+    "phi3",
+    "smollm",
+    "starcoder",
+    "tinyllama",
+    "vicuna",
+    "wizardcoder",
+];
+
+/// Whether a model is known to make no tool calls by itself.
+pub(crate) fn lacks_calls(model: &str) -> bool {
+    let model = model.to_lowercase();
+    WITHOUT_CALLS.iter().any(|part| model.contains(part))
+}
+
+/// A model that makes its calls in its text.
+pub(crate) struct TextCallsLlm {
+    inner: Arc<dyn Llm>,
+}
+
+impl TextCallsLlm {
+    pub(crate) fn new(inner: Arc<dyn Llm>) -> Self {
+        Self { inner }
+    }
+}
+
+#[async_trait]
+impl Llm for TextCallsLlm {
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        let mut completion = self.inner.complete(&told(request), on_progress).await?;
+        if !request.tools.is_empty() {
+            find_calls(&mut completion.response, &request.tools);
+        }
+        Ok(completion)
+    }
+}
+
+/// The request without tools: all that it says of them is text.
+fn told(request: &LlmRequest) -> LlmRequest {
+    let mut messages: Vec<Message> = Vec::new();
+    let mut malformed = HashSet::new();
+    // Goes into the first system prompt.
+    let mut described = (!request.tools.is_empty()).then(|| prompt::of(&request.tools));
+    if !request.messages.iter().any(|message| matches!(message, Message::System(_))) {
+        messages.extend(described.take().map(Message::System));
+    }
+    for message in &request.messages {
+        match message {
+            Message::System(text) => {
+                let parts: Vec<String> = std::iter::once(text.clone()).chain(described.take()).collect();
+                messages.push(Message::System(parts.join("\n\n")));
+            }
+            Message::User(parts) => say(&mut messages, parts.clone()),
+            Message::Assistant(message) => {
+                let response = ModelResponse(json!({ "choices": [{ "message": message }] }));
+                let calls = response.tool_calls();
+                let broken = calls.iter().filter(|call| format::object(&call.arguments).is_none());
+                malformed.extend(broken.map(|call| call.id.clone()));
+                messages.push(Message::Assistant(written(message, &calls, &request.tools)));
+            }
+            Message::ToolResult { call_id, name, parts } => {
+                let heading = Part::Text(format!("Result of {name}:"));
+                let reminder = malformed.contains(call_id).then(|| Part::Text(prompt::FORMAT.to_owned()));
+                say(&mut messages, std::iter::once(heading).chain(parts.clone()).chain(reminder).collect());
+            }
+        }
+    }
+    LlmRequest { messages, tools: Vec::new() }
+}
+
+/// What follows each other without a word of the model's is one turn: many of these models know no other way.
+fn say(messages: &mut Vec<Message>, parts: Vec<Part>) {
+    match messages.last_mut() {
+        Some(Message::User(said)) => said.extend(parts),
+        _ => messages.push(Message::User(parts)),
+    }
+}
+
+/// The model's turn with its calls in the text.
+fn written(message: &Map<String, Value>, calls: &[ToolCall], tools: &[Tool]) -> Map<String, Value> {
+    let mut message = message.clone();
+    message.remove("tool_calls");
+    if !calls.is_empty() {
+        let said = message.get("content").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let calls = calls.iter().map(|call| format::write(call, tools));
+        let text: Vec<String> = said.map(str::to_owned).into_iter().chain(calls).collect();
+        message.insert("content".into(), text.join("\n\n").into());
+    }
+    message
+}
+
+fn find_calls(response: &mut ModelResponse, tools: &[Tool]) {
+    let (text, calls) = format::read(response.text(), tools);
+    if calls.is_empty() {
+        return;
+    }
+    let id = response.id().to_owned();
+    let calls: Vec<Value> = (1..)
+        .zip(calls)
+        .map(|(number, (name, arguments))| {
+            json!({
+                "id": format!("{id}-call-{number}"),
+                "type": "function",
+                "function": { "name": name, "arguments": arguments },
+            })
+        })
+        .collect();
+    let choice = &mut response.0["choices"][0];
+    choice["finish_reason"] = "tool_calls".into();
+    choice["message"]["content"] = if text.is_empty() { Value::Null } else { text.into() };
+    choice["message"]["tool_calls"] = calls.into();
+}

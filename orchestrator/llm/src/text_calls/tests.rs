@@ -1,0 +1,243 @@
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ScriptedLlm;
+
+fn tools() -> Vec<Tool> {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "text": { "type": "string", "description": "What to say.", "enum": ["a", "b"] },
+            "number": { "type": "integer" },
+        },
+        "required": ["text"],
+    });
+    vec![Tool { name: "say".into(), description: "Says it.".into(), parameters }]
+}
+
+fn call(arguments: &str) -> ToolCall {
+    ToolCall { id: "c".into(), name: "say".into(), arguments: arguments.into() }
+}
+
+fn read(text: &str) -> (String, Vec<(String, String)>) {
+    format::read(text, &tools())
+}
+
+fn one(arguments: &Value) -> Vec<(String, String)> {
+    vec![("say".to_owned(), arguments.to_string())]
+}
+
+#[test]
+fn a_call_is_written_and_read_in_v0s_format() {
+    let text = "<function=say>\n<parameter=number>\n7\n</parameter>\n<parameter=text>\nhi\nthere\n</parameter>\n</function>";
+    assert_eq!(format::write(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()), text);
+    assert_eq!(read(text), (String::new(), one(&json!({ "number": 7, "text": "hi\nthere" }))));
+}
+
+#[test]
+fn calls_are_read_as_models_write_them() {
+    let hi = || one(&json!({ "text": "hi" }));
+    for text in [
+        "<function=say><parameter=text>hi</parameter></function>",
+        "<function=say>\n<parameter=text>hi</parameter>\n", // stopped before its end
+        "<function=say>\n<parameter=text>\nhi\n</parameter>\n</function\n",
+        "<function= say >\n<parameter= text >hi</parameter></function>",
+    ] {
+        assert_eq!(read(text), (String::new(), hi()), "{text}");
+    }
+    assert_eq!(read("First.\n<function=say></function>\nThen."), ("First.\n\nThen.".into(), one(&json!({}))));
+    assert_eq!(read("<function=say></function><function=say></function>").1.len(), 2);
+    assert_eq!(read("no call, a < b").1, []);
+}
+
+#[test]
+fn numbers_are_json_and_text_stays_text() {
+    let arguments = json!({ "text": "7", "number": 7, "list": [1], "other": "so" });
+    let text = "<function=say><parameter=text>7</parameter><parameter=number>7</parameter>\
+                <parameter=list>[1]</parameter><parameter=other>so</parameter></function>";
+    assert_eq!(read(text).1, one(&arguments));
+}
+
+#[test]
+fn a_malformed_call_is_a_call_with_what_was_written() {
+    for (text, arguments) in [
+        ("<function=say>\nhi\n</function>", "hi"),
+        ("<function=say><parameter=text>cut off by &lt;/function", "<parameter=text>cut off by </function"),
+        (
+            "<function=say><parameter=text>hi</parameter> and so on</function>",
+            "<parameter=text>hi</parameter> and so on",
+        ),
+        ("<function=say><parameter=tex", "<parameter=tex"),
+    ] {
+        assert_eq!(read(text).1, [("say".to_owned(), arguments.to_owned())], "{text}");
+        assert_eq!(format::object(arguments), None);
+    }
+    assert_eq!(read("<function=say").1, [("say".to_owned(), "{}".to_owned())]);
+}
+
+/// Keeps the last request.
+struct Listening {
+    inner: ScriptedLlm,
+    heard: Mutex<LlmRequest>,
+}
+
+#[async_trait]
+impl Llm for Listening {
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        *self.heard.lock().unwrap() = request.clone();
+        self.inner.complete(request, on_progress).await
+    }
+}
+
+/// What the model heard, and what it said, when it says `text`.
+async fn ask(messages: Vec<Message>, text: &str) -> (LlmRequest, ModelResponse) {
+    let script = json!({ "responses": [{ "text": text }] }).to_string();
+    let inner =
+        Arc::new(Listening { inner: ScriptedLlm::from_json(&script).unwrap(), heard: Mutex::default() });
+    let llm = TextCallsLlm::new(Arc::clone(&inner) as Arc<dyn Llm>);
+    let request = LlmRequest { messages, tools: tools() };
+    let response = llm.complete(&request, &|_| ()).await.unwrap().response;
+    (inner.heard.lock().unwrap().clone(), response)
+}
+
+fn text(text: &str) -> Part {
+    Part::Text(text.into())
+}
+
+fn is_a_user_who_says(message: &Message, said: &[&str]) -> bool {
+    matches!(message, Message::User(parts) if *parts == said.iter().map(|said| text(said)).collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
+    let messages = vec![Message::System("be good".into()), Message::User(vec![text("go")])];
+    let (heard, response) =
+        ask(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
+    assert_eq!(heard.tools, []);
+    let Message::System(system) = &heard.messages[0] else { panic!("{heard:?}") };
+    for part in [
+        "be good\n\n# Tools",
+        "## say\nSays it.",
+        "- text (string, required): What to say. One of [\"a\",\"b\"].",
+    ] {
+        assert!(system.contains(part), "{part} in {system}");
+    }
+    assert_eq!(response.text(), "I say it.");
+    let made = ToolCall { id: "scripted-1-call-1".into(), ..call(r#"{"text":"hi"}"#) };
+    assert_eq!(response.tool_calls(), [made]);
+    assert_eq!(response.0["choices"][0]["finish_reason"], "tool_calls");
+}
+
+#[tokio::test]
+async fn calls_and_results_are_told_as_text_and_a_malformed_call_with_the_format() {
+    let said = |id: &str, arguments: &str| {
+        let call = json!({ "id": id, "function": { "name": "say", "arguments": arguments } });
+        Message::Assistant(json!({ "content": "Hm.", "tool_calls": [call] }).as_object().unwrap().clone())
+    };
+    let result = |id: &str| Message::ToolResult {
+        call_id: id.into(),
+        name: "say".into(),
+        parts: vec![text("done"), Part::Image("data:x".into())],
+    };
+    let go = Message::User(vec![text("go")]);
+    let and = Message::User(vec![text("and?")]);
+    let messages = vec![go, said("a", r#"{"text":"x"}"#), result("a"), and, said("b", "not"), result("b")];
+    let (heard, response) = ask(messages, "Done.").await;
+    let [Message::System(_), _, Message::Assistant(first), Message::User(second), _, Message::User(last)] =
+        heard.messages.as_slice()
+    else {
+        panic!("{heard:?}")
+    };
+    let written = "Hm.\n\n<function=say>\n<parameter=text>\nx\n</parameter>\n</function>";
+    assert_eq!((&first["content"], first.get("tool_calls")), (&json!(written), None));
+    let image = Part::Image("data:x".into());
+    assert_eq!(*second, [text("Result of say:"), text("done"), image.clone(), text("and?")]);
+    assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
+    assert!(is_a_user_who_says(&heard.messages[1], &["go"]));
+    assert_eq!((response.text(), response.tool_calls().len()), ("Done.", 0));
+}
+
+#[test]
+fn models_that_lack_calls_are_known() {
+    for (model, lacks) in [("ollama/CodeLlama:7b", true), ("SmolLM2-135M-Instruct", true), ("gpt-4o", false)]
+    {
+        assert_eq!(lacks_calls(model), lacks, "{model}");
+    }
+}
+
+/// What is special here, and what is not.
+const PIECES: [&str; 18] = [
+    "<",
+    "&",
+    "lt;",
+    "amp;",
+    "&lt;",
+    "&amp;",
+    "/parameter",
+    "/function",
+    "</parameter>",
+    "</function>",
+    "<parameter=x>",
+    "<function=y>",
+    "\n",
+    " ",
+    "a",
+    "\"",
+    "{}",
+    "ü",
+];
+
+/// Texts that are made of that.
+fn tricky() -> impl Strategy<Value = String> {
+    proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12).prop_map(|pieces| pieces.concat())
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        tricky().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map("[a-z]{1,4}", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_arguments_come_back(
+        text in prop_oneof![tricky(), any::<String>()],
+        others in proptest::collection::btree_map("[a-z_]{5,9}", any_value(), 0..4),
+    ) {
+        let mut arguments: Map<String, Value> = others.into_iter().collect();
+        arguments.insert("text".into(), text.into());
+        let arguments = Value::Object(arguments);
+        let written = format::write(&call(&arguments.to_string()), &tools());
+        let (said, calls) = read(&format!("So.\n\n{written}"));
+        prop_assert_eq!(said, "So.");
+        prop_assert_eq!(calls.len(), 1);
+        prop_assert_eq!(format::object(&calls[0].1), arguments.as_object().cloned());
+    }
+
+    #[test]
+    fn any_text_is_read(text in prop_oneof![tricky(), any::<String>()]) {
+        let (said, calls) = read(&text);
+        prop_assert!(said.len() + calls.len() <= text.len());
+    }
+}

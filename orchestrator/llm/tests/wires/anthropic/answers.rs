@@ -1,0 +1,149 @@
+//! What comes back when all goes well, in one piece and as a stream, and how it goes back to the provider.
+
+use engine::llm::{Completion, Llm as _, LlmProgress, LlmRequest, Message, Part};
+use llm::ProviderLlm;
+use serde_json::{Value, json};
+
+use super::scene::{config, events, message};
+use crate::scene::{KEY, ask, ask_listening, request};
+use crate::server::{Reply, Seen, Server};
+
+/// $0.80 a million in, $1 written to the cache, $0.08 read from it, $4 out.
+const COST: f64 = (1000.0 * 0.8 + 200.0 + 3000.0 * 0.08 + 100.0 * 4.0) / 1e6;
+
+/// Thoughts between calls, an answer in two texts, and what nobody knows yet.
+fn everything() -> Value {
+    json!([
+        { "type": "thinking", "thinking": "I should look first. Ü", "signature": "c2lnbmF0dXJl" },
+        { "type": "redacted_thinking", "data": "b3BhcXVl" },
+        { "type": "text", "text": "I look around." },
+        { "type": "tool_use", "id": "toolu_1", "name": "execute_bash", "input": { "command": "ls -l 'ü'" } },
+        { "type": "thinking", "thinking": "And then?", "signature": "second" },
+        { "type": "novel_block", "what": [1, { "of": "it" }] },
+        { "type": "tool_use", "id": "toolu_2", "name": "execute_bash", "input": {} },
+    ])
+}
+
+fn stream(message: &Value) -> Reply {
+    let events = events(message);
+    Reply::stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The answer without the time at which it was read.
+fn timeless(completion: Completion) -> Value {
+    let mut response = completion.response.0;
+    response["created"] = Value::Null;
+    response
+}
+
+#[tokio::test]
+async fn the_request_is_anthropics() {
+    let text = json!([{ "type": "text", "text": "Hello" }]);
+    let mut server = Server::start(vec![Reply::json(200, &message(&text))]).await;
+    let completion = ask(&config(&server)).await.unwrap();
+    assert_eq!(completion.response.text(), "Hello");
+
+    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
+    assert!(head.contains(&format!("x-api-key: {KEY}")) && !head.contains("authorization"), "{head}");
+    assert!(head.contains("anthropic-version: 2023-06-01") && !head.contains("anthropic-beta"), "{head}");
+    let mark = json!({ "type": "ephemeral" });
+    assert_eq!(
+        body,
+        json!({
+            "model": "claude-3-5-haiku-latest", "stream": true, "max_tokens": 8192, "temperature": 0.0,
+            "system": [{ "type": "text", "text": "be good", "cache_control": mark }],
+            "messages": [{ "role": "user", "content": [{ "type": "text", "text": "hi", "cache_control": mark }] }],
+            "tools": [{
+                "name": "execute_bash", "description": "runs", "input_schema": { "type": "object" },
+                "cache_control": mark,
+            }],
+        })
+    );
+}
+
+#[tokio::test]
+async fn tokens_are_counted_and_priced_with_the_cache() {
+    let server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
+    let completion = ask(&config(&server)).await.unwrap();
+    let usage = completion.usage;
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.per_turn_token), (4200, 100, 4300));
+    assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (3000, 200));
+    assert_eq!((usage.response_id.as_str(), usage.context_window), ("msg_1", 200_000));
+    assert!((completion.cost.unwrap() - COST).abs() < 1e-12, "{:?}", completion.cost);
+}
+
+#[tokio::test]
+async fn a_stream_is_the_same_answer_as_one_piece() {
+    for content in [everything(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
+        let message = message(&content);
+        let server = Server::start(vec![Reply::json(200, &message), stream(&message)]).await;
+        let whole = ask(&config(&server)).await.unwrap();
+        let streamed = ask(&config(&server)).await.unwrap();
+        assert_eq!((&whole.usage, whole.cost), (&streamed.usage, streamed.cost));
+        assert_eq!(timeless(whole), timeless(streamed));
+    }
+}
+
+#[tokio::test]
+async fn a_turn_goes_back_as_it_came() {
+    let mut server = Server::start(vec![stream(&message(&everything()))]).await;
+    let mut config = config(&server);
+    config.caching_prompt = false;
+    let llm = ProviderLlm::new(&config).unwrap();
+    let response = llm.complete(&request(), &|_| ()).await.unwrap().response;
+    server.body().await;
+
+    let results = response.tool_calls().into_iter().map(|call| Message::ToolResult {
+        call_id: call.id,
+        name: call.name,
+        parts: vec![Part::Text("done".into())],
+    });
+    let mut messages =
+        vec![Message::User(vec![Part::Text("go".into())]), Message::Assistant(response.message())];
+    messages.extend(results);
+    llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
+    let body = server.body().await;
+    assert_eq!(body["messages"][1], json!({ "role": "assistant", "content": everything() }));
+    let result = |id| json!({ "type": "tool_result", "tool_use_id": id, "content": [{ "type": "text", "text": "done" }] });
+    assert_eq!(
+        body["messages"][2],
+        json!({ "role": "user", "content": [result("toolu_1"), result("toolu_2")] })
+    );
+}
+
+#[tokio::test]
+async fn text_and_thoughts_are_told_as_they_are_written() {
+    let server = Server::start(vec![stream(&message(&everything()))]).await;
+    let (_, told) = ask_listening(&config(&server)).await;
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    for progress in told {
+        match progress {
+            LlmProgress::Text(piece) => text += &piece,
+            LlmProgress::Reasoning(piece) => reasoning += &piece,
+            LlmProgress::Retrying { .. } => panic!("no try failed"),
+        }
+    }
+    assert_eq!((text.as_str(), reasoning.as_str()), ("I look around.", "I should look first. ÜAnd then?"));
+}
+
+#[tokio::test]
+async fn a_stream_that_has_stopped_is_not_waited_for() {
+    let text = json!([{ "type": "text", "text": "Hello" }]);
+    let mut server = Server::start(vec![stream(&message(&text)).then_silence()]).await;
+    assert_eq!(ask(&config(&server)).await.unwrap().response.text(), "Hello");
+    server.body().await;
+    assert!(matches!(server.next().await, Seen::ClientGone));
+}
+
+#[tokio::test]
+async fn thinking_between_calls_is_asked_for() {
+    let mut server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
+    let mut config = config(&server);
+    config.reasoning_effort = Some("low".into());
+    ask(&config).await.unwrap();
+    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    assert!(head.contains("anthropic-beta: interleaved-thinking-2025-05-14"), "{head}");
+    assert_eq!(body["thinking"], json!({ "type": "enabled", "budget_tokens": 2048 }));
+    assert_eq!(body.get("temperature"), None);
+}

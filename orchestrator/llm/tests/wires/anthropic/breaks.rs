@@ -1,0 +1,142 @@
+//! What is no answer, what ends too early, what never ends.
+
+use std::time::Duration;
+
+use engine::llm::LlmErrorKind;
+use serde_json::{Value, json};
+
+use super::scene::{config, events, message};
+use crate::scene::ask;
+use crate::server::{Reply, Seen, Server};
+
+async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
+    let server = Server::start(vec![reply]).await;
+    let error = ask(&config(&server)).await.unwrap_err();
+    (error.kind, error.detail)
+}
+
+fn answer() -> Value {
+    message(&json!([
+        { "type": "thinking", "thinking": "hmm", "signature": "s" },
+        { "type": "text", "text": "Hello" },
+        { "type": "tool_use", "id": "toolu_1", "name": "execute_bash", "input": { "command": "ls" } },
+    ]))
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_anywhere_is_cut_until_it_says_why_it_stopped() {
+    let events = events(&answer());
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    for end in 0..events.len() {
+        let server = Server::start(vec![Reply::stream(&events[..end])]).await;
+        let result = ask(&config(&server)).await;
+        if end == events.len() - 1 {
+            // Only `message_stop` is missing.
+            assert_eq!(result.unwrap().response.text(), "Hello");
+        } else {
+            assert_eq!(result.unwrap_err().kind, LlmErrorKind::StreamCut, "after {end} events");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cut_in_the_middle_of_an_event_is_a_cut() {
+    let events = events(&answer()).join("\n\ndata: ");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: ";
+    let end = events.floor_char_boundary(events.len() / 2);
+    let (kind, _) = error_of(Reply::cut(&format!("{head}{}", &events[..end]))).await;
+    // The last event is half a JSON text.
+    assert!(matches!(kind, LlmErrorKind::StreamCut | LlmErrorKind::Malformed), "{kind:?}");
+    assert!(kind.is_transient());
+}
+
+#[tokio::test]
+async fn what_is_cut_is_asked_again() {
+    let events = events(&answer());
+    let cut = Reply::stream(&[events[0].as_str()]);
+    let server = Server::start(vec![cut, Reply::json(200, &answer())]).await;
+    let mut config = config(&server);
+    config.retry.num_retries = 2;
+    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+}
+
+#[tokio::test]
+async fn a_page_is_no_answer() {
+    let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
+    let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert!(detail.ends_with("a page: Sign in"), "{detail}");
+}
+
+#[tokio::test]
+async fn nonsense_is_no_answer() {
+    for body in ["", "nonsense", "[]", "{}", r#"{"content": "hi"}"#, r#"{"type": "message"}"#] {
+        let (kind, detail) = error_of(Reply::new(200, &[], body)).await;
+        assert_eq!(kind, LlmErrorKind::Malformed, "{body}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn nonsense_among_the_events_and_in_the_blocks_does_no_harm() {
+    let mut events = events(&answer());
+    for (place, nonsense) in [
+        (
+            1,
+            r#"{"type":"content_block_delta","index":18446744073709551615,"delta":{"type":"text_delta","text":7}}"#,
+        ),
+        (1, r#"{"type":"content_block_delta","delta":null}"#),
+        (1, r#"{"type":"content_block_start","index":-1,"content_block":[]}"#),
+        (1, r#"{"type":7}"#),
+        (1, "[]"),
+        (1, "null"),
+    ] {
+        events.insert(place, nonsense.to_owned());
+    }
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let server = Server::start(vec![Reply::stream(&events)]).await;
+    let response = ask(&config(&server)).await.unwrap().response;
+    assert_eq!((response.text(), response.tool_calls().len()), ("Hello", 1));
+
+    let blocks = json!([7, null, {}, { "type": 7 }, { "type": "text" }, { "type": "tool_use" }]);
+    let server = Server::start(vec![Reply::json(200, &message(&blocks))]).await;
+    let response = ask(&config(&server)).await.unwrap().response;
+    assert_eq!(response.tool_calls()[0].arguments, "null");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_models_is_a_refusal() {
+    let mut refused = message(&json!([]));
+    refused["stop_reason"] = "refusal".into();
+    assert_eq!(error_of(Reply::json(200, &refused)).await.0, LlmErrorKind::ContentPolicy);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_bounded() {
+    let piece = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "x".repeat(1 << 20) } });
+    let (kind, detail) = error_of(Reply::stream(&vec![piece.to_string().as_str(); 33])).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert_eq!(detail, "the answer is longer than 33554432 bytes");
+}
+
+#[tokio::test]
+async fn silence_ends_in_time() {
+    let events = events(&answer());
+    let server = Server::start(vec![Reply::stream(&[events[0].as_str()]).then_silence()]).await;
+    let mut config = config(&server);
+    config.timeouts.idle = Duration::from_millis(100);
+    let error = ask(&config).await.unwrap_err();
+    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "silence for 100ms"));
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_the_server() {
+    let events = events(&answer());
+    for reply in [Reply::silence(), Reply::stream(&[events[0].as_str()]).then_silence()] {
+        let mut server = Server::start(vec![reply]).await;
+        let config = config(&server);
+        let asking = tokio::spawn(async move { ask(&config).await });
+        server.body().await;
+        asking.abort();
+        assert!(matches!(server.next().await, Seen::ClientGone));
+    }
+}

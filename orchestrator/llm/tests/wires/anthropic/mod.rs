@@ -1,0 +1,6 @@
+//! Anthropic's messages.
+
+mod answers;
+mod breaks;
+mod refusals;
+mod scene;

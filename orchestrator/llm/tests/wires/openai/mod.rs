@@ -1,0 +1,5 @@
+//! OpenAI's chat completions.
+
+mod answers;
+mod breaks;
+mod refusals;
