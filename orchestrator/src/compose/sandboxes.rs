@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::clock;
 use engine::conversation::Afterwards;
 use engine::events::EventStore as _;
-use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep};
+use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep, sweep_snapshots};
 use protocol::{ConversationId, SandboxId, Timestamp};
 use sandbox::{
     BUBBLEWRAP_PROGRAMS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion, HostSecret, Isolation,
@@ -241,6 +241,7 @@ async fn sweep_once(
     config: &Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<()> {
+    sweep_snapshots(provider, &|conversation| state_dir.is_locked(conversation)).await?;
     let placed = provider.list().await?;
     if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
         return Ok(());

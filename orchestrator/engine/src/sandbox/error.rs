@@ -41,6 +41,14 @@ pub enum SandboxError {
         /// What it was asked for: `pause a sandbox`.
         what: &'static str,
     },
+    /// What is to be removed is needed by others. May be tried again when they are gone.
+    #[error("{what} is in use: {detail}")]
+    InUse {
+        /// What was to be removed.
+        what: String,
+        /// By whom.
+        detail: String,
+    },
     /// The server refused the request.
     #[error("the action server refuses: {detail}")]
     Refused {

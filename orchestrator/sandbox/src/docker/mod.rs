@@ -17,6 +17,7 @@ mod machine;
 mod mounts;
 mod pull_progress;
 mod snapshot;
+mod snapshots;
 mod spare;
 mod start;
 mod usage;
@@ -28,7 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Usage,
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
+    StartProgress, Usage,
 };
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
@@ -231,8 +233,20 @@ impl SandboxProvider for DockerProvider {
         self.engine().await?.resume(sandbox.as_str()).await
     }
 
-    async fn snapshot(&self, sandbox: &SandboxId, name: Option<&str>) -> Result<String, SandboxError> {
-        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, name).await
+    async fn snapshot(
+        &self,
+        sandbox: &SandboxId,
+        purpose: SnapshotPurpose<'_>,
+    ) -> Result<String, SandboxError> {
+        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, purpose).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
+        snapshots::of(self.engine().await?, &self.installation.config.owner).await
+    }
+
+    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
+        snapshots::remove(self.engine().await?, &self.installation.config.owner, image).await
     }
 
     async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
@@ -248,7 +262,13 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.engine().await?.remove(sandbox.as_str()).await
+        let engine = self.engine().await?;
+        let found = engine.look_at(sandbox.as_str()).await.ok().filter(|found| found.is_fork);
+        engine.remove(sandbox.as_str()).await?;
+        if let Some(fork) = found {
+            snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image).await;
+        }
+        Ok(())
     }
 
     async fn settle(&self) {

@@ -1,5 +1,7 @@
 //! `glovebox sandbox snapshot`.
 
+use engine::sandbox::SnapshotPurpose;
+
 use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::print;
@@ -8,7 +10,8 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What is mounted into the sandbox, its workspace from -d for one, is not in the image.
+What is mounted into the sandbox, its workspace from -d for one, is not in the image. It stays until
+`glovebox sandbox rm --snapshot` removes it; `glovebox sandbox ls --snapshots` lists all.
 Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
 pub(super) struct SnapshotArguments {
     /// The sandbox.
@@ -24,7 +27,8 @@ pub(super) struct SnapshotArguments {
 pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let host = Host::open(&arguments.at, overrides).await?;
     let placed = host.existing(&arguments.name).await?;
-    let image = host.provider.snapshot(&placed.sandbox, arguments.image.as_deref()).await?;
+    let purpose = SnapshotPurpose::Keep(arguments.image.as_deref());
+    let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
     print::line(&image)?;
     Ok(Exit::Finished)
 }
