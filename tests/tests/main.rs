@@ -13,6 +13,7 @@ mod out_of_memory;
 mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;
+mod sandbox_local_bounds;
 mod sandbox_local_isolated;
 mod sandbox_remote;
 mod sandbox_ssh;

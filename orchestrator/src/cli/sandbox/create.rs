@@ -70,6 +70,9 @@ pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> an
     let name = arguments.name.map_or_else(Name::fresh, Ok)?;
     let spec = spec(&host.config, &name, host.config.sandbox.image.clone(), arguments.wishes)?;
     let reserved = reserve(&host, &name).await?;
+    if let Some((isolation, bounds)) = compose::isolation(&host.config, &host.state_dir).await? {
+        print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
+    }
     place(&host, &reserved, &spec).await
 }
 
