@@ -92,6 +92,7 @@ fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usi
     DockerConfig {
         host: config.docker_host.clone(),
         runtime_dir: config.runtime_dir.clone(),
+        client_config: config.docker_config.as_ref().map(|folder| folder.join("config.json")),
         holder: std::process::id().to_string(),
         default_image: sandbox.image.clone().unwrap_or_else(|| default.default_image.clone()),
         platform: sandbox.platform.clone(),

@@ -16,6 +16,7 @@ mod lifecycle;
 mod machine;
 mod mounts;
 mod pull_progress;
+mod registry_login;
 mod snapshot;
 mod snapshots;
 mod spare;
