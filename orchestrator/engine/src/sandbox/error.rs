@@ -33,6 +33,12 @@ pub enum SandboxError {
         /// What was found.
         detail: String,
     },
+    /// The sandbox is there and frozen: nothing in it answers before it is resumed.
+    #[error("the sandbox is paused: {detail}")]
+    Paused {
+        /// What was found.
+        detail: String,
+    },
     /// This runtime cannot do what it was asked for.
     #[error("the runtime {runtime} cannot {what}")]
     Unsupported {

@@ -48,6 +48,7 @@ use engine::Engine;
 use exec_stream::ExecStream;
 use image::Image;
 use labels::Belongs;
+use lifecycle::Found;
 pub use spare::spare_holder;
 use warm_pool::WarmPool;
 
@@ -149,23 +150,24 @@ impl DockerProvider {
         unfinished.end(started.map(|started| started.client)).await
     }
 
-    /// Where a sandbox is that is there. One that is frozen goes on: who speaks with it wants that.
-    async fn address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        let engine = self.engine().await?;
-        let found = engine.look_at(sandbox.as_str()).await?;
-        if found.is_paused {
-            engine.resume(sandbox.as_str()).await?;
-        }
+    /// Where a sandbox is that was found.
+    fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &Found) -> Address {
         let key_of = found.key_of.as_ref().unwrap_or(sandbox);
-        Ok(address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str()))
+        address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str())
     }
 
+    /// Speaks with a sandbox that is there. One that is frozen goes on: who speaks with it wants that.
     async fn speak(
         &self,
         sandbox: &SandboxId,
         boot_id: Option<&BootId>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::again(self.address(sandbox).await?, boot_id).await?))
+        let engine = self.engine().await?;
+        let found = engine.look_at(sandbox.as_str()).await?;
+        if found.is_paused {
+            engine.resume(sandbox.as_str()).await?;
+        }
+        Ok(Box::new(ActionClient::again(self.address_of(engine, sandbox, &found), boot_id).await?))
     }
 }
 
@@ -259,7 +261,10 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.address(sandbox).await?.into())
+        let engine = self.engine().await?;
+        // Who is only told of it lets nothing go on.
+        let found = engine.look_at(sandbox.as_str()).await?;
+        Ok(self.address_of(engine, sandbox, &found).into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
