@@ -1,7 +1,9 @@
 //! Making, listing, pruning and removing; and what is refused.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests::glovebox::Home;
@@ -27,6 +29,42 @@ fn a_sandbox_is_made_listed_and_removed() {
         refused(&scene.exec(&["true"]), 2, "there is no sandbox");
         scene.end();
     }
+}
+
+/// What bash offers for the last of these words.
+fn completed(scene: &Scene, words: &str, engine: Option<&Path>) -> String {
+    let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                  COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";
+    let program = scene.home.glovebox(&[]);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).arg(program.get_program()).arg(words).env_clear();
+    bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    bash.envs(engine.map(|engine| ("DOCKER_HOST", format!("unix://{}", engine.display()))));
+    let output = bash.output().unwrap();
+    assert!(output.stderr.is_empty(), "somebody types: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
+    for scene in Scene::all() {
+        let (name, runtime) = (scene.name(), scene.runtime);
+        for subcommand in ["rm", "exec", "shell", "logs", "pause", "snapshot", "stats"] {
+            let words = format!("glovebox sandbox {subcommand} --runtime {runtime}");
+            assert!(completed(&scene, &words, None).lines().any(|line| line == name), "{words}");
+        }
+        scene.end();
+    }
+    let scene = Scene::local();
+    let silent = scene.home.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    for engine in [silent, scene.home.path().join("no.sock")] {
+        let begun = Instant::now();
+        let offered = completed(&scene, "glovebox sandbox rm --runtime docker", Some(&engine));
+        assert!(!offered.contains(&scene.name()), "{offered}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    scene.end();
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! `glovebox sandbox fork`: a snapshot, and a sandbox from it.
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{SandboxSpec, SnapshotPurpose};
 
 use super::create::{self, Wishes};
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -16,6 +17,7 @@ environment are not taken over. No image stays: what was copied goes with the la
 Example: glovebox sandbox fork box attempt-2 --env TOKEN")]
 pub(super) struct ForkArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// The new one's name; without it, it gets one.

@@ -1,11 +1,12 @@
 //! `glovebox sandbox rm`.
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Lifetime, Placed, Snapshot};
 
 use super::host::{At, Host};
 use super::ls::image_name;
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -16,6 +17,7 @@ stays; everything else in the sandbox is gone.")]
 pub(super) struct RmArguments {
     /// The sandboxes.
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "snapshot"], conflicts_with = "all")]
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     names: Vec<Name>,
 
     /// All that were made by hand. Those of conversations are left to `prune`.

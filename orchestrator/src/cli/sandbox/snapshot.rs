@@ -1,10 +1,11 @@
 //! `glovebox sandbox snapshot`.
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::SnapshotPurpose;
 
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -15,6 +16,7 @@ What is mounted into the sandbox, its workspace from -d for one, is not in the i
 Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
 pub(super) struct SnapshotArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// What the image is called; without it, it gets a name.
