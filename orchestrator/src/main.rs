@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     if let Some(code) = sandbox::confine_if_asked() {
         return code;
     }
+    cli::answer_completions_if_asked();
     let arguments = cli::Arguments::parse();
     init_logging(arguments.log_level.as_deref());
     match run(arguments) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
 use sandbox::{
-    DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider, ServerBinary,
+    CONTROL_GROUPS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider,
+    ServerBinary,
 };
 use serde_json::json;
 use tests::glovebox::{Home, Started, bash, finish, wait_until};
@@ -41,6 +42,9 @@ fn local(home: &Home) -> Box<dyn SandboxProvider> {
         hidden: Vec::new(),
         launcher: "/nowhere".into(),
         bubblewrap: Vec::new(),
+        control_groups: CONTROL_GROUPS.into(),
+        runtime_dir: None,
+        user: None,
     }))
 }
 

@@ -16,6 +16,7 @@ mod replay_and_fork;
 mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;
+mod sandbox_local_bounds;
 mod sandbox_local_isolated;
 mod sandbox_remote;
 mod sandbox_ssh;

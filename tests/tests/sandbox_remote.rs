@@ -2,6 +2,7 @@
 
 mod direct_only;
 mod lending;
+mod pausing;
 mod program;
 mod runtime_api;
 mod tls;
@@ -11,11 +12,13 @@ use tests::sandbox_contract::remote::{ByHand, Lent};
 mod lent_local {
     use super::Lent;
     tests::sandbox_contract!(Lent::over_local());
+    tests::sandbox_faults!(Lent::over_local());
 }
 
 mod lent_busybox {
     use super::Lent;
     tests::sandbox_contract!(Lent::over_busybox());
+    tests::sandbox_faults!(Lent::over_busybox());
 }
 
 /// Not the cases of starts: that backend starts nothing.

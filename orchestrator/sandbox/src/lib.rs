@@ -22,7 +22,10 @@ pub use confine::confine_if_asked;
 pub use connect::{ServerUrl, ServerUrlError};
 pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, spare_holder};
 pub use host_secret::HostSecret;
-pub use local::{BUBBLEWRAP_PROGRAMS, Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
+pub use local::{
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind, LocalConfig,
+    LocalProvider,
+};
 pub use placement::sandbox_id_of;
 pub use remote::{
     DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,

@@ -1,19 +1,115 @@
-//! `glovebox completions SHELL`.
+//! `glovebox completions SHELL`, and what the shell asks the program for afterwards: the words that may come next.
+//!
+//! The shell starts this program at each completion, with a variable that says so. Names of sandboxes are asked of their
+//! runtime for a moment at most, and without a word: there is somebody typing.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::CommandFactory as _;
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::{CompleteEnv, Shells};
+use tokio::time::timeout;
 
-use super::{Arguments, print};
-use crate::exit::Exit;
+use super::{Arguments, print, sandbox};
+use crate::compose::{self, StateDir};
+use crate::config::{Config, Overrides};
+use crate::exit::{Exit, UsageError};
+
+/// Says in the environment that words are to be completed, and for which shell.
+const VARIABLE: &str = "GLOVEBOX_COMPLETE";
+
+/// Somebody waits for it with a finger on the key.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  source <(glovebox completions bash)      # in ~/.bashrc
+  source <(glovebox completions zsh)       # in ~/.zshrc, after compinit
+  glovebox completions fish | source       # in ~/.config/fish/config.fish")]
 pub(super) struct CompletionsArguments {
     /// The shell.
     shell: clap_complete::Shell,
 }
 
 pub(super) fn run(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
+    let shell = arguments.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&shell)
+        .ok_or_else(|| UsageError(format!("there are no completions for {shell}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "glovebox", &mut script);
+    completer.write_registration(VARIABLE, "glovebox", "glovebox", &program(), &mut script)?;
     print::bytes(&script)?;
     Ok(Exit::Finished)
+}
+
+/// What the shell is to start: by its name, as it was found now, or by its path.
+fn program() -> String {
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    let path = called.components().nth(1).and_then(|_| std::env::current_exe().ok());
+    path.unwrap_or(called).to_string_lossy().into_owned()
+}
+
+/// When the shell asks for words, tells them and ends. To be called before anything else is done.
+pub(crate) fn answer_if_asked() {
+    CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
+}
+
+/// The sandboxes whose names begin so.
+pub(super) fn sandboxes(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(begun) = begun.to_str() else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let names = runtime.block_on(async { timeout(PATIENCE, names()).await });
+    runtime.shutdown_background();
+    let names = names.ok().and_then(Result::ok).unwrap_or_default();
+    names.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
+}
+
+async fn names() -> anyhow::Result<Vec<String>> {
+    let given = |flag: &str| value_of(flag, std::env::args());
+    let overrides = Overrides {
+        runtime: given("--runtime"),
+        ssh_host: given("--host"),
+        config_file: given("--config-file").map(PathBuf::from),
+        ..Overrides::default()
+    };
+    let mut config = Config::load(&overrides, |name| std::env::var(name).ok())?;
+    // Nobody is asked about a machine that is not known.
+    config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+    if !config.state_dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let state_dir = StateDir::open(&config.state_dir)?;
+    compose::choose_runtime(&mut config, &state_dir).await?;
+    let placed = compose::provider(&config, &state_dir)?.list().await?;
+    Ok(placed.iter().map(sandbox::name_of).collect())
+}
+
+/// What was typed behind a flag.
+fn value_of(flag: &str, words: impl IntoIterator<Item = String>) -> Option<String> {
+    let mut words = words.into_iter().skip_while(|word| !word.starts_with(flag));
+    match words.next()?.strip_prefix(flag)?.strip_prefix('=') {
+        Some(value) => Some(value.to_owned()),
+        // bash takes the sign for a word of its own.
+        None => words.find(|word| word != "="),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value_of;
+
+    #[test]
+    fn a_flag_is_read_in_both_ways() {
+        let value = |line: &str| value_of("--runtime", line.split(' ').map(str::to_owned));
+        assert_eq!(value("glovebox sandbox rm --runtime local b").as_deref(), Some("local"));
+        assert_eq!(value("glovebox sandbox rm --runtime=ssh b").as_deref(), Some("ssh"));
+        assert_eq!(value("glovebox sandbox rm --runtime = local b").as_deref(), Some("local"));
+        assert_eq!(value("glovebox sandbox rm b"), None);
+    }
 }

@@ -19,6 +19,7 @@ mod writing;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+pub(crate) use completions::answer_if_asked as answer_completions_if_asked;
 
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};

@@ -186,8 +186,8 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
-        if let Some(isolation) = compose::isolation(config, state_dir).await? {
-            print::note(&format!("isolation: {isolation}\n"));
+        if let Some((isolation, bounds)) = compose::isolation(config, state_dir).await? {
+            print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
         }
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use engine::clock;
 use engine::conversation::Afterwards;
 use engine::events::EventStore as _;
-use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep};
+use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep, sweep_snapshots};
 use protocol::{ConversationId, SandboxId, Timestamp};
 use sandbox::{
-    BUBBLEWRAP_PROGRAMS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion, HostSecret, Isolation,
-    IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig, RemoteRuntimeProvider,
-    RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider, UnknownHosts,
-    spare_holder,
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
+    HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig,
+    RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider,
+    UnknownHosts, spare_holder,
 };
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -72,14 +72,17 @@ pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) ->
     Ok(())
 }
 
-/// What keeps the local sandboxes of this machine in, in words; nothing for other runtimes.
-pub(crate) async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Option<Isolation>> {
+/// What keeps the local sandboxes of this machine in, and what bounds them, in words; nothing for other runtimes.
+pub(crate) async fn isolation(
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Option<(Isolation, Bounds)>> {
     if config.runtime != "local" {
         return Ok(None);
     }
     let server = ServerBinary::embedded(state_dir.path().join("bin"));
     let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?));
-    Ok(Some(provider.isolation().await?.clone()))
+    Ok(Some((provider.isolation().await?.clone(), provider.bounds().await?.clone())))
 }
 
 fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usize) -> DockerConfig {
@@ -89,6 +92,7 @@ fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usi
     DockerConfig {
         host: config.docker_host.clone(),
         runtime_dir: config.runtime_dir.clone(),
+        client_config: config.docker_config.as_ref().map(|folder| folder.join("config.json")),
         holder: std::process::id().to_string(),
         default_image: sandbox.image.clone().unwrap_or_else(|| default.default_image.clone()),
         platform: sandbox.platform.clone(),
@@ -117,8 +121,12 @@ fn local(config: &Config, state_dir: &StateDir, server: ServerBinary, secret: Ho
         },
         network: config.sandbox.network.is_some(),
         hidden: engine.map(PathBuf::from).into_iter().chain(config.config_file.clone()).collect(),
-        launcher: "/proc/self/exe".into(),
+        // Also when its file is replaced meanwhile. Not of `self`: that would be whatever starts it.
+        launcher: format!("/proc/{}/exe", std::process::id()).into(),
         bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
+        control_groups: CONTROL_GROUPS.into(),
+        runtime_dir: config.runtime_dir.clone(),
+        user: config.sandbox.ssh.user.clone(),
     }
 }
 
@@ -241,6 +249,7 @@ async fn sweep_once(
     config: &Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<()> {
+    sweep_snapshots(provider, &|conversation| state_dir.is_locked(conversation)).await?;
     let placed = provider.list().await?;
     if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
         return Ok(());

@@ -98,6 +98,8 @@ pub(crate) struct Config {
     pub config_file: Option<PathBuf>,
     /// Where the Docker engine is, as in `DOCKER_HOST`; nothing: where it usually is.
     pub docker_host: Option<String>,
+    /// The folder of Docker's own client, as in `DOCKER_CONFIG`, else `.docker` at home.
+    pub docker_config: Option<PathBuf>,
     /// An action server to use instead of the one that is carried, from `GLOVEBOX_ACTION_SERVER`.
     pub action_server: Option<PathBuf>,
     /// What of this program's environment a local sandbox gets: nothing that could be a key.
@@ -252,6 +254,9 @@ impl Config {
             home: home(&environment).ok(),
             config_file: config_file.and_then(|path| path.canonicalize().ok()),
             docker_host: variable(&environment, "DOCKER_HOST"),
+            docker_config: variable(&environment, "DOCKER_CONFIG")
+                .map(PathBuf::from)
+                .or_else(|| Some(home(&environment).ok()?.join(".docker"))),
             action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
             local_environment: LOCAL_ENVIRONMENT
                 .iter()

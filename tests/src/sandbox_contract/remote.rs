@@ -22,9 +22,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::Backend;
 use super::docker::DockerBackend;
+use super::faults::Breakable;
 use super::local::Local;
+use super::{Backend, own_sockets};
 
 /// The name and the secret of the contract's key.
 const KEY: &str = "ann";
@@ -128,6 +129,30 @@ impl<B: Backend> Backend for Lent<B> {
 
     async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
         self.below.left_of(&lent_name(sandbox)).await
+    }
+}
+
+#[async_trait]
+impl<B: Breakable> Breakable for Lent<B> {
+    async fn cut_connection(&self, _: &SandboxId) -> usize {
+        let host = *self.main.lock().unwrap();
+        host.map_or(0, |host| own_sockets::cut_tcp(host.port()))
+    }
+
+    async fn kill(&self, sandbox: &SandboxId) {
+        self.below.kill(&lent_name(sandbox)).await;
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) {
+        self.below.freeze(&lent_name(sandbox)).await;
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) {
+        self.below.thaw(&lent_name(sandbox)).await;
+    }
+
+    async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String> {
+        self.below.small_folder(sandbox).await
     }
 }
 

@@ -1,14 +1,18 @@
 //! The SSH backend under test: an account on an OpenSSH server of this machine that lives as long as the test.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::SandboxProvider;
 use protocol::SandboxId;
+use protocol::record::SandboxLeased;
+use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{HostSecret, ServerBinary, SshConfig, SshProvider};
 use tempfile::TempDir;
 
-use super::Backend;
+use super::faults::Breakable;
+use super::{Backend, own_sockets};
 use crate::sshd::{Options, Sshd, USER};
 
 /// Sandboxes in the account of one server.
@@ -16,6 +20,7 @@ pub struct Ssh {
     /// The other side.
     pub sshd: Sshd,
     cache: TempDir,
+    is_small: bool,
 }
 
 impl Ssh {
@@ -28,7 +33,7 @@ impl Ssh {
     pub fn with(options: &Options) -> Option<Self> {
         let sshd = Sshd::start(options)?;
         sshd.make_known();
-        let ssh = Self { sshd, cache: tempfile::tempdir().unwrap() };
+        let ssh = Self { sshd, cache: tempfile::tempdir().unwrap(), is_small: options.home_kib.is_some() };
         ssh.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", ssh.sshd.port()));
         Some(ssh)
     }
@@ -46,6 +51,19 @@ impl Ssh {
             global_known_hosts: Vec::new(),
             idle_timeout: Duration::from_secs(60),
             ..SshConfig::new("far", home, "nobody-of-this-name", server, HostSecret::new([7; 32]))
+        }
+    }
+
+    fn folder(&self, sandbox: &SandboxId) -> PathBuf {
+        self.sshd.home().join(".glovebox/sandboxes").join(sandbox.as_str())
+    }
+
+    fn send(&self, sandbox: &SandboxId, signal: Signal) {
+        let processes = processes_of(&self.folder(sandbox));
+        assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
+        for (process, _) in processes {
+            // One that has ended meanwhile is where it is to be.
+            let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
         }
     }
 
@@ -70,19 +88,48 @@ impl Backend for Ssh {
     }
 
     async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
-        let folder = self.sshd.home().join(".glovebox/sandboxes").join(sandbox.as_str());
+        let folder = self.folder(sandbox);
         let mut left: Vec<String> =
             folder.exists().then(|| folder.display().to_string()).into_iter().collect();
-        for process in std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
-            let arguments = std::fs::read(process.join("cmdline")).unwrap_or_default();
-            let working_dir = std::fs::read_link(process.join("cwd")).unwrap_or_default();
-            let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-            // With its end: another sandbox's name may begin with this one's.
-            let is_server = arguments.contains(&format!("{}/", folder.display()));
-            if is_server || working_dir.starts_with(&folder) {
-                left.push(format!("{}: {arguments}", process.display()));
-            }
-        }
+        left.extend(processes_of(&folder).into_iter().map(|(pid, arguments)| format!("{pid}: {arguments}")));
         left
+    }
+}
+
+/// The processes that were started for the sandbox in this folder, and all that came of them.
+fn processes_of(folder: &Path) -> Vec<(i32, String)> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let belongs = |process: std::fs::DirEntry| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let working_dir = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        // With its end: another sandbox's name may begin with this one's.
+        let is_server = arguments.contains(&format!("{}/", folder.display()));
+        (is_server || working_dir.starts_with(folder)).then_some((pid, arguments))
+    };
+    processes.filter_map(belongs).collect()
+}
+
+#[async_trait]
+impl Breakable for Ssh {
+    async fn cut_connection(&self, _: &SandboxId) -> usize {
+        own_sockets::cut_tcp(self.sshd.port())
+    }
+
+    async fn kill(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::KILL);
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::STOP);
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) {
+        self.send(sandbox, Signal::CONT);
+    }
+
+    async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String> {
+        self.is_small.then(|| sandbox.working_dir.clone())
     }
 }

@@ -26,6 +26,7 @@ mod busybox {
 mod alpine {
     use super::DockerBackend;
     tests::sandbox_contract!(DockerBackend::alpine());
+    tests::sandbox_faults!(DockerBackend::alpine());
 }
 
 mod debian {

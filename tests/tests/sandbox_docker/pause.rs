@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::sandbox::{Condition, SandboxError};
+use engine::sandbox::{Condition, SandboxError, SnapshotPurpose};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
 use tokio::time::{sleep, timeout};
@@ -61,7 +61,7 @@ async fn who_attaches_to_a_frozen_sandbox_lets_it_go_on() {
         error(backend.provider().resume(&lease.sandbox_id).await),
         error(backend.provider().usage(&lease.sandbox_id).await),
         error(backend.provider().logs(&lease.sandbox_id).await),
-        error(backend.provider().snapshot(&lease.sandbox_id, None).await),
+        error(backend.provider().snapshot(&lease.sandbox_id, SnapshotPurpose::Keep(None)).await),
     ] {
         assert!(matches!(failed, SandboxError::Lost { .. }), "{failed:?}");
     }

@@ -1,5 +1,6 @@
 //! Pulls from a registry on loopback that a test plays.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, StartProgress}
 use ring::digest::{SHA256, digest};
 use sandbox::{DockerConfig, DockerProvider};
 use serde_json::json;
+use tests::glovebox::Home;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, spec};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -66,9 +68,71 @@ async fn a_registry_that_wants_a_login_or_never_answers_is_a_typed_error_in_time
     }
 }
 
+/// What opens the registry that wants a login, and how a client shows it.
+const USER: &str = "me";
+const PASSWORD: &str = "a:secret";
+const SHOWN: &str = "basic bWU6YTpzZWNyZXQ=";
+
+/// Creates a sandbox from an image of this registry, with these files beside the program's home and on its path.
+fn create(registry: &Registry, client_config: &str, helper: Option<&str>, is_told_folder: bool) -> String {
+    let home = Home::new();
+    let folder = home.path().join(if is_told_folder { "elsewhere" } else { ".docker" });
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), client_config).unwrap();
+    let mut command =
+        home.glovebox(&["sandbox", "create", "--runtime", "docker", "--image", &registry.image()]);
+    if is_told_folder {
+        command.env("DOCKER_CONFIG", &folder);
+    }
+    if let Some(helper) = helper {
+        let program = home.write("docker-credential-glovebox-test", helper);
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", home.path().display()));
+    }
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    home.run(&["sandbox", "rm", "--runtime", "docker", "--all"]).expect(0);
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_is_taken_from_dockers_own_configuration_and_helpers() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let registry = Registry::start(Manner::WantsLogin).await;
+    let place = registry.address.to_string();
+    let without = create(&registry, "{}", None, false);
+    assert!(without.contains("does not exist") && without.contains("docker login"), "{without}");
+
+    let auth = SHOWN.trim_start_matches("basic ");
+    let written = json!({"auths": {&place: {"auth": auth}}}).to_string();
+    let store = json!({"auths": {&place: {}}, "credsStore": "glovebox-test"}).to_string();
+    let own = json!({"credHelpers": {&place: "glovebox-test"}, "credsStore": "no-such-helper"}).to_string();
+    let answer = json!({"ServerURL": &place, "Username": USER, "Secret": PASSWORD});
+    let helper = format!("#!/bin/sh\n[ \"$1 $(cat)\" = 'get {place}' ] && echo '{answer}'\n");
+    for (config, helper, is_told_folder) in [
+        (&written, None, false),
+        (&written, None, true),
+        (&store, Some(&helper), false),
+        (&own, Some(&helper), true),
+    ] {
+        let said = create(&registry, config, helper.map(String::as_str), is_told_folder);
+        // Whether this image can be started is not the question: it holds two files of noise.
+        assert!(!said.contains("does not exist"), "{said}");
+        backend
+            .engine()
+            .await
+            .remove_image(&registry.image(), None::<RemoveImageOptions>, None)
+            .await
+            .unwrap();
+    }
+    let broken = create(&registry, &store, Some("#!/bin/sh\necho the keychain is locked; exit 1\n"), false);
+    assert!(broken.contains("docker login") && broken.contains("the keychain is locked"), "{broken}");
+}
+
 #[derive(Clone, Copy)]
 enum Manner {
     Serves,
+    WantsLogin,
     Refuses,
     Hangs,
 }
@@ -165,15 +229,21 @@ async fn answer(mut stream: TcpStream, manner: Manner, documents: Arc<Vec<Docume
     let (reading, mut writing) = stream.split();
     let mut lines = BufReader::new(reading).lines();
     let request = lines.next_line().await?.unwrap_or_default();
-    while lines.next_line().await?.is_some_and(|line| !line.is_empty()) {}
+    let mut shows_login = false;
+    while let Some(line) = lines.next_line().await?.filter(|line| !line.is_empty()) {
+        // The word Basic is written as the client likes.
+        let value = line.split_once(": ").map(|(_, value)| value.replacen("Basic", "basic", 1));
+        shows_login |= line.to_lowercase().starts_with("authorization: ") && value.as_deref() == Some(SHOWN);
+    }
     let mut words = request.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let found = documents.iter().find(|document| document.path == path);
     let (status, kind, body): (_, _, &[u8]) = match (manner, found) {
         (Manner::Hangs, _) => return std::future::pending().await,
+        (Manner::WantsLogin, _) if !shows_login => ("401 Unauthorized", "application/json", b"{}"),
         (Manner::Refuses, _) => ("401 Unauthorized", "application/json", b"{}"),
-        (Manner::Serves, Some(found)) => ("200 OK", found.kind, &found.body),
-        (Manner::Serves, None) => ("404 Not Found", "application/json", b"{}"),
+        (Manner::Serves | Manner::WantsLogin, Some(found)) => ("200 OK", found.kind, &found.body),
+        (Manner::Serves | Manner::WantsLogin, None) => ("404 Not Found", "application/json", b"{}"),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nwww-authenticate: Basic realm=\"test\"\r\ndocker-distribution-api-version: registry/2.0\r\n\

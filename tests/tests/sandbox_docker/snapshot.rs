@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions};
-use engine::sandbox::SandboxSpec;
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, SnapshotPurpose, sweep_snapshots};
+use sandbox::{DockerConfig, DockerProvider};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
 
@@ -13,7 +14,8 @@ async fn a_fork_has_the_files_and_a_life_of_its_own() {
     let engine = backend.engine().await;
     let first = place(&backend).await;
     run(&*first, 1, "echo one > file; mkdir -p /opt/tool && echo two > /opt/tool/file").await;
-    let snapshot = backend.provider().snapshot(&first.lease().sandbox_id, None).await.unwrap();
+    let snapshot =
+        backend.provider().snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None)).await.unwrap();
     assert!(snapshot.starts_with("glovebox-snapshot:"), "{snapshot}");
     run(&*first, 2, "echo later > file").await;
 
@@ -27,7 +29,7 @@ async fn a_fork_has_the_files_and_a_life_of_its_own() {
     // A fork of the fork: nothing of ours is in its way either.
     let again = backend
         .provider()
-        .snapshot(&fork.lease().sandbox_id, Some("glovebox-test-fork:again"))
+        .snapshot(&fork.lease().sandbox_id, SnapshotPurpose::Keep(Some("glovebox-test-fork:again")))
         .await
         .unwrap();
     assert_eq!(again, "glovebox-test-fork:again");
@@ -70,7 +72,8 @@ async fn a_fork_of_a_sandbox_with_a_workspace_is_set_up_as_its_image_was() {
     let spec_with = SandboxSpec { workspace: Some(workspace.path().into()), ..spec(&backend) };
     let first = backend.provider().create(&spec_with, &|_| {}).await.unwrap();
     run(&*first, 1, "echo mounted > file").await;
-    let snapshot = backend.provider().snapshot(&first.lease().sandbox_id, None).await.unwrap();
+    let snapshot =
+        backend.provider().snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None)).await.unwrap();
     let fork = SandboxSpec { image: Some(snapshot.clone()), ..spec(&backend) };
     let fork = backend.provider().create(&fork, &|_| {}).await.unwrap();
     let ran = run(&*fork, 1, "id -u; ls; touch new $HOME/new && echo fine").await;
@@ -86,11 +89,79 @@ async fn a_snapshot_that_cannot_be_named_leaves_no_image() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     let owner = format!("glovebox.snapshot={}", backend.config().owner);
-    let failed = error(backend.provider().snapshot(&sandbox.lease().sandbox_id, Some("No Name!")).await);
+    let purpose = SnapshotPurpose::Keep(Some("No Name!"));
+    let failed = error(backend.provider().snapshot(&sandbox.lease().sandbox_id, purpose).await);
     assert!(failed.to_string().contains("No Name!"), "{failed}");
     let filters = HashMap::from([("label", vec![owner]), ("dangling", vec!["true".to_owned()])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
     let left = backend.engine().await.list_images(Some(options)).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     remove(&backend, sandbox).await;
+}
+
+/// A provider whose owner is no other test's.
+fn lone_provider(backend: &DockerBackend, name: &str) -> DockerProvider {
+    let owner = format!("{name}-{}", std::process::id());
+    DockerProvider::new(DockerConfig { owner, ..backend.config() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_leaves_no_image_whichever_sandbox_goes_first() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let provider = lone_provider(&backend, "forks");
+    let first = spec(&backend);
+    let root = provider.create(&first, &|_| {}).await.unwrap().lease().sandbox_id.clone();
+    for oldest_first in [true, false] {
+        // A fork, and a fork of the fork.
+        let (mut origin, mut forks) = (root.clone(), Vec::new());
+        for generation in 1..=2 {
+            let wanted = spec(&backend);
+            let purpose = SnapshotPurpose::Fork(&wanted.conversation);
+            let image = provider.snapshot(&origin, purpose).await.unwrap();
+            let wanted = SandboxSpec { image: Some(image.clone()), ..wanted };
+            let fork = provider.create(&wanted, &|_| {}).await.unwrap();
+            run(&*fork, 1, "echo more >> file").await;
+            assert_eq!(run(&*fork, 2, "grep -c more file").await.content.trim(), generation.to_string());
+            assert!(matches!(error(provider.remove_snapshot(&image).await), SandboxError::InUse { .. }));
+            assert_eq!(sweep_snapshots(&provider, &|_| false).await.unwrap(), Vec::<String>::new());
+            origin = fork.lease().sandbox_id.clone();
+            forks.push(origin.clone());
+        }
+        if !oldest_first {
+            forks.reverse();
+        }
+        for fork in forks {
+            assert_ne!(provider.snapshots().await.unwrap(), []);
+            provider.destroy(&fork).await.unwrap();
+        }
+        assert_eq!(provider.snapshots().await.unwrap(), [], "the oldest first: {oldest_first}");
+    }
+    provider.destroy(&root).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_fork_left_is_swept_and_what_is_kept_or_named_is_not() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let provider = lone_provider(&backend, "swept");
+    let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap().lease().sandbox_id.clone();
+    let (killed, working) = (spec(&backend).conversation, spec(&backend).conversation);
+    let left = provider.snapshot(&sandbox, SnapshotPurpose::Fork(&killed)).await.unwrap();
+    let used = provider.snapshot(&sandbox, SnapshotPurpose::Fork(&working)).await.unwrap();
+    let kept = provider.snapshot(&sandbox, SnapshotPurpose::Keep(None)).await.unwrap();
+    let is_used = |conversation: &_| *conversation == working;
+    assert_eq!(sweep_snapshots(&provider, &is_used).await.unwrap(), [left]);
+    assert_eq!(provider.snapshots().await.unwrap().len(), 2);
+
+    // Another installation's, and what is no snapshot at all, are not ours to remove.
+    for (provider, image) in
+        [(&lone_provider(&backend, "others"), &kept), (&provider, &backend.image().unwrap())]
+    {
+        let refused = error(provider.remove_snapshot(image).await);
+        assert!(matches!(&refused, SandboxError::NoSuchImage { .. }), "{refused}");
+    }
+    for image in [&used, &kept, &kept] {
+        provider.remove_snapshot(image).await.unwrap(); // no error twice
+    }
+    assert_eq!(provider.snapshots().await.unwrap(), []);
+    provider.destroy(&sandbox).await.unwrap();
 }

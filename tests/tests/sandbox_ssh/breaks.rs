@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use engine::sandbox::Sandbox;
+use tests::sandbox_contract::faults;
 use tests::sandbox_contract::ssh::Ssh;
 use tests::sandbox_contract::{Backend, Heard, Ran, command, id, ran, remove, run, spec};
 use tests::sshd::{Options, USER};
@@ -72,6 +73,16 @@ async fn an_sshd_that_is_restarted_in_mid_output_loses_nothing() {
     .await;
     assert_whole(&*sandbox, &ran).await;
     remove(&backend, sandbox).await;
+}
+
+tests::sandbox_faults!(Ssh::new());
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_home_is_an_error_and_the_server_lives() {
+    let Some(backend) = Ssh::with(&Options { home_kib: Some(40 << 10), ..Options::default() }) else {
+        return;
+    };
+    faults::a_full_disk_is_an_error_and_the_server_lives(&backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

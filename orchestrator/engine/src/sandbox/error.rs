@@ -33,6 +33,12 @@ pub enum SandboxError {
         /// What was found.
         detail: String,
     },
+    /// The sandbox is there and frozen: nothing in it answers before it is resumed.
+    #[error("the sandbox is paused: {detail}")]
+    Paused {
+        /// What was found.
+        detail: String,
+    },
     /// This runtime cannot do what it was asked for.
     #[error("the runtime {runtime} cannot {what}")]
     Unsupported {
@@ -40,6 +46,14 @@ pub enum SandboxError {
         runtime: &'static str,
         /// What it was asked for: `pause a sandbox`.
         what: &'static str,
+    },
+    /// What is to be removed is needed by others. May be tried again when they are gone.
+    #[error("{what} is in use: {detail}")]
+    InUse {
+        /// What was to be removed.
+        what: String,
+        /// By whom.
+        detail: String,
     },
     /// The server refused the request.
     #[error("the action server refuses: {detail}")]

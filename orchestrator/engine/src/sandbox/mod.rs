@@ -4,6 +4,7 @@ mod access;
 mod doors;
 mod error;
 mod placed;
+mod snapshot;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use access::{ByteStream, OpenStream, ServerAccess};
 pub use doors::{ByteSource, Door, OnProgramOutput, Shape};
 pub use error::SandboxError;
 pub use placed::{Condition, Placed, Usage, sweep};
+pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
 pub use spec::{Lifetime, Resources, SandboxSpec, Volume, VolumeError};
 
 /// Places sandboxes of one runtime. Only places: what is done in them is the same for all.
@@ -73,13 +75,34 @@ pub trait SandboxProvider: Send + Sync {
         Err(self.unsupported("resume a sandbox"))
     }
 
-    /// Makes an image of a sandbox's files, under the name that is given or one of its own: sandboxes are placed from it as
-    /// from any other. Answers with its name. What is mounted into the sandbox is not in it.
+    /// Makes an image of a sandbox's files: sandboxes are placed from it as from any other. Answers with its name. What is
+    /// mounted into the sandbox is not in it.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn snapshot(&self, _sandbox: &SandboxId, _name: Option<&str>) -> Result<String, SandboxError> {
+    async fn snapshot(
+        &self,
+        _sandbox: &SandboxId,
+        _purpose: SnapshotPurpose<'_>,
+    ) -> Result<String, SandboxError> {
         Err(self.unsupported("make a snapshot"))
+    }
+
+    /// Every snapshot of this installation; none where the runtime makes none.
+    ///
+    /// # Errors
+    /// See [`SandboxError`]; worth a retry.
+    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    /// Removes a snapshot of this installation. One that is not there is no error.
+    ///
+    /// # Errors
+    /// [`SandboxError::InUse`] while there are sandboxes or snapshots that came of it, [`SandboxError::NoSuchImage`] when
+    /// the image is no snapshot of this installation, or see [`SandboxError`].
+    async fn remove_snapshot(&self, _image: &str) -> Result<(), SandboxError> {
+        Err(self.unsupported("remove a snapshot"))
     }
 
     /// What a sandbox uses now.

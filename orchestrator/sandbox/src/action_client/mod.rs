@@ -77,7 +77,8 @@ impl OpenStream for Streams {
         self.0.connect().await.map_err(|error| match error {
             ConnectError::Gone(detail) => SandboxError::Lost { detail },
             ConnectError::Failed { doing, source } => SandboxError::Host { doing, source },
-            ConnectError::Paused(detail) | ConnectError::Unknown(detail) => {
+            ConnectError::Paused(detail) => SandboxError::Paused { detail },
+            ConnectError::Unknown(detail) => {
                 SandboxError::Host { doing: detail, source: std::io::ErrorKind::NotConnected.into() }
             }
         })

@@ -17,6 +17,9 @@ pub struct DockerConfig {
     pub host: Option<String>,
     /// The user's folder of sockets, as in `XDG_RUNTIME_DIR`; nothing: engines of the user's own are not looked for.
     pub runtime_dir: Option<PathBuf>,
+    /// The configuration of Docker's own client, `config.json`, where `docker login` leaves what opens registries; nothing:
+    /// images are pulled without a login.
+    pub client_config: Option<PathBuf>,
     /// The server's program.
     pub server: ServerBinary,
     /// What keys are derived from.
@@ -77,6 +80,7 @@ impl DockerConfig {
         Self {
             host: None,
             runtime_dir: None,
+            client_config: None,
             server,
             secret,
             owner: owner.into(),

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::DockerConfig;
 use super::engine::{Engine, failed, said, status};
 use super::pull_progress::PullProgress;
+use super::registry_login::RegistryLogin;
 
 /// Progress is told at least so often, also when the engine has nothing to say.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub(super) async fn ensure(
     if let Some(image) = find(engine, name, platform).await? {
         return Ok(image);
     }
-    match timeout(config.pull_timeout, pull(engine, name, platform, on_progress)).await {
+    match timeout(config.pull_timeout, pull(engine, config, name, on_progress)).await {
         Ok(pulled) => pulled?,
         Err(_) => {
             let limit = config.pull_timeout.as_secs();
@@ -69,14 +70,17 @@ async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Opt
 
 async fn pull(
     engine: &Engine,
+    config: &DockerConfig,
     name: &str,
-    platform: Option<&str>,
     on_progress: &(dyn Fn(StartProgress) + Send + Sync),
 ) -> Result<(), SandboxError> {
+    let platform = config.platform.as_deref();
     let (repository, tag) = split_reference(name);
     let options = CreateImageOptionsBuilder::default().from_image(repository).tag(tag);
     let options = platform.into_iter().fold(options, CreateImageOptionsBuilder::platform);
-    let mut messages = engine.docker.create_image(Some(options.build()), None, None);
+    let RegistryLogin { credentials, problem } =
+        RegistryLogin::find(config.client_config.as_deref(), repository).await;
+    let mut messages = engine.docker.create_image(Some(options.build()), None, credentials);
     let mut progress = PullProgress::default();
     let (mut last_message, mut last_told) = (Instant::now(), None);
     loop {
@@ -91,7 +95,7 @@ async fn pull(
                 progress.hear(&message);
                 last_message = Instant::now();
             }
-            Ok(Some(Err(error))) => return Err(not_pulled(name, platform, &error)),
+            Ok(Some(Err(error))) => return Err(not_pulled(name, platform, problem, &error)),
             Err(_) if last_message.elapsed() > STALL => {
                 return Err(no_such_image(name, format!("the pull stands still for {} s", STALL.as_secs())));
             }
@@ -101,15 +105,16 @@ async fn pull(
 }
 
 /// The engine's words, and what they leave open: a registry says "not found" also to who has not logged in.
-fn not_pulled(name: &str, platform: Option<&str>, error: &Error) -> SandboxError {
+fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error: &Error) -> SandboxError {
     let platform = platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
     match (error, status(error)) {
         (Error::DockerStreamError { .. }, _) | (_, Some(_)) => no_such_image(
             name,
             format!(
                 "pulling it{platform}: {}; check its name, that the engine reaches its registry, and whether that \
-                 wants a `docker login` and `docker pull`",
-                said(error)
+                 wants a `docker login`{}",
+                said(error),
+                problem.map(|problem| format!("; {problem}")).unwrap_or_default()
             ),
         ),
         (_, None) => failed(&format!("pulling the image {name}{platform}"), error),

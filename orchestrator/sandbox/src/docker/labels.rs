@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use engine::sandbox::Lifetime;
+use engine::sandbox::{Lifetime, SnapshotPurpose};
 use protocol::{ConversationId, SandboxId};
 
 const MARK_LABEL: &str = "glovebox";
@@ -17,6 +17,8 @@ pub(super) const LIFETIME_LABEL: &str = "glovebox.lifetime";
 pub(super) const KEY_LABEL: &str = "glovebox.key";
 /// Whose snapshot an image is.
 pub(super) const SNAPSHOT_LABEL: &str = "glovebox.snapshot";
+/// The conversation whose sandbox it was made for in passing; empty: it is to be kept.
+pub(super) const FORK_LABEL: &str = "glovebox.fork";
 /// The lifetime of what no sweep removes.
 pub(super) const UNTIL_REMOVED: &str = "until-removed";
 
@@ -55,10 +57,15 @@ pub(super) fn of_container(
 }
 
 /// All labels of a snapshot: its container's say nothing any more.
-pub(super) fn of_snapshot(owner: &str) -> HashMap<String, String> {
+pub(super) fn of_snapshot(owner: &str, purpose: SnapshotPurpose<'_>) -> HashMap<String, String> {
+    let fork = match purpose {
+        SnapshotPurpose::Keep(_) => "",
+        SnapshotPurpose::Fork(conversation) => conversation.as_str(),
+    };
     labels([
         (MARK_LABEL, "1"),
         (SNAPSHOT_LABEL, owner),
+        (FORK_LABEL, fork),
         (OWNER_LABEL, ""),
         (KEY_LABEL, ""),
         (CONVERSATION_LABEL, ""),
@@ -73,7 +80,7 @@ fn labels<const N: usize>(pairs: [(&str, &str); N]) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use engine::sandbox::Lifetime;
+    use engine::sandbox::{Lifetime, SnapshotPurpose};
 
     use super::{Belongs, of_container, of_snapshot};
 
@@ -81,7 +88,7 @@ mod tests {
     fn a_snapshot_blanks_every_label_that_makes_a_container_ours() {
         let name = "glovebox-c".parse().unwrap();
         let container = of_container("me", &name, Belongs::AheadBy("1"), Lifetime::Conversation);
-        let snapshot = of_snapshot("me");
+        let snapshot = of_snapshot("me", SnapshotPurpose::Keep(None));
         for label in container.keys().filter(|label| *label != "glovebox") {
             assert_eq!(snapshot.get(label).map(String::as_str), Some(""), "{label}");
         }

@@ -7,7 +7,7 @@ use engine::sandbox::SandboxError;
 use protocol::SandboxId;
 
 use super::engine::{Engine, failed, said, status};
-use super::labels::KEY_LABEL;
+use super::labels::{FORK_LABEL, KEY_LABEL};
 
 /// A container that exists, as far as speaking with it needs.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Found {
     pub(super) user: String,
     /// Its image's id.
     pub(super) image: String,
+    /// Whether its image was made in passing: the label is handed down.
+    pub(super) is_fork: bool,
 }
 
 impl Engine {
@@ -27,10 +29,11 @@ impl Engine {
         let found = self.docker.inspect_container(container, None).await;
         let found = found.map_err(|error| refused("looking at", container, &error))?;
         let config = found.config.unwrap_or_default();
-        let key_of = config.labels.as_ref().and_then(|labels| labels.get(KEY_LABEL)?.parse().ok());
+        let labels = config.labels.unwrap_or_default();
         let status = found.state.and_then(|state| state.status);
         Ok(Found {
-            key_of,
+            key_of: labels.get(KEY_LABEL).and_then(|name| name.parse().ok()),
+            is_fork: labels.get(FORK_LABEL).is_some_and(|fork| !fork.is_empty()),
             is_paused: status == Some(ContainerStateStatusEnum::PAUSED),
             user: config.user.unwrap_or_default(),
             image: found.image.unwrap_or_default(),

@@ -16,7 +16,9 @@ mod lifecycle;
 mod machine;
 mod mounts;
 mod pull_progress;
+mod registry_login;
 mod snapshot;
+mod snapshots;
 mod spare;
 mod start;
 mod usage;
@@ -28,7 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Usage,
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
+    StartProgress, Usage,
 };
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
@@ -45,6 +48,7 @@ use engine::Engine;
 use exec_stream::ExecStream;
 use image::Image;
 use labels::Belongs;
+use lifecycle::Found;
 pub use spare::spare_holder;
 use warm_pool::WarmPool;
 
@@ -146,23 +150,24 @@ impl DockerProvider {
         unfinished.end(started.map(|started| started.client)).await
     }
 
-    /// Where a sandbox is that is there. One that is frozen goes on: who speaks with it wants that.
-    async fn address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        let engine = self.engine().await?;
-        let found = engine.look_at(sandbox.as_str()).await?;
-        if found.is_paused {
-            engine.resume(sandbox.as_str()).await?;
-        }
+    /// Where a sandbox is that was found.
+    fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &Found) -> Address {
         let key_of = found.key_of.as_ref().unwrap_or(sandbox);
-        Ok(address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str()))
+        address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str())
     }
 
+    /// Speaks with a sandbox that is there. One that is frozen goes on: who speaks with it wants that.
     async fn speak(
         &self,
         sandbox: &SandboxId,
         boot_id: Option<&BootId>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::again(self.address(sandbox).await?, boot_id).await?))
+        let engine = self.engine().await?;
+        let found = engine.look_at(sandbox.as_str()).await?;
+        if found.is_paused {
+            engine.resume(sandbox.as_str()).await?;
+        }
+        Ok(Box::new(ActionClient::again(self.address_of(engine, sandbox, &found), boot_id).await?))
     }
 }
 
@@ -231,8 +236,20 @@ impl SandboxProvider for DockerProvider {
         self.engine().await?.resume(sandbox.as_str()).await
     }
 
-    async fn snapshot(&self, sandbox: &SandboxId, name: Option<&str>) -> Result<String, SandboxError> {
-        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, name).await
+    async fn snapshot(
+        &self,
+        sandbox: &SandboxId,
+        purpose: SnapshotPurpose<'_>,
+    ) -> Result<String, SandboxError> {
+        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, purpose).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
+        snapshots::of(self.engine().await?, &self.installation.config.owner).await
+    }
+
+    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
+        snapshots::remove(self.engine().await?, &self.installation.config.owner, image).await
     }
 
     async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
@@ -244,11 +261,20 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.address(sandbox).await?.into())
+        let engine = self.engine().await?;
+        // Who is only told of it lets nothing go on.
+        let found = engine.look_at(sandbox.as_str()).await?;
+        Ok(self.address_of(engine, sandbox, &found).into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.engine().await?.remove(sandbox.as_str()).await
+        let engine = self.engine().await?;
+        let found = engine.look_at(sandbox.as_str()).await.ok().filter(|found| found.is_fork);
+        engine.remove(sandbox.as_str()).await?;
+        if let Some(fork) = found {
+            snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image).await;
+        }
+        Ok(())
     }
 
     async fn settle(&self) {

@@ -9,7 +9,7 @@ use bollard::models::{ContainerConfig, ImageConfig};
 use bollard::query_parameters::{
     CommitContainerOptionsBuilder, RemoveImageOptionsBuilder, TagImageOptionsBuilder,
 };
-use engine::sandbox::SandboxError;
+use engine::sandbox::{SandboxError, SnapshotPurpose};
 use protocol::SandboxId;
 
 use super::engine::{Engine, said, status};
@@ -25,12 +25,13 @@ const SHORT_ID_LENGTH: usize = 12;
 /// Gigabytes are copied.
 const COMMIT_LIMIT: Duration = Duration::from_secs(1800);
 
-/// Makes a snapshot; answers with its name. The container stands still meanwhile.
+/// Makes a snapshot; answers with its name, or with its id when it is made in passing and so has none. The container
+/// stands still meanwhile.
 pub(super) async fn make(
     engine: &Engine,
     owner: &str,
     sandbox: &SandboxId,
-    name: Option<&str>,
+    purpose: SnapshotPurpose<'_>,
 ) -> Result<String, SandboxError> {
     let container = sandbox.as_str();
     let found = engine.look_at(container).await?;
@@ -40,10 +41,14 @@ pub(super) async fn make(
 
     let patient = engine.docker.clone().with_timeout(COMMIT_LIMIT);
     let options = CommitContainerOptionsBuilder::default().container(container).pause(true).build();
-    let committed = patient.commit_container(options, config_like(origin, &found, owner)).await;
+    let committed = patient.commit_container(options, config_like(origin, &found, owner, purpose)).await;
     let id = committed.map_err(|error| refused("making a snapshot of", container, &error))?.id;
 
-    let name = name.map_or_else(|| format!("{REPOSITORY}:{}", short(&id)), str::to_owned);
+    let name = match purpose {
+        SnapshotPurpose::Fork(_) => return Ok(id),
+        SnapshotPurpose::Keep(Some(name)) => name.to_owned(),
+        SnapshotPurpose::Keep(None) => format!("{REPOSITORY}:{}", short(&id)),
+    };
     let (repository, tag) = split_reference(&name);
     let tagged = TagImageOptionsBuilder::default().repo(repository).tag(tag).build();
     if let Err(error) = engine.docker.tag_image(&id, Some(tagged)).await {
@@ -60,7 +65,12 @@ pub(super) async fn make(
 }
 
 /// The configuration of the image that the container came from. What is left empty, the engine takes from the container.
-fn config_like(origin: ImageConfig, container: &Found, owner: &str) -> ContainerConfig {
+fn config_like(
+    origin: ImageConfig,
+    container: &Found,
+    owner: &str,
+    purpose: SnapshotPurpose<'_>,
+) -> ContainerConfig {
     let is_other_user = container.user != origin.user.as_deref().unwrap_or_default();
     let user = origin.user.filter(|user| !user.is_empty()).unwrap_or_else(|| "root".into());
     let mut environment = origin.env.unwrap_or_default();
@@ -75,7 +85,7 @@ fn config_like(origin: ImageConfig, container: &Found, owner: &str) -> Container
         entrypoint: Some(origin.entrypoint.unwrap_or_default()),
         cmd: Some(origin.cmd.unwrap_or_else(|| vec!["sh".into()])),
         working_dir: origin.working_dir.filter(|folder| !folder.is_empty()).or(Some("/".into())),
-        labels: Some(labels::of_snapshot(owner)),
+        labels: Some(labels::of_snapshot(owner, purpose)),
         ..ContainerConfig::default()
     }
 }
@@ -88,15 +98,22 @@ fn short(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use bollard::models::ImageConfig;
+    use engine::sandbox::SnapshotPurpose;
 
     use super::super::lifecycle::Found;
     use super::{config_like, short};
 
     #[test]
     fn a_snapshot_is_set_up_as_the_image_was() {
-        let found = Found { key_of: None, is_paused: false, user: "1000:100".into(), image: "i".into() };
+        let found = Found {
+            key_of: None,
+            is_paused: false,
+            user: "1000:100".into(),
+            image: "i".into(),
+            is_fork: false,
+        };
         let origin = ImageConfig { cmd: Some(vec!["bash".into()]), ..ImageConfig::default() };
-        let config = config_like(origin, &found, "me");
+        let config = config_like(origin, &found, "me", SnapshotPurpose::Keep(None));
         assert_eq!(config.user.as_deref(), Some("root"), "not the workspace's user");
         assert_eq!(config.env.as_deref(), Some(&["HOME=".to_owned()][..]));
         assert_eq!(config.entrypoint, Some(vec![]), "not our server");
@@ -104,7 +121,7 @@ mod tests {
 
         let own = Found { user: "app".into(), ..found };
         let origin = ImageConfig { user: Some("app".into()), ..ImageConfig::default() };
-        let config = config_like(origin, &own, "me");
+        let config = config_like(origin, &own, "me", SnapshotPurpose::Keep(None));
         assert_eq!((config.user.as_deref(), config.env), (Some("app"), Some(vec![])));
     }
 

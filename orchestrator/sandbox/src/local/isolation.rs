@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::process::KnownProcess;
 use super::{LocalConfig, RUNTIME, bubblewrap};
-use crate::confine::{CONFINE_ARGUMENT, Confined, Confinement};
+use crate::confine::{CONFINE_ARGUMENT, Confined, Confinement, Preparation};
 
 /// bubblewrap takes 16 ms, the other way less; this is for hosts under load.
 const PROBE_WAIT: Duration = Duration::from_secs(5);
@@ -118,7 +118,7 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
     let mut reason = String::new();
     for keeps_namespaces_out in [true, false] {
         let mut command = Command::new(program);
-        command.args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
+        command.env_clear().args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
         // Inside there is certainly one program: itself.
         command.arg("--").arg(program).arg("--version");
         match outcome(command).await {
@@ -131,24 +131,26 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
 
 async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
     let confinement = Confinement { network: config.network, ..Confinement::default() };
-    let command = confined(&config.launcher, &confinement).map_err(|error| error.to_string())?;
+    let preparation = Preparation { confinement: Some(confinement), ..Preparation::default() };
+    let mut command = prepared(&config.launcher, &preparation).map_err(|error| error.to_string())?;
+    command.env_clear();
     let said = outcome(command).await?;
     let Confined { landlock_abi } = serde_json::from_slice(&said)
         .map_err(|error| format!("{} does not confine: {error}", config.launcher.display()))?;
     Ok(Isolation::Landlock { abi: landlock_abi })
 }
 
-/// The launcher, told to confine itself; a program and its arguments may follow.
-pub(super) fn confined(launcher: &Path, confinement: &Confinement) -> io::Result<Command> {
+/// The launcher, told how to prepare itself; a program and its arguments may follow.
+pub(super) fn prepared(launcher: &Path, preparation: &Preparation) -> io::Result<Command> {
     let mut command = Command::new(launcher);
-    command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(confinement).map_err(io::Error::other)?);
+    command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(preparation).map_err(io::Error::other)?);
     Ok(command)
 }
 
 /// What a program prints that ends well; else what it complains of. Not to be dropped before, nor reached by a terminal's
 /// ^C: of a `bwrap` that is killed while it starts, the half that is in the namespaces stays.
-async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
-    command.env_clear().process_group(0);
+pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
+    command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let probe = command.spawn().map_err(|error| error.to_string())?;
     let pid = probe.id().and_then(|pid| i32::try_from(pid).ok());

@@ -1,12 +1,12 @@
 //! A server as a process of this host, kept in by what the host has: see [`Isolation`].
 //!
 //! Without isolation, which must be asked for, what the agent runs can do what the user can: read every file, use the
-//! network. Bounds on memory, processors and processes are applied in neither case: a limit of the kernel on one process
-//! is none on a tree of them, and cgroups are seldom an ordinary user's to use.
+//! network. Memory, processors and processes are bounded in both cases, as far as this host can: see [`Bounds`].
 //!
 //! The server outlives the host program, which attaches again through its socket; one that nobody speaks to ends
 //! itself. Removing a sandbox ends its processes and deletes its folder, never a workspace of the user's.
 
+mod bounds;
 mod bubblewrap;
 mod folder;
 mod isolation;
@@ -33,10 +33,11 @@ use crate::connect::UnixSocket;
 use crate::placement::{check_workspace, sandbox_id_of, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
+pub use bounds::Bounds;
 pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
 pub use isolation::{Isolation, IsolationChoice, IsolationKind};
-use start::{Isolated, ServerStart};
+use start::{Bounded, Isolated, ServerStart};
 use view::View;
 
 const RUNTIME: &str = "local";
@@ -63,13 +64,27 @@ pub struct LocalConfig {
     pub network: bool,
     /// Files and folders that an isolated sandbox is not to see either: an engine's socket, a configuration with keys.
     pub hidden: Vec<PathBuf>,
-    /// A program that begins with [`crate::confine_if_asked`]: this one is `/proc/self/exe`.
+    /// A program that begins with [`crate::confine_if_asked`]: this one is `/proc/PID/exe`.
     pub launcher: PathBuf,
     /// Where `bwrap` may lie; [`BUBBLEWRAP_PROGRAMS`] are good places.
     pub bubblewrap: Vec<PathBuf>,
+    /// The kernel's file system of control groups; [`CONTROL_GROUPS`] on every system.
+    pub control_groups: PathBuf,
+    /// The user's folder of sockets, as in `XDG_RUNTIME_DIR`; nothing: no manager of the user's own is asked for scopes.
+    pub runtime_dir: Option<PathBuf>,
+    /// The user's name; nothing: nobody knows whether the manager outlives the user's sessions.
+    pub user: Option<String>,
 }
 
+/// Where the kernel's control groups are.
+pub const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
 impl LocalConfig {
+    /// What a sandbox's control groups are called: another installation's may have the same id.
+    fn group_of(&self, sandbox: &SandboxId) -> String {
+        format!("{}.{sandbox}", self.secret.owner())
+    }
+
     /// The user's home.
     fn home(&self) -> Option<PathBuf> {
         let home = self.environment.iter().find(|(name, _)| name == "HOME")?;
@@ -81,13 +96,19 @@ impl LocalConfig {
 pub struct LocalProvider {
     config: Arc<LocalConfig>,
     isolation: OnceCell<Isolation>,
+    bounds: OnceCell<Bounds>,
     removals: TaskTracker,
 }
 
 impl LocalProvider {
     /// Touches nothing yet.
     pub fn new(config: LocalConfig) -> Self {
-        Self { config: Arc::new(config), isolation: OnceCell::new(), removals: TaskTracker::new() }
+        Self {
+            config: Arc::new(config),
+            isolation: OnceCell::new(),
+            bounds: OnceCell::new(),
+            removals: TaskTracker::new(),
+        }
     }
 
     /// What keeps sandboxes in here. Tried out when it is first asked for, or a sandbox is first placed: some 20 ms, and at
@@ -107,6 +128,22 @@ impl LocalProvider {
         self.isolation.get_or_try_init(probe).await
     }
 
+    /// What bounds sandboxes here. Tried out when it is first asked for, or a sandbox is first placed.
+    ///
+    /// # Errors
+    /// Only when trying it out broke off.
+    pub async fn bounds(&self) -> Result<&Bounds, SandboxError> {
+        let probe = || async {
+            let config = Arc::clone(&self.config);
+            let probed = self.removals.spawn(async move { Bounds::probe(&config).await });
+            probed.await.map_err(|panic| SandboxError::Host {
+                doing: "trying out bounds".into(),
+                source: panic.into(),
+            })
+        };
+        self.bounds.get_or_try_init(probe).await
+    }
+
     async fn place(
         &self,
         sandbox: &SandboxId,
@@ -115,6 +152,7 @@ impl LocalProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
         let isolation = self.isolation().await?;
+        let bounds = self.bounds().await?.clone();
         let folder = self.folder(sandbox)?;
         let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
         if let Some(workspace) = &workspace {
@@ -129,6 +167,12 @@ impl LocalProvider {
             key: self.config.secret.key_of(sandbox),
             environment: self.config.environment.clone(),
             idle_timeout: self.config.idle_timeout,
+            bounded: Bounded {
+                bounds,
+                name: self.config.group_of(sandbox),
+                resources: spec.resources,
+                launcher: self.config.launcher.clone(),
+            },
             isolated: self.isolated(isolation, &folder, &working_dir, &binary)?,
             binary,
             working_dir,
@@ -162,7 +206,6 @@ impl LocalProvider {
             isolation: isolation.clone(),
             view: View::of(&self.config, folder, working_dir, binary),
             network: self.config.network,
-            launcher: self.config.launcher.clone(),
         }))
     }
 
@@ -235,7 +278,7 @@ impl SandboxProvider for LocalProvider {
     }
 }
 
-/// Ends a sandbox's processes, then deletes its folder: the record of the process goes last.
+/// Ends a sandbox's processes, then removes its control groups and deletes its folder: the record of the process goes last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::of(&config.state_dir, sandbox)?;
     if let Some(serving) = folder.server()? {
@@ -244,5 +287,10 @@ async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), Sandbox
             source,
         })?;
     }
+    let group = config.group_of(sandbox);
+    bounds::remove(&config.control_groups, &group).await.map_err(|source| SandboxError::Host {
+        doing: format!("removing the control groups {group}"),
+        source,
+    })?;
     folder.remove().await
 }

@@ -126,7 +126,7 @@ fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
 }
 
 /// Whether all of them ended in time. Those that are gone have.
-fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
+pub(super) fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
     let mut handles = Vec::with_capacity(processes.len());
     for process in processes {
         if let Some(handle) = process.open()? {

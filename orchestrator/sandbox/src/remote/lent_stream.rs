@@ -74,6 +74,7 @@ impl Connector for LentStream {
             let refused = driven(api::refusal(answer), &mut driver).await;
             return Err(match refused.code {
                 ApiErrorCode::Lost | ApiErrorCode::NotFound => ConnectError::Gone(refused.to_string()),
+                ApiErrorCode::Paused => ConnectError::Paused(refused.to_string()),
                 _ => self.failed(refused),
             });
         }

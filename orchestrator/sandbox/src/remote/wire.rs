@@ -195,6 +195,8 @@ pub(crate) enum ApiErrorCode {
     Conflict,
     /// The sandbox or its server is gone. 410.
     Lost,
+    /// The sandbox is frozen. 503; worth a retry when it was resumed.
+    Paused,
     /// There is no such image. 422.
     NoSuchImage,
     /// The sandbox did not start. 422.

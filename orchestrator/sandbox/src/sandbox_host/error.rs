@@ -70,6 +70,8 @@ impl HostError {
                 SandboxError::NoSuchImage { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::NoSuchImage),
                 SandboxError::Start { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::StartFailed),
                 SandboxError::Lost { .. } => (StatusCode::GONE, Code::Lost),
+                // At this V0's client resumes the sandbox and asks again, when it is to keep it.
+                SandboxError::Paused { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::Paused),
                 SandboxError::Unsupported { .. } => (StatusCode::NOT_IMPLEMENTED, Code::Unsupported),
                 // The next seam's errors too: our side has failed, and may not the next time.
                 _ => (StatusCode::BAD_GATEWAY, Code::Unavailable),

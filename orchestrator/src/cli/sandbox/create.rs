@@ -9,7 +9,7 @@ use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::follow::{Interrupts, Output, Screen};
 use crate::cli::print;
-use crate::compose;
+use crate::compose::{self, Lock};
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
@@ -68,27 +68,43 @@ pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> an
     let overrides = Overrides { image, unsafe_local, ..overrides.clone() };
     let host = Host::open(&arguments.at, &overrides).await?;
     let name = arguments.name.map_or_else(Name::fresh, Ok)?;
-    place(&host, &name, host.config.sandbox.image.clone(), arguments.wishes).await
+    let spec = spec(&host.config, &name, host.config.sandbox.image.clone(), arguments.wishes)?;
+    let reserved = reserve(&host, &name).await?;
+    if let Some((isolation, bounds)) = compose::isolation(&host.config, &host.state_dir).await? {
+        print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
+    }
+    place(&host, &reserved, &spec).await
+}
+
+/// A name that is nobody else's as long as this is held.
+pub(super) struct Reserved(Name, #[expect(dead_code, reason = "held")] Lock);
+
+/// A runtime would put the new one in the old one's place, as after a crash; and of two who want the same name one is to be
+/// told so.
+pub(super) async fn reserve(host: &Host, name: &Name) -> anyhow::Result<Reserved> {
+    let lock = host.state_dir.lock(name.conversation())?;
+    match host.find(name).await? {
+        None => Ok(Reserved(name.clone(), lock)),
+        Some(_) => {
+            let text = format!("there is a sandbox {name} already: `glovebox sandbox rm {name}` removes it");
+            Err(UsageError(text).into())
+        }
+    }
 }
 
 /// Places a sandbox and prints its name; leaves nothing after ^C.
 pub(super) async fn place(
     host: &Host,
-    name: &Name,
-    image: Option<String>,
-    wishes: Wishes,
+    Reserved(name, _): &Reserved,
+    spec: &SandboxSpec,
 ) -> anyhow::Result<Exit> {
-    let spec = spec(&host.config, name, image, wishes)?;
-    // So that of two who want the same name one is told so.
-    let _lock = host.state_dir.lock(name.conversation())?;
-    must_be_free(host, name).await?;
     let mut interrupts = Interrupts::listen()?;
     let screen = std::sync::Mutex::new(Screen::new(Output::Transcript));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
     };
     let created = tokio::select! {
-        created = host.provider.create(&spec, &on_progress) => created,
+        created = host.provider.create(spec, &on_progress) => created,
         () = interrupts.next() => {
             host.provider.settle().await;
             return Ok(Exit::Interrupted);
@@ -100,18 +116,13 @@ pub(super) async fn place(
     Ok(Exit::Finished)
 }
 
-/// A runtime would put the new one in the old one's place, as after a crash.
-pub(super) async fn must_be_free(host: &Host, name: &Name) -> anyhow::Result<()> {
-    match host.find(name).await? {
-        None => Ok(()),
-        Some(_) => {
-            let text = format!("there is a sandbox {name} already: `glovebox sandbox rm {name}` removes it");
-            Err(UsageError(text).into())
-        }
-    }
-}
-
-fn spec(config: &Config, name: &Name, image: Option<String>, wishes: Wishes) -> anyhow::Result<SandboxSpec> {
+/// What is asked for.
+pub(super) fn spec(
+    config: &Config,
+    name: &Name,
+    image: Option<String>,
+    wishes: Wishes,
+) -> anyhow::Result<SandboxSpec> {
     let usual = compose::spec(config, name.conversation().clone());
     let mut environment = workspace::environment(config, None);
     environment.extend(variables(&wishes.env)?);

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteSource, OutputChunk, Sandbox};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
@@ -13,8 +14,8 @@ use tokio::sync::Notify;
 use super::create::variables;
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::follow::Interrupts;
 use crate::cli::print;
+use crate::cli::{completions, follow::Interrupts};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -30,6 +31,7 @@ Examples:
   tar cz . | glovebox sandbox exec box -- tar xz -C /tmp")]
 pub(super) struct ExecArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// A variable for the program; without a value, this shell's.

@@ -1,19 +1,23 @@
 //! `glovebox sandbox fork`: a snapshot, and a sandbox from it.
 
+use clap_complete::engine::ArgValueCompleter;
+use engine::sandbox::{SandboxSpec, SnapshotPurpose};
+
 use super::create::{self, Wishes};
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The new sandbox has the files of the other and nothing else of it: what runs there, what is mounted there and its
-environment are not taken over. The image of the files stays, and is named on standard error.
+environment are not taken over. No image stays: what was copied goes with the last sandbox that came of it.
 Example: glovebox sandbox fork box attempt-2 --env TOKEN")]
 pub(super) struct ForkArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// The new one's name; without it, it gets one.
@@ -30,9 +34,17 @@ pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyh
     let host = Host::open(&arguments.at, overrides).await?;
     let placed = host.existing(&arguments.name).await?;
     let new = arguments.new.map_or_else(Name::fresh, Ok)?;
-    // Before the work of a snapshot.
-    create::must_be_free(&host, &new).await?;
-    let image = host.provider.snapshot(&placed.sandbox, None).await?;
-    print::note(&format!("the files of {} are the image {}\n", arguments.name, print::for_terminal(&image)));
-    create::place(&host, &new, Some(image), arguments.wishes).await
+    // What can be refused is refused before the work of a snapshot.
+    let spec = create::spec(&host.config, &new, None, arguments.wishes)?;
+    let reserved = create::reserve(&host, &new).await?;
+    let purpose = SnapshotPurpose::Fork(new.conversation());
+    let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
+    let spec = SandboxSpec { image: Some(image.clone()), ..spec };
+    let exit = create::place(&host, &reserved, &spec).await;
+    if !matches!(exit, Ok(Exit::Finished))
+        && let Err(error) = host.provider.remove_snapshot(&image).await
+    {
+        print::warning(&format!("{error:#}; `glovebox sandbox prune` tries again"));
+    }
+    exit
 }

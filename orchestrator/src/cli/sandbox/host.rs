@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Condition, Lifetime, Placed, Sandbox, SandboxError, SandboxProvider};
 
 use super::name::Name;
-use crate::cli::prepare;
+use crate::cli::{completions, prepare};
 use crate::compose::{self, Lock, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::UsageError;
@@ -26,6 +27,7 @@ pub(super) struct At {
 #[derive(Debug, clap::Args)]
 pub(super) struct OneSandbox {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     pub(super) name: Name,
 
     #[command(flatten)]
@@ -36,7 +38,7 @@ pub(super) struct OneSandbox {
 #[derive(Debug, clap::Args)]
 pub(super) struct SomeSandboxes {
     /// The sandboxes.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(completions::sandboxes))]
     pub(super) names: Vec<Name>,
 
     #[command(flatten)]

@@ -1,6 +1,8 @@
 //! `glovebox sandbox ls`.
 
-use engine::sandbox::{Condition, Lifetime, Placed};
+use engine::sandbox::{Condition, Lifetime, Placed, Snapshot};
+use indicatif::BinaryBytes;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::host::{At, Host};
@@ -10,11 +12,17 @@ use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
+const SHORT_ID_LENGTH: usize = 12;
+
 #[derive(Debug, clap::Args)]
 pub(super) struct LsArguments {
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
+
+    /// List the images that `snapshot` and `fork` made instead.
+    #[arg(long)]
+    snapshots: bool,
 
     #[command(flatten)]
     at: At,
@@ -22,6 +30,9 @@ pub(super) struct LsArguments {
 
 pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let host = Host::open(&arguments.at, overrides).await?;
+    if arguments.snapshots {
+        return list_snapshots(&host, arguments.json).await;
+    }
     let mut all = host.provider.list().await?;
     all.sort_by_cached_key(|placed| (placed.created_at, Name::of(placed)));
     let runtime = host.provider.runtime();
@@ -47,14 +58,52 @@ fn as_json(placed: &Placed, runtime: &str) -> Value {
     })
 }
 
+async fn list_snapshots(host: &Host, json: bool) -> anyhow::Result<Exit> {
+    let mut all = host.provider.snapshots().await?;
+    all.sort_by(|one, other| (one.created_at, &one.image).cmp(&(other.created_at, &other.image)));
+    if json {
+        let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();
+        print::line(&serde_json::to_string(&all)?)?;
+    } else {
+        let rows: Vec<_> = all.iter().map(snapshot_row).collect();
+        table::print(["IMAGE", "SIZE", "AGE", "MADE"], &rows)?;
+    }
+    Ok(Exit::Finished)
+}
+
+fn snapshot_as_json(snapshot: &Snapshot) -> Value {
+    json!({
+        "image": snapshot.image,
+        "size_bytes": snapshot.size_bytes,
+        "created_at": snapshot.created_at.map(|at| at.to_string()),
+        "fork": snapshot.fork,
+    })
+}
+
+fn snapshot_row(Snapshot { image, fork, size_bytes, created_at }: &Snapshot) -> [String; 4] {
+    let made = fork.as_ref().map_or_else(|| "to be kept".to_owned(), |fork| format!("for the fork {fork}"));
+    [image_name(image).to_owned(), BinaryBytes(*size_bytes).to_string(), age_of(*created_at), made]
+}
+
+/// An image without a name is shown by the beginning of its id, as engines show it and take it.
+pub(super) fn image_name(image: &str) -> &str {
+    match image.strip_prefix("sha256:") {
+        Some(digits) => digits.get(..SHORT_ID_LENGTH).unwrap_or(digits),
+        None => image,
+    }
+}
+
+fn age_of(created_at: Option<Timestamp>) -> String {
+    created_at.map_or_else(|| "-".into(), |at| age(Timestamp::now().as_second() - at.as_second()))
+}
+
 fn row(placed: &Placed, runtime: &str) -> [String; 6] {
-    let age = placed.created_at.map(|at| age(jiff::Timestamp::now().as_second() - at.as_second()));
     [
         Name::of(placed),
         runtime.to_owned(),
         state(placed.condition).to_owned(),
-        placed.image.clone().unwrap_or_else(|| "-".into()),
-        age.unwrap_or_else(|| "-".into()),
+        placed.image.as_deref().map_or("-", image_name).to_owned(),
+        age_of(placed.created_at),
         maker(placed).to_owned(),
     ]
 }

@@ -18,6 +18,8 @@ mod stats;
 mod table;
 mod terminal_mode;
 
+use engine::sandbox::Placed;
+
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -57,6 +59,11 @@ enum SandboxCommand {
     Rm(rm::RmArguments),
     /// Remove the sandboxes that conversations have left behind.
     Prune(prune::PruneArguments),
+}
+
+/// What a sandbox is called that is there.
+pub(super) fn name_of(placed: &Placed) -> String {
+    name::Name::of(placed)
 }
 
 pub(super) async fn run(arguments: SandboxArguments, overrides: &Overrides) -> anyhow::Result<Exit> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Door, Sandbox, SandboxError};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,8 +16,8 @@ use tokio::task::JoinSet;
 use super::host::{At, Host};
 use super::name::Name;
 use super::table;
-use crate::cli::follow::Interrupts;
 use crate::cli::print;
+use crate::cli::{completions, follow::Interrupts};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -33,6 +34,7 @@ Examples:
   glovebox sandbox port box 8080:0 --wait   waits until it is listened on; any free port here")]
 pub(super) struct PortArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// A port inside, and the one of this machine that leads to it: the same, or 0 for any that is free.

@@ -1,11 +1,12 @@
-//! `glovebox sandbox prune`: removes what conversations have left behind.
+//! `glovebox sandbox prune`: removes what conversations and forks have left behind.
 //!
 //! Used is a sandbox whose conversation a process works on: it holds the conversation's lock. Those that are not used stay
 //! locked until they are removed, so that nobody resumes into a sandbox that goes away.
 
 use std::sync::{Mutex, PoisonError};
 
-use engine::sandbox::{Placed, sweep};
+use engine::sandbox::{Placed, sweep, sweep_snapshots};
+use protocol::ConversationId;
 
 use super::host::{At, Host};
 use super::name::Name;
@@ -18,7 +19,7 @@ use crate::exit::Exit;
 #[command(after_help = "\
 Removes the sandbox of every conversation that no process works on now: what a crash or a kill has left. The
 conversation itself and its workspace stay; resumed, it gets a fresh sandbox. Those that were made by hand stay: `rm`
-removes them. Prints the names of what it removed.")]
+removes them. Images that forks have left which were killed half way go too. Prints the names of what it removed.")]
 pub(super) struct PruneArguments {
     /// Print what would be removed, and remove nothing.
     #[arg(long)]
@@ -48,6 +49,12 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
         } else {
             print::problem(&format!("{} could not be removed; --log-level warn says why", Name::of(&placed)));
             exit = Exit::Failed;
+        }
+    }
+    if !arguments.dry_run {
+        let is_used = |conversation: &ConversationId| host.state_dir.is_locked(conversation);
+        for image in sweep_snapshots(host.provider.as_ref(), &is_used).await? {
+            print::line(&image)?;
         }
     }
     Ok(exit)

@@ -1,12 +1,14 @@
 //! `glovebox sandbox rm`.
 
-use engine::sandbox::{Lifetime, Placed};
+use clap_complete::engine::ArgValueCompleter;
+use engine::sandbox::{Lifetime, Placed, Snapshot};
 
 use super::host::{At, Host};
+use super::ls::image_name;
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -14,12 +16,17 @@ A conversation's sandbox is removed only while no process works on the conversat
 stays; everything else in the sandbox is gone.")]
 pub(super) struct RmArguments {
     /// The sandboxes.
-    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "snapshot"], conflicts_with = "all")]
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     names: Vec<Name>,
 
     /// All that were made by hand. Those of conversations are left to `prune`.
     #[arg(long)]
     all: bool,
+
+    /// An image that `snapshot` made; can be given several times.
+    #[arg(long, value_name = "IMAGE")]
+    snapshot: Vec<String>,
 
     #[command(flatten)]
     at: At,
@@ -38,7 +45,29 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
             }
         }
     }
+    for image in &arguments.snapshot {
+        match remove_snapshot(&host, image).await {
+            Ok(()) => print::line(image)?,
+            Err(error) => {
+                print::problem(&format!("{error:#}"));
+                exit = Exit::Failed;
+            }
+        }
+    }
     Ok(exit)
+}
+
+async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
+    let latest = format!("{image}:latest");
+    let is_meant = |snapshot: &Snapshot| {
+        [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image) || snapshot.image == latest
+    };
+    let Some(found) = host.provider.snapshots().await?.into_iter().find(is_meant) else {
+        let text =
+            format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists those there are");
+        return Err(UsageError(text).into());
+    };
+    Ok(host.provider.remove_snapshot(&found.image).await?)
 }
 
 async fn asked(host: &Host, arguments: &RmArguments) -> anyhow::Result<Vec<Placed>> {

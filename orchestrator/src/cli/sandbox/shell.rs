@@ -6,6 +6,7 @@
 use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteStream, Door};
 use protocol::sandbox_api::{Decoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -15,8 +16,8 @@ use super::exec::of_program;
 use super::host::{At, Host};
 use super::name::Name;
 use super::terminal_mode::{RawMode, size};
-use crate::cli::follow::Interrupts;
 use crate::cli::print;
+use crate::cli::{completions, follow::Interrupts};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -31,6 +32,7 @@ Examples:
   glovebox sandbox shell box -- 'top -d 1'")]
 pub(super) struct ShellArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     #[command(flatten)]

@@ -1,17 +1,22 @@
 //! `glovebox sandbox snapshot`.
 
+use clap_complete::engine::ArgValueCompleter;
+use engine::sandbox::SnapshotPurpose;
+
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What is mounted into the sandbox, its workspace from -d for one, is not in the image.
+What is mounted into the sandbox, its workspace from -d for one, is not in the image. It stays until
+`glovebox sandbox rm --snapshot` removes it; `glovebox sandbox ls --snapshots` lists all.
 Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
 pub(super) struct SnapshotArguments {
     /// The sandbox.
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
     /// What the image is called; without it, it gets a name.
@@ -24,7 +29,8 @@ pub(super) struct SnapshotArguments {
 pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let host = Host::open(&arguments.at, overrides).await?;
     let placed = host.existing(&arguments.name).await?;
-    let image = host.provider.snapshot(&placed.sandbox, arguments.image.as_deref()).await?;
+    let purpose = SnapshotPurpose::Keep(arguments.image.as_deref());
+    let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
     print::line(&image)?;
     Ok(Exit::Finished)
 }

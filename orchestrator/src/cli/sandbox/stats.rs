@@ -1,5 +1,6 @@
 //! `glovebox sandbox stats`.
 
+use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Condition, Placed, Usage};
 use indicatif::BinaryBytes;
 use serde_json::json;
@@ -7,7 +8,7 @@ use serde_json::json;
 use super::host::{At, Host};
 use super::name::Name;
 use super::table;
-use crate::cli::print;
+use crate::cli::{completions, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -15,6 +16,7 @@ use crate::exit::Exit;
 pub(super) struct StatsArguments {
     /// The sandboxes; without one, all that run.
     #[arg(value_name = "NAME")]
+    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     names: Vec<Name>,
 
     /// Print one JSON array.

@@ -15,8 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use super::super::process::{KnownProcess, Serving};
 use super::super::view::View;
-use super::super::{Isolation, bubblewrap, isolation};
+use super::super::{Isolation, bubblewrap};
 use super::{START_WAIT, ServerStart};
+use crate::confine::Preparation;
 use crate::connect::{Connector as _, UnixSocket};
 
 /// Between two looks at whether the server listens: nobody tells.
@@ -27,7 +28,6 @@ pub(in super::super) struct Isolated {
     pub(in super::super) isolation: Isolation,
     pub(in super::super) view: View,
     pub(in super::super) network: bool,
-    pub(in super::super) launcher: PathBuf,
 }
 
 impl ServerStart {
@@ -55,17 +55,15 @@ impl ServerStart {
         match &isolated.isolation {
             Isolation::Bubblewrap { program, keeps_namespaces_out } => {
                 // In a group of its own: of a `bwrap` that a terminal's ^C ends while it starts, one half would stay.
-                let mut command = Command::new(program);
-                command.process_group(0);
+                let mut command = self.bounded(Preparation::default())?;
+                command.process_group(0).arg(program);
                 command.args(bubblewrap::namespaces(*keeps_namespaces_out, isolated.network));
                 command.args(bubblewrap::mounts(&isolated.view, &temporary)).arg("--");
                 Ok((command, "/tmp".into()))
             }
             _ => {
-                let confinement = isolated.view.confinement(isolated.network)?;
-                let command = isolation::confined(&isolated.launcher, &confinement)
-                    .map_err(|error| self.failed(format!("a path cannot be written down: {error}")))?;
-                Ok((command, temporary))
+                let confinement = Some(isolated.view.confinement(isolated.network)?);
+                Ok((self.bounded(Preparation { confinement, ..Preparation::default() })?, temporary))
             }
         }
     }

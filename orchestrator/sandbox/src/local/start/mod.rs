@@ -9,13 +9,15 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use engine::sandbox::SandboxError;
+use engine::sandbox::{Resources, SandboxError};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
+use super::Bounds;
 use super::folder::SandboxFolder;
+use crate::confine::Preparation;
 
 pub(super) use isolated::Isolated;
 
@@ -34,8 +36,19 @@ pub(super) struct ServerStart {
     pub(super) key: SecretString,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) idle_timeout: Duration,
+    /// What bounds it.
+    pub(super) bounded: Bounded,
     /// How it is kept in; nothing: it is not.
     pub(super) isolated: Option<Isolated>,
+}
+
+/// What bounds a sandbox.
+pub(super) struct Bounded {
+    pub(super) bounds: Bounds,
+    /// What its control group is called.
+    pub(super) name: String,
+    pub(super) resources: Resources,
+    pub(super) launcher: PathBuf,
 }
 
 impl ServerStart {
@@ -46,6 +59,15 @@ impl ServerStart {
             Some(isolated) => self.start_isolated(isolated).await,
             None => self.start_unconfined().await,
         }
+    }
+
+    /// What enters the sandbox's bounds, prepares itself so, and becomes the program that is appended.
+    fn bounded(&self, preparation: Preparation) -> Result<Command, SandboxError> {
+        let Bounded { bounds, name, resources, launcher } = &self.bounded;
+        bounds.begin(launcher, name, resources, preparation).map_err(|source| SandboxError::Host {
+            doing: format!("bounding what the sandbox {name} uses"),
+            source,
+        })
     }
 
     /// The arguments of a server that goes its own way, as `how` says.

@@ -5,11 +5,11 @@ use std::process::Stdio;
 use engine::sandbox::SandboxError;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::super::process::{KnownProcess, Serving};
 use super::{START_WAIT, ServerStart};
+use crate::confine::Preparation;
 
 /// The launcher prints one line.
 const MAX_ANSWER_LENGTH: u64 = 4096;
@@ -32,7 +32,8 @@ impl ServerStart {
     }
 
     async fn launch(&self) -> Result<Started, SandboxError> {
-        let mut command = Command::new(&self.binary);
+        let mut command = self.bounded(Preparation::default())?;
+        command.arg(&self.binary);
         self.serve(&mut command, "--detach");
         command
             .env_clear()

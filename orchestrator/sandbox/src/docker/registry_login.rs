@@ -1,0 +1,295 @@
+//! What `docker login` left for a registry: the engine pulls with it.
+//!
+//! Read as Docker's own client does: a registry's helper in `credHelpers`, else the one in `credsStore`, else what stands in
+//! `auths`. A helper is the program `docker-credential-NAME`, which hears a registry on its standard input and answers in
+//! JSON. What cannot be read is told when the pull fails, and the pull is tried without: many images need no login.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bollard::auth::DockerCredentials;
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// What clients call Docker's own registry.
+const DOCKER_HUB: &str = "https://index.docker.io/v1/";
+
+/// What a helper calls a user whose secret is a token.
+const TOKEN_USER: &str = "<token>";
+
+/// What a helper prints when it has nothing for a registry.
+const NOTHING_FOUND: &str = "credentials not found";
+
+/// A keychain may have to be asked, and a person must not be waited for.
+const HELPER_WAIT: Duration = Duration::from_secs(10);
+
+const MAX_FILE: usize = 1 << 20;
+const MAX_ANSWER: u64 = 64 << 10;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClientConfig {
+    auths: BTreeMap<String, Login>,
+    creds_store: Option<String>,
+    cred_helpers: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Login {
+    /// `USER:PASSWORD` in base64.
+    auth: String,
+    identitytoken: Option<String>,
+}
+
+/// A helper's answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Secret {
+    username: String,
+    secret: String,
+}
+
+/// What a pull is tried with.
+#[derive(Debug, Default)]
+pub(super) struct RegistryLogin {
+    /// Nothing: there is no login, or it could not be had.
+    pub(super) credentials: Option<DockerCredentials>,
+    /// What may be wrong with it.
+    pub(super) problem: Option<String>,
+}
+
+impl RegistryLogin {
+    /// What the client's configuration at this path holds for the registry of this repository.
+    pub(super) async fn find(config: Option<&Path>, repository: &str) -> Self {
+        let Some(config) = config else { return Self::default() };
+        match find(config, registry_of(repository)).await {
+            Ok(credentials) => {
+                let problem = credentials.as_ref().and_then(what_gets_lost);
+                Self { credentials, problem }
+            }
+            Err(error) => {
+                let problem = format!("the login for it in {} cannot be had: {error}", config.display());
+                Self { credentials: None, problem: Some(problem) }
+            }
+        }
+    }
+}
+
+/// The registry of a repository, as logins are kept by it.
+fn registry_of(repository: &str) -> &str {
+    match repository.split_once('/') {
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => match first {
+            "docker.io" | "index.docker.io" => DOCKER_HUB,
+            registry => registry,
+        },
+        _ => DOCKER_HUB,
+    }
+}
+
+async fn find(path: &Path, registry: &str) -> Result<Option<DockerCredentials>, String> {
+    let text = match tokio::fs::read(path).await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|error| error.to_string())?,
+    };
+    if text.len() > MAX_FILE {
+        return Err(format!("the file has more than {MAX_FILE} bytes"));
+    }
+    let config: ClientConfig = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    if let Some(helper) = config.cred_helpers.get(registry).or(config.creds_store.as_ref()) {
+        let is_name = |name: &str| !name.is_empty() && !name.contains('/');
+        if !is_name(helper) {
+            return Err(format!("{helper:?} is no helper's name"));
+        }
+        let program = format!("docker-credential-{helper}");
+        if let Some(found) = ask(program.as_ref(), registry, HELPER_WAIT).await? {
+            return Ok(Some(found));
+        }
+    }
+    let written = config.auths.iter().find(|(name, _)| host_of(name) == host_of(registry));
+    written.map_or(Ok(None), |(_, login)| as_written(login, registry))
+}
+
+/// Older clients wrote a URL.
+fn host_of(registry: &str) -> &str {
+    let host = registry.trim_start_matches("https://").trim_start_matches("http://");
+    host.split('/').next().unwrap_or(host)
+}
+
+fn as_written(login: &Login, registry: &str) -> Result<Option<DockerCredentials>, String> {
+    if let Some(token) = login.identitytoken.as_ref().filter(|token| !token.is_empty()) {
+        return Ok(Some(with_token(registry, token.clone())));
+    }
+    if login.auth.is_empty() {
+        return Ok(None); // a helper has it
+    }
+    let decoded =
+        BASE64_STANDARD.decode(login.auth.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = decoded.ok_or_else(|| format!("what stands under auths for {registry} is not base64"))?;
+    let (user, password) = decoded
+        .split_once(':')
+        .ok_or_else(|| format!("what stands under auths for {registry} has no colon"))?;
+    // Some clients end it with a zero.
+    Ok(Some(with_password(registry, user.to_owned(), password.trim_end_matches('\0').to_owned())))
+}
+
+/// Asks a helper; nothing when it has nothing.
+async fn ask(
+    program: &OsStr,
+    registry: &str,
+    patience: Duration,
+) -> Result<Option<DockerCredentials>, String> {
+    let name = program.display();
+    let answer = timeout(patience, answer_of(program, registry)).await;
+    let answer = answer.map_err(|_| format!("{name} did not answer within {} s", patience.as_secs_f32()))?;
+    let (is_success, answer) = answer.map_err(|error| format!("{name}: {error}"))?;
+    if !is_success {
+        let said = String::from_utf8_lossy(&answer);
+        return match said.contains(NOTHING_FOUND) {
+            true => Ok(None),
+            false => Err(format!("{name}: {}", said.lines().next().unwrap_or("it failed"))),
+        };
+    }
+    // Not the error's text: it may quote what is secret.
+    let secret: Secret =
+        serde_json::from_slice(&answer).map_err(|_| format!("the answer of {name} cannot be read"))?;
+    Ok(Some(match secret.username.as_str() {
+        TOKEN_USER => with_token(registry, secret.secret),
+        _ => with_password(registry, secret.username, secret.secret),
+    }))
+}
+
+/// Whether it went well, and what it printed.
+async fn answer_of(program: &OsStr, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
+    let mut command = Command::new(program);
+    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut helper = command.kill_on_drop(true).spawn()?;
+    if let Some(mut stdin) = helper.stdin.take() {
+        // One that ends without reading says why in its answer.
+        let _ = stdin.write_all(registry.as_bytes()).await;
+    }
+    let mut answer = Vec::new();
+    if let Some(stdout) = helper.stdout.take() {
+        stdout.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+    }
+    Ok((helper.wait().await?.success(), answer))
+}
+
+fn with_password(registry: &str, user: String, password: String) -> DockerCredentials {
+    DockerCredentials {
+        username: Some(user),
+        password: Some(password),
+        serveraddress: Some(registry.to_owned()),
+        ..DockerCredentials::default()
+    }
+}
+
+fn with_token(registry: &str, token: String) -> DockerCredentials {
+    DockerCredentials {
+        identitytoken: Some(token),
+        serveraddress: Some(registry.to_owned()),
+        ..DockerCredentials::default()
+    }
+}
+
+/// bollard writes the login in another alphabet of base64 than engines read, and they take what they cannot read for no
+/// login at all.
+fn what_gets_lost(login: &DockerCredentials) -> Option<String> {
+    let sent = serde_json::to_vec(login).map(|json| BASE64_STANDARD.encode(json)).unwrap_or_default();
+    let is_lost = sent.contains(['+', '/']);
+    is_lost.then(|| "its login may not reach the registry: use a token of letters and digits".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use bollard::auth::DockerCredentials;
+    use tempfile::TempDir;
+
+    use super::{DOCKER_HUB, ask, find, registry_of};
+
+    #[test]
+    fn the_registry_is_what_stands_before_the_first_slash_if_it_is_a_host() {
+        for (repository, registry) in [
+            ("debian", DOCKER_HUB),
+            ("library/debian", DOCKER_HUB),
+            ("docker.io/library/debian", DOCKER_HUB),
+            ("ghcr.io/a/b", "ghcr.io"),
+            ("localhost/a", "localhost"),
+            ("127.0.0.1:5000/a/b", "127.0.0.1:5000"),
+        ] {
+            assert_eq!(registry_of(repository), registry, "{repository}");
+        }
+    }
+
+    async fn found(config: &str, registry: &str) -> Result<Option<(String, String)>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, config).unwrap();
+        let pair = |login: DockerCredentials| (login.username.unwrap(), login.password.unwrap());
+        find(&path, registry).await.map(|login| login.map(pair))
+    }
+
+    #[tokio::test]
+    async fn what_stands_in_the_file_is_read_as_clients_of_all_ages_wrote_it() {
+        // `me:a:b` and `hub:secret`
+        let config = r#"{"auths":{"r.test:5000":{"auth":"bWU6YTpi"},"https://index.docker.io/v1/":{"auth":"aHViOnNlY3JldA=="},
+            "https://old.test/v1/":{"auth":"bWU6YTpi"},"kept.test":{},"odd.test":{"auth":"%"}},"credHelpers":{},"other":[1]}"#;
+        let me = Ok(Some(("me".into(), "a:b".into())));
+        assert_eq!(found(config, "r.test:5000").await, me);
+        assert_eq!(found(config, "old.test").await, me);
+        assert_eq!(found(config, DOCKER_HUB).await, Ok(Some(("hub".into(), "secret".into()))));
+        assert_eq!(found(config, "r.test").await, Ok(None));
+        assert_eq!(found(config, "kept.test").await, Ok(None));
+        assert!(found(config, "odd.test").await.unwrap_err().contains("not base64"));
+        assert!(found("{", "r.test").await.is_err());
+        assert!(found(r#"{"credsStore":"../x"}"#, "r.test").await.unwrap_err().contains("no helper's name"));
+    }
+
+    fn helper(script: &str) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("docker-credential-test");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        (folder, path)
+    }
+
+    #[tokio::test]
+    async fn a_helper_is_asked_and_not_waited_for_without_end() {
+        let asked = async |script: &str| {
+            let (_folder, path) = helper(script);
+            ask(path.as_os_str(), "r.test", Duration::from_secs(5)).await
+        };
+        let told = asked(
+            r#"[ "$1 $(cat)" = "get r.test" ] && echo '{"ServerURL":"r.test","Username":"me","Secret":"s"}'"#,
+        )
+        .await;
+        let told = told.unwrap().unwrap();
+        assert_eq!((told.username.as_deref(), told.password.as_deref()), (Some("me"), Some("s")));
+        let token = asked(r#"echo '{"Username":"<token>","Secret":"t"}'"#).await.unwrap().unwrap();
+        assert_eq!((token.identitytoken.as_deref(), token.password), (Some("t"), None));
+        assert_eq!(asked("echo credentials not found in native keychain; exit 1").await, Ok(None));
+        assert!(asked("echo locked; exit 1").await.unwrap_err().ends_with("locked"));
+        let unreadable = asked("echo secret").await.unwrap_err();
+        assert!(unreadable.contains("cannot be read") && !unreadable.contains("secret"), "{unreadable}");
+        assert!(asked("yes").await.is_err(), "an answer without end");
+
+        let (_folder, path) = helper("exec sleep 1000");
+        let begun = Instant::now();
+        let late = ask(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
+        assert!(
+            late.contains("did not answer within 0.2 s") && begun.elapsed() < Duration::from_secs(5),
+            "{late}"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! Control groups of the kernel, of both versions, for whoever may make them: root, where their file system can be
+//! written to.
+//!
+//! A sandbox's groups lie beneath one of ours at the top, as those of engines do: this program's own group may go before
+//! the sandbox does. They are called as the sandbox is, with its installation, so that nothing must be noted to find them.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::sandbox::Resources;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::super::process::{KnownProcess, kill_all};
+
+/// What ours lie beneath.
+const PARENT: &str = "glovebox";
+
+/// By which a process enters a group, and which lists those that are in it.
+const MEMBERS: &str = "cgroup.procs";
+
+/// The scheduler's period, in microseconds.
+const CPU_PERIOD: u32 = 100_000;
+
+/// A process that has ended is in its group until the kernel has cleared it away.
+const REMOVAL_ATTEMPTS: u32 = 200;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
+
+/// Between the parent's making and its use somebody else may remove it, as it is empty.
+const CREATION_ATTEMPTS: u32 = 10;
+
+/// Where groups can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct ControlGroups {
+    hierarchies: Vec<Hierarchy>,
+}
+
+/// One tree of groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hierarchy {
+    root: PathBuf,
+    bounds: Bounds,
+}
+
+/// What a hierarchy bounds, and in which version's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    Everything,
+    Memory,
+    Processors,
+    Processes,
+}
+
+/// What is written to a group, and whether it is one without that.
+struct Setting {
+    file: &'static str,
+    value: String,
+    is_needed: bool,
+}
+
+impl ControlGroups {
+    /// Makes a group and removes it; why that does not go, in one line.
+    pub(super) fn probe(file_system: &Path) -> Result<Self, String> {
+        let groups = Self { hierarchies: hierarchies(file_system) };
+        let name = format!("probe-{}", std::process::id());
+        let made = groups.enable().and_then(|()| groups.create(&name, &Resources::default()));
+        for hierarchy in &groups.hierarchies {
+            let _ = fs::remove_dir(hierarchy.group(&name));
+            let _ = fs::remove_dir(hierarchy.parent());
+        }
+        made.map_err(|error| format!("no control group can be made: {error}"))?;
+        Ok(groups)
+    }
+
+    /// The second version's controllers are handed down from group to group.
+    fn enable(&self) -> io::Result<()> {
+        for hierarchy in self.hierarchies.iter().filter(|one| one.bounds == Bounds::Everything) {
+            enable_in(&hierarchy.root)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the groups of this name; the files by which a process enters them.
+    pub(super) fn create(&self, name: &str, resources: &Resources) -> io::Result<Vec<PathBuf>> {
+        self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
+    }
+}
+
+/// Removes the groups of this name wherever they may be, and ends what is in them. What is not there is no error.
+pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Result<()> {
+    for hierarchy in hierarchies(file_system) {
+        hierarchy.remove(name).await?;
+    }
+    Ok(())
+}
+
+/// All there can be: which of the versions is used, and what each tree is for.
+fn hierarchies(file_system: &Path) -> Vec<Hierarchy> {
+    if file_system.join("cgroup.controllers").exists() {
+        return vec![Hierarchy { root: file_system.to_owned(), bounds: Bounds::Everything }];
+    }
+    [("memory", Bounds::Memory), ("cpu", Bounds::Processors), ("pids", Bounds::Processes)]
+        .map(|(controller, bounds)| Hierarchy { root: file_system.join(controller), bounds })
+        .into()
+}
+
+fn enable_in(group: &Path) -> io::Result<()> {
+    write(&group.join("cgroup.subtree_control"), "+cpu +memory +pids")
+}
+
+impl Hierarchy {
+    fn parent(&self) -> PathBuf {
+        self.root.join(PARENT)
+    }
+
+    fn group(&self, name: &str) -> PathBuf {
+        self.parent().join(name)
+    }
+
+    fn create(&self, name: &str, resources: &Resources) -> io::Result<PathBuf> {
+        let group = self.group(name);
+        self.make_folder(&group)?;
+        for Setting { file, value, is_needed } in self.bounds.settings(resources) {
+            match write(&group.join(file), &value) {
+                Err(error) if is_needed => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(group.join(MEMBERS))
+    }
+
+    fn make_folder(&self, group: &Path) -> io::Result<()> {
+        let mut attempt = 0;
+        loop {
+            let made = self.make_parent().and_then(|()| fs::create_dir(group));
+            attempt += 1;
+            match made {
+                Err(error) if error.kind() == ErrorKind::NotFound && attempt < CREATION_ATTEMPTS => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+                made => return made.map_err(|error| about("making", group, error)),
+            }
+        }
+    }
+
+    fn make_parent(&self) -> io::Result<()> {
+        match fs::create_dir(self.parent()) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ if self.bounds == Bounds::Everything => enable_in(&self.parent()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn remove(&self, name: &str) -> io::Result<()> {
+        let group = self.group(name);
+        if !group.exists() {
+            return Ok(());
+        }
+        for _ in 0..REMOVAL_ATTEMPTS {
+            match fs::remove_dir(&group) {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(about("removing", &group, error));
+                }
+                _ => {
+                    // Not while there are others in it.
+                    let _ = fs::remove_dir(self.parent());
+                    return Ok(());
+                }
+            }
+            let busy = group.clone();
+            // On a thread of its own: the runtime has no safe way to wait for a pidfd.
+            let killed = spawn_blocking(move || kill_members(&busy)).await;
+            killed.unwrap_or_else(|panic| Err(panic.into()))?;
+            sleep(REMOVAL_PAUSE).await;
+        }
+        Err(about("removing", &group, ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Bounds {
+    fn settings(self, resources: &Resources) -> Vec<Setting> {
+        let needed = |file, value: String| Setting { file, value, is_needed: true };
+        // Where the kernel does not count it there is no such file.
+        let swap = |file, value: String| Setting { file, value, is_needed: false };
+        let Resources { memory_bytes, cpus, pids, .. } = resources;
+        let quota = quota(*cpus);
+        let pids = || needed("pids.max", pids.to_string());
+        match self {
+            Self::Everything => vec![
+                needed("memory.max", memory_bytes.to_string()),
+                swap("memory.swap.max", "0".into()),
+                needed("cpu.max", format!("{quota} {CPU_PERIOD}")),
+                pids(),
+            ],
+            Self::Memory => vec![
+                needed("memory.limit_in_bytes", memory_bytes.to_string()),
+                swap("memory.memsw.limit_in_bytes", memory_bytes.to_string()), // together: no swap on top
+            ],
+            Self::Processors => vec![
+                needed("cpu.cfs_period_us", CPU_PERIOD.to_string()),
+                needed("cpu.cfs_quota_us", quota.to_string()),
+            ],
+            Self::Processes => vec![pids()],
+        }
+    }
+}
+
+/// The kernel takes no less than a millisecond.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound needs no more")]
+fn quota(cpus: f64) -> u64 {
+    ((cpus * f64::from(CPU_PERIOD)) as u64).max(1000)
+}
+
+/// Kills what is in a group; that one that has ended meanwhile and left its id to another is not among them.
+fn kill_members(group: &Path) -> io::Result<()> {
+    let listed = members(group);
+    let known: Vec<KnownProcess> =
+        listed.into_iter().filter_map(|pid| KnownProcess::with_pid(pid).ok()).collect();
+    let still = members(group);
+    let known: Vec<KnownProcess> = known.into_iter().filter(|process| still.contains(&process.pid)).collect();
+    kill_all(&known).map(drop)
+}
+
+fn members(group: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(group.join(MEMBERS)).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(file)
+        .and_then(|mut opened| io::Write::write_all(&mut opened, text.as_bytes()))
+        .map_err(|error| about("writing", file, error))
+}
+
+fn about(doing: &str, path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{doing} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::sandbox::Resources;
+
+    use super::{Bounds, quota};
+
+    #[test]
+    fn both_versions_are_told_the_same() {
+        let resources = Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
+        let told = |bounds: Bounds| {
+            let settings = bounds.settings(&resources).into_iter();
+            settings
+                .map(|setting| format!("{}={}", setting.file, setting.value))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            told(Bounds::Everything),
+            "memory.max=1073741824 memory.swap.max=0 cpu.max=150000 100000 pids.max=100"
+        );
+        assert_eq!(
+            [Bounds::Memory, Bounds::Processors, Bounds::Processes].map(told),
+            [
+                "memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824",
+                "cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000",
+                "pids.max=100",
+            ]
+        );
+        assert_eq!(quota(0.001), 1000);
+    }
+}

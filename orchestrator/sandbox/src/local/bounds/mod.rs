@@ -1,0 +1,111 @@
+//! What bounds a local sandbox's memory, processors and processes: found out once, by doing it.
+//!
+//! **Control groups** bound a sandbox as a whole, as an engine bounds a container. Root can make them itself, and with
+//! systemd an ordinary user can ask for a scope, which is one. **Limits** are what is left elsewhere: the kernel keeps each
+//! process from holding more memory than a sandbox may have, and an ordinary user from having more processes than there are
+//! now and the sandbox may have. Many small processes can use more than that then, and nothing bounds processors.
+
+mod control_group;
+mod scope;
+
+use std::fmt;
+use std::path::Path;
+
+use engine::sandbox::Resources;
+use rustix::process::geteuid;
+use tokio::process::Command;
+
+use super::LocalConfig;
+use super::isolation;
+use crate::confine::{Limits, Preparation};
+pub(super) use control_group::{ControlGroups, remove};
+use scope::Scopes;
+
+/// What bounds the sandboxes of this host. Displayed it is what a user is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds(Kind);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Groups(ControlGroups),
+    Scopes(Scopes),
+    /// Why there are none of the others.
+    Limits(String),
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Groups(_) => f.write_str("memory, processors and processes (control groups)"),
+            Kind::Scopes(_) => f.write_str("memory, processors and processes (a scope of systemd)"),
+            Kind::Limits(reason) if geteuid().is_root() => {
+                write!(f, "memory of each process, neither processors nor processes ({reason})")
+            }
+            Kind::Limits(reason) => {
+                write!(f, "memory of each process, your processes together, not processors ({reason})")
+            }
+        }
+    }
+}
+
+impl Bounds {
+    /// Finds out what there is.
+    pub(super) async fn probe(config: &LocalConfig) -> Self {
+        let systemd = match Scopes::probe(config).await {
+            Ok(scopes) => return Self(Kind::Scopes(scopes)),
+            Err(reason) => reason,
+        };
+        match ControlGroups::probe(&config.control_groups) {
+            Ok(groups) => Self(Kind::Groups(groups)),
+            Err(reason) => Self(Kind::Limits(format!("{systemd}; {reason}"))),
+        }
+    }
+
+    /// Makes what bounds the sandbox of this name. The launcher comes back as the command that enters it, prepares itself
+    /// as it is told, and becomes the program that is appended.
+    pub(super) fn begin(
+        &self,
+        launcher: &Path,
+        name: &str,
+        resources: &Resources,
+        preparation: Preparation,
+    ) -> std::io::Result<Command> {
+        let prepared = |preparation| isolation::prepared(launcher, &preparation);
+        match &self.0 {
+            Kind::Groups(groups) => {
+                let groups = groups.create(name, resources)?;
+                prepared(Preparation { groups, ..preparation })
+            }
+            Kind::Scopes(scopes) => {
+                let launched = prepared(Preparation { forgotten: scopes.environment(), ..preparation })?;
+                Ok(scopes.around(name, resources, launched.as_std()))
+            }
+            Kind::Limits(_) => prepared(Preparation { limits: Some(limits(resources)?), ..preparation }),
+        }
+    }
+}
+
+fn limits(resources: &Resources) -> std::io::Result<Limits> {
+    // The kernel counts all that the user runs, and lets root have as many as it likes.
+    let processes = processes_of_this_user()?.saturating_add(resources.pids.into());
+    Ok(Limits { data_bytes: resources.memory_bytes, processes })
+}
+
+/// Threads, as the kernel counts them.
+fn processes_of_this_user() -> std::io::Result<u64> {
+    let own = geteuid().as_raw().to_string();
+    let entries = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
+    // One may end while it is looked at: then it does not count.
+    Ok(entries.filter_map(|process| threads_if_of(&own, &process)).sum())
+}
+
+fn threads_if_of(user: &str, process: &Path) -> Option<u64> {
+    process.file_name()?.to_str()?.parse::<u32>().ok()?;
+    let status = std::fs::read_to_string(process.join("status")).ok()?;
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    if field("Uid:")? != user {
+        return None;
+    }
+    field("Threads:")?.parse().ok()
+}

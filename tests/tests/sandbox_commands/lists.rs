@@ -1,0 +1,117 @@
+//! Making, listing, pruning and removing; and what is refused.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tests::glovebox::Home;
+
+use super::{Scene, refused};
+
+#[test]
+fn a_sandbox_is_made_listed_and_removed() {
+    for scene in Scene::all() {
+        let name = scene.name();
+        let list = scene.list();
+        assert_eq!(list.len(), 1);
+        assert_eq!((&list[0]["name"], &list[0]["state"]), (&name.clone().into(), &"running".into()));
+        assert_eq!((&list[0]["made"], &list[0]["runtime"]), (&"by hand".into(), &scene.runtime.into()));
+        let table = scene.run(&["ls"]).expect(0).stdout;
+        assert!(table.starts_with("NAME") && table.contains(&name) && table.contains("by hand"), "{table}");
+        // Made by hand, it is for nobody else to remove, and its name is taken.
+        assert_eq!(scene.run(&["prune"]).expect(0).stdout, "");
+        refused(&scene.run(&["create", &name]), 2, "already");
+        assert_eq!(scene.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");
+        assert_eq!(scene.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
+        refused(&scene.run(&["rm", &name]), 2, "there is no sandbox");
+        refused(&scene.exec(&["true"]), 2, "there is no sandbox");
+        scene.end();
+    }
+}
+
+/// What bash offers for the last of these words.
+fn completed(scene: &Scene, words: &str, engine: Option<&Path>) -> String {
+    let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                  COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";
+    let program = scene.home.glovebox(&[]);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).arg(program.get_program()).arg(words).env_clear();
+    bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    bash.envs(engine.map(|engine| ("DOCKER_HOST", format!("unix://{}", engine.display()))));
+    let output = bash.output().unwrap();
+    assert!(output.stderr.is_empty(), "somebody types: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
+    for scene in Scene::all() {
+        let (name, runtime) = (scene.name(), scene.runtime);
+        for subcommand in ["rm", "exec", "shell", "logs", "pause", "snapshot", "stats"] {
+            let words = format!("glovebox sandbox {subcommand} --runtime {runtime}");
+            assert!(completed(&scene, &words, None).lines().any(|line| line == name), "{words}");
+        }
+        scene.end();
+    }
+    let scene = Scene::local();
+    let silent = scene.home.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    for engine in [silent, scene.home.path().join("no.sock")] {
+        let begun = Instant::now();
+        let offered = completed(&scene, "glovebox sandbox rm --runtime docker", Some(&engine));
+        assert!(!offered.contains(&scene.name()), "{offered}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    scene.end();
+}
+
+#[test]
+fn what_is_left_of_conversations_is_pruned_and_what_is_used_is_not() {
+    let home = Home::new();
+    let mut exec = home.glovebox(&["exec", "--runtime", "local", "--", "echo begun; sleep 1000"]);
+    let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    let prune = |more: &[&str]| {
+        home.run(&[&["sandbox", "prune", "--runtime", "local"], more].concat()).expect(0).stdout
+    };
+    assert_eq!(prune(&[]), "", "it is used");
+    let list = home.run(&["sandbox", "ls", "--runtime", "local", "--json"]).expect(0).stdout;
+    let list: Vec<Value> = serde_json::from_str(&list).unwrap();
+    let name = list[0]["name"].as_str().unwrap();
+    refused(&home.run(&["sandbox", "rm", "--runtime", "local", name]), 1, "another process");
+    exec.kill().unwrap();
+    exec.wait().unwrap();
+    assert_eq!(prune(&["--dry-run"]), format!("{name}\n"));
+    assert_eq!(prune(&[]), format!("{name}\n"));
+    assert_eq!(prune(&[]), "");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn what_a_runtime_cannot_do_and_wrong_usage_are_one_line() {
+    let scene = Scene::local();
+    let name = scene.name();
+    scene.run(&["logs", &name]).expect(0);
+    refused(&scene.run(&["snapshot", &name]), 1, "the runtime local cannot make a snapshot");
+    refused(&scene.run(&["fork", &name]), 1, "the runtime local cannot make a snapshot");
+    refused(&scene.run(&["shell", &name]), 2, "must be a terminal");
+    refused(&scene.run(&["create", "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
+    for (wrong, part) in [
+        (["port", &name, "8080:x"].as_slice(), "expected a port"),
+        (&["create", "--memory", "much"], "expected a size"),
+        (&["exec", "../x", "--", "true"], "an id"),
+        (&["rm"], "NAME"),
+    ] {
+        let ended = scene.run(wrong).expect(2);
+        assert!(ended.stderr.contains(part), "{ended:?}");
+    }
+    for subcommand in ["create", "ls", "exec", "shell", "cp", "port", "logs", "stats", "pause", "rm", "prune"]
+    {
+        scene.run(&[subcommand, "--help"]).expect(0);
+    }
+    scene.end();
+}

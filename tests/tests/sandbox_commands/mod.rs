@@ -1,0 +1,102 @@
+//! `glovebox sandbox …` as its users meet it: the program itself, in local sandboxes and in containers.
+
+mod copies;
+mod forks;
+mod lists;
+mod ports;
+mod programs;
+mod shells;
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use tests::glovebox::{Ended, Home};
+use tests::sandbox_contract::Backend as _;
+use tests::sandbox_contract::docker::DockerBackend;
+
+/// A home with one sandbox, called `box`, at one runtime.
+struct Scene {
+    home: Home,
+    runtime: &'static str,
+}
+
+impl Scene {
+    fn local() -> Self {
+        Self::of(Home::new(), "local", &[])
+    }
+
+    /// Nothing without an engine.
+    fn docker() -> Option<Self> {
+        let image = DockerBackend::busybox()?.image()?;
+        Some(Self::of(Home::new(), "docker", &["--image", &image]))
+    }
+
+    fn all() -> Vec<Self> {
+        [Some(Self::local()), Self::docker()].into_iter().flatten().collect()
+    }
+
+    fn of(home: Home, runtime: &'static str, more: &[&str]) -> Self {
+        let scene = Self { home, runtime };
+        let name = scene.name();
+        let create = [&["create", &name, "--env", "COLOR=green"], more].concat();
+        assert_eq!(scene.run(&create).expect(0).stdout, format!("{name}\n"));
+        scene
+    }
+
+    /// Containers of all tests lie together.
+    fn name(&self) -> String {
+        let folder = self.home.path().file_name().unwrap().to_str().unwrap();
+        format!("box{}", folder.trim_start_matches('.'))
+    }
+
+    fn place(&self, path: &str) -> String {
+        format!("{}:{path}", self.name())
+    }
+
+    fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let (subcommand, more) = arguments.split_first().unwrap();
+        self.home.glovebox(&[&["sandbox", subcommand, "--runtime", self.runtime], more].concat())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        ended(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn exec(&self, words: &[&str]) -> Ended {
+        self.run(&[&["exec", &self.name(), "--"], words].concat())
+    }
+
+    fn list(&self) -> Vec<Value> {
+        serde_json::from_str(&self.run(&["ls", "--json"]).expect(0).stdout).unwrap()
+    }
+
+    /// Removes the sandbox, and checks that nothing is left.
+    fn end(self) {
+        self.run(&["rm", "--all"]).expect(0);
+        assert_eq!(self.list(), Vec::<Value>::new());
+        self.home.assert_nothing_runs();
+    }
+}
+
+/// What a failed test has left.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.run(&["rm", "--all"]);
+    }
+}
+
+fn ended(child: Child) -> Ended {
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[track_caller]
+fn refused(ended: &Ended, code: i32, part: &str) {
+    assert_eq!(ended.code, code, "{ended:?}");
+    let lines: Vec<_> = ended.stderr.lines().filter(|line| !line.contains("warning")).collect();
+    assert!(ended.stderr.contains(part) && lines.len() == 1, "{part} in one line of: {}", ended.stderr);
+}

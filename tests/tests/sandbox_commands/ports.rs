@@ -1,0 +1,91 @@
+//! `glovebox sandbox port`.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tests::glovebox::Home;
+
+use super::Scene;
+
+#[test]
+fn a_port_inside_serves_many_connections_here() {
+    let scene = Scene::of(Home::new(), "local", &["--unsafe-local"]);
+    // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let inside = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let (mut from, mut to) = (stream.try_clone().unwrap(), stream);
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    forwarded(&scene, inside, |address| {
+        let threads: Vec<_> = (0..40_u8)
+            .map(|number| {
+                let address = address.to_owned();
+                std::thread::spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    let sent = vec![number; 100_000];
+                    let mut writer = stream.try_clone().unwrap();
+                    let copy = sent.clone();
+                    let writing = std::thread::spawn(move || {
+                        writer.write_all(&copy).unwrap();
+                        writer.shutdown(std::net::Shutdown::Write).unwrap();
+                    });
+                    let mut heard = Vec::new();
+                    stream.read_to_end(&mut heard).unwrap();
+                    writing.join().unwrap();
+                    assert!(heard == sent);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let list: Vec<Value> =
+        serde_json::from_str(&scene.run(&["port", &scene.name(), "--json"]).expect(0).stdout).unwrap();
+    assert!(list.iter().any(|port| port["port"] == inside), "{list:?}");
+    scene.end();
+}
+
+/// A command that goes on until it is interrupted; killed when the test fails before.
+struct Running(Child);
+
+impl Running {
+    fn interrupt(&mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        assert_eq!(self.0.wait().unwrap().code(), Some(130));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_forward(scene: &Scene, inside: u16, more: &[&str]) -> Running {
+    let (name, ports) = (scene.name(), format!("{inside}:0"));
+    let arguments = [&["port", name.as_str(), &ports], more].concat();
+    Running(scene.command(&arguments).stdout(Stdio::piped()).spawn().unwrap())
+}
+
+fn address_of(port: &mut Running) -> String {
+    let mut address = String::new();
+    BufReader::new(port.0.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+    address.trim().to_owned()
+}
+
+fn forwarded(scene: &Scene, inside: u16, check: impl FnOnce(&str)) {
+    let mut port = start_forward(scene, inside, &[]);
+    let address = address_of(&mut port);
+    check(&address);
+    port.interrupt();
+    assert!(TcpStream::connect(&address).is_err());
+}

@@ -1,0 +1,56 @@
+//! `glovebox sandbox exec`.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tests::glovebox::wait_until;
+
+use super::{Scene, refused};
+
+#[test]
+fn a_program_has_this_commands_input_output_and_exit_code() {
+    for scene in Scene::all() {
+        let script = "echo out; echo err >&2; exit 42";
+        let ran = scene.exec(&["sh", "-c", script]).expect(42);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\n", "err\n"));
+        scene.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
+        assert_eq!(scene.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
+        refused(&scene.exec(&["no-such-program"]), 1, "no-such-program");
+
+        let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let mut cat = scene.command(&["exec", &scene.name(), "--", "cat"]);
+        let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut stdin, sent) = (cat.stdin.take().unwrap(), input.clone());
+        let writing = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+        let output = cat.wait_with_output().unwrap();
+        writing.join().unwrap();
+        assert!(output.status.success() && output.stdout == input, "{}", output.stdout.len());
+
+        // Nobody reads it any more: it is ended, not left.
+        let mut yes =
+            scene.command(&["exec", &scene.name(), "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 2];
+        yes.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        assert_eq!((&first, yes.wait().unwrap().code()), (b"y\n", Some(141)));
+        scene.end();
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_program_inside() {
+    for scene in Scene::all() {
+        let script = "echo $$ > pid; sleep 1000 & echo begun; wait";
+        let mut exec = scene.command(&["exec", &scene.name(), "--", "sh", "-c", script]);
+        let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        kill_process(Pid::from_child(&exec), Signal::INT).unwrap();
+        assert_eq!(exec.wait().unwrap().code(), Some(130));
+        wait_until("the program inside is gone", || {
+            scene.exec(&["sh", "-c", "kill -0 $(cat pid) 2>&-"]).code != 0
+        });
+        scene.end();
+    }
+}

@@ -1,0 +1,94 @@
+//! What bounds a local sandbox, with each isolation and without, and where nothing but the kernel's limits does.
+
+use engine::sandbox::{Resources, SandboxProvider, SandboxSpec};
+use protocol::ObservationKind;
+use sandbox::{IsolationKind, LocalConfig, LocalProvider};
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend, command, id, remove, run, spec};
+
+fn small(backend: &Local) -> SandboxSpec {
+    let resources = Resources { memory_bytes: 128 << 20, cpus: 0.25, pids: 64, ..Resources::default() };
+    SandboxSpec { resources, ..spec(backend) }
+}
+
+/// 200 processes, of which the bound lets a part begin.
+const BOMB: &str = "sh -c 'i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done'; echo ended with $?; \
+                    n=0; for p in /proc/[0-9]*; do read -r name 2>&- <$p/comm && [ \"$name\" = sleep ] && n=$((n+1)); \
+                    done; echo \"$n sleep\"";
+
+async fn is_bounded(backend: Local) {
+    let Some(backend) = backend.grouped().await else { return };
+    let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
+    let bomb = run(&*sandbox, 1, BOMB).await.content;
+    assert!(bomb.contains("ork") && !bomb.contains("ended with 0"), "{bomb}");
+
+    let busy = "TIMEFORMAT=%U; time timeout 2 sh -c 'while :; do :; done'";
+    let seconds: f64 = run(&*sandbox, 2, busy).await.content.trim().lines().last().unwrap().parse().unwrap();
+    assert!(seconds < 1.0, "a quarter of two seconds was to be had: {seconds}");
+    // What it is bounded by is not its to change, and it cannot leave.
+    if backend.is_isolated() {
+        let groups = backend.groups(&sandbox.lease().sandbox_id);
+        for (number, group) in (10..).zip(groups) {
+            let path = group.display();
+            let above = group.parent().unwrap().parent().unwrap().display();
+            let tried = format!(
+                "cat {path}/cgroup.procs >&2; echo max > {path}/pids.max; echo $$ > {above}/cgroup.procs"
+            );
+            assert_ne!(run(&*sandbox, number, &tried).await.exit_code, 0);
+        }
+        assert!(run(&*sandbox, 20, BOMB).await.content.contains("ork"));
+    }
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_without_isolation_is_bounded() {
+    is_bounded(Local::new().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_in_bubblewrap_is_bounded() {
+    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+        is_bounded(backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_behind_landlock_is_bounded() {
+    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+        is_bounded(backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_left_its_parents_ends_with_its_group() {
+    let Some(backend) = Local::new().unwrap().grouped().await else { return };
+    let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
+    let leave =
+        "(cd /; env -i /usr/bin/setsid -f /bin/sleep 1043 <&- >&- 2>&-); sleep 0.2; cat /proc/self/cgroup";
+    run(&*sandbox, 1, leave).await;
+    remove(&backend, sandbox).await;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        assert_ne!(arguments, b"/bin/sleep\x001043\0", "{}", process.path().display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_control_groups_each_process_is_bounded_and_that_is_said() {
+    let backend = Local::new().unwrap();
+    let config = LocalConfig { control_groups: "/nowhere".into(), ..backend.config(backend.server()) };
+    let provider = LocalProvider::new(config);
+    let said = provider.bounds().await.unwrap().to_string();
+    assert!(said.starts_with("memory of each process") && !said.contains('\n'), "{said}");
+    let spec = small(&backend);
+    let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+    let observed = sandbox.execute(&id(1), &command("tail /dev/zero"), &|_| {}).await.unwrap();
+    let ObservationKind::Run(ran) = observed.kind else { panic!("{observed:?}") };
+    assert!(ran.metadata.exit_code == 1 && !ran.metadata.out_of_memory, "{ran:?}: {}", observed.content);
+    assert_eq!(run(&*sandbox, 2, "ulimit -d").await.content.trim(), (128 << 10).to_string());
+    if !rustix::process::geteuid().is_root() {
+        assert!(run(&*sandbox, 3, BOMB).await.content.contains("ork"));
+    }
+    remove(&backend, sandbox).await;
+}

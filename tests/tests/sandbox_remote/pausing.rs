@@ -1,0 +1,78 @@
+//! Pausing what a sandbox-host lends.
+
+use std::time::Duration;
+
+use engine::sandbox::{Condition, SandboxError, SandboxProvider};
+use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::faults::Breakable as _;
+use tests::sandbox_contract::remote::{Lent, OTHER_SECRET, SECRET, client_of, lent_name};
+use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
+use tokio::time::{sleep, timeout};
+
+async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> Condition {
+    let all = provider.list().await.unwrap();
+    all.into_iter().find(|placed| placed.sandbox == *sandbox).unwrap().condition
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lent_sandbox_is_paused_and_goes_on() {
+    let Some(backend) = Lent::<DockerBackend>::over_busybox() else { return };
+    let provider = backend.provider();
+    let sandbox = place(&backend).await;
+    let name = sandbox.lease().sandbox_id.clone();
+    run(&*sandbox, 1, "kept=value").await;
+    let (heard, second) = (Heard::default(), id(2));
+    let (request, listener) = (command("echo beg''un; sleep 1; echo $kept"), heard.listener());
+    let pausing = async {
+        heard.until("begun").await;
+        for _ in 0..2 {
+            provider.pause(&name).await.unwrap(); // no error twice
+            assert_eq!(condition(&*provider, &name).await, Condition::Paused);
+            assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, Condition::Paused);
+        }
+        // Neither who looks at it nor who dials again lets it go on.
+        assert!(backend.cut_connection(&name).await > 0);
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, Condition::Paused);
+        for _ in 0..2 {
+            provider.resume(&name).await.unwrap();
+            assert_eq!(condition(&*provider, &name).await, Condition::Running);
+        }
+    };
+    let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
+    assert!(ran(ended.unwrap(), &heard).content.contains("value"));
+
+    // Who attaches lets it go on, as at the machine itself.
+    let lease = sandbox.lease().clone();
+    provider.pause(&name).await.unwrap();
+    let again = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
+    assert_eq!(run(&*again, 3, "echo $kept").await.content.trim(), "value");
+    drop(again);
+    // One that is paused can be removed.
+    provider.pause(&name).await.unwrap();
+    remove(&backend, sandbox).await;
+    for failed in [error(provider.pause(&name).await), error(provider.resume(&name).await)] {
+        assert!(matches!(failed, SandboxError::Lost { .. }), "{failed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_pauses_what_another_key_has() {
+    let Some(backend) = Lent::<DockerBackend>::over_busybox() else { return };
+    let address = backend.lend(Lent::<DockerBackend>::host_config());
+    let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_of(address, secret));
+    let sandbox = ann.create(&tests::sandbox_contract::spec(&backend), &|_| {}).await.unwrap();
+    let name = sandbox.lease().sandbox_id.clone();
+    assert!(matches!(error(bob.pause(&name).await), SandboxError::Lost { .. }));
+    assert_eq!(condition(&ann, &name).await, Condition::Running);
+    ann.destroy(&name).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_cannot_pause_says_so() {
+    let backend = Lent::over_local().unwrap();
+    let sandbox = place(&backend).await;
+    let failed = error(backend.provider().pause(&sandbox.lease().sandbox_id).await);
+    assert!(matches!(failed, SandboxError::Unsupported { .. }), "{failed:?}");
+    remove(&backend, sandbox).await;
+}
