@@ -394,7 +394,7 @@ mod tests {
             &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
         );
         assert_eq!(said, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
-        let said = failure(&Request::Sandbox(request.clone()), &Observation::new("é".repeat(100_000), run));
+        let said = failure(&Request::Sandbox(request), &Observation::new("é".repeat(100_000), run));
         assert!(said.chars().count() < 700 && !said.contains('\n'));
     }
 }

@@ -9,7 +9,8 @@ use protocol::record::SandboxLeased;
 use super::Redactor;
 use super::guarded_sandbox::{GuardedSandbox, clean};
 use crate::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Usage,
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
+    StartProgress, Usage,
 };
 
 /// Stands before the provider of a conversation.
@@ -69,8 +70,20 @@ impl SandboxProvider for GuardedProvider {
         self.provider.resume(sandbox).await
     }
 
-    async fn snapshot(&self, sandbox: &SandboxId, name: Option<&str>) -> Result<String, SandboxError> {
-        self.provider.snapshot(sandbox, name).await
+    async fn snapshot(
+        &self,
+        sandbox: &SandboxId,
+        purpose: SnapshotPurpose<'_>,
+    ) -> Result<String, SandboxError> {
+        self.provider.snapshot(sandbox, purpose).await
+    }
+
+    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
+        self.provider.snapshots().await
+    }
+
+    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
+        self.provider.remove_snapshot(image).await
     }
 
     async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {

@@ -196,10 +196,10 @@ impl View {
         self.replayable += usize::from(replay::is_replayable(event));
         match (&event.body, event.source) {
             (Body::Action(Action::Message(_)), EventSource::User) => {
-                self.unrecalled = Some(Arc::clone(event))
+                self.unrecalled = Some(Arc::clone(event));
             }
             (Body::Action(_), EventSource::Agent) | (Body::Action(Action::Recall(_)), _) => {
-                self.unrecalled = None
+                self.unrecalled = None;
             }
             (Body::Observation(observation), _) => self.recalled.apply(observation),
             _ => {}
