@@ -21,4 +21,6 @@ mod sandbox_local_isolated;
 mod sandbox_remote;
 mod sandbox_ssh;
 mod sandbox_sweep;
+mod secrets;
+mod told_and_stopped;
 mod workspace_setup;

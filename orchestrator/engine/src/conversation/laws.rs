@@ -490,7 +490,7 @@ fn repository() -> WorkspaceSetup {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
 
     #[test]
     fn a_fork_is_at_rest_and_goes_on_like_any_conversation(

@@ -108,6 +108,15 @@ impl Turn {
 
     /// Takes up what the earlier process was doing. A sandbox is sought only if something waits for one.
     fn recover(&mut self) {
+        let has_answered = match self.state.agent_state {
+            AgentState::UserConfirmed | AgentState::UserRejected => true,
+            AgentState::AwaitingUserConfirmation => self.state.pending.is_none(),
+            _ => false,
+        };
+        // A log may end in the middle of what belongs together: a fork, or one of V0's.
+        if has_answered {
+            self.change_state(AgentState::Running, "");
+        }
         match self.state.agent_state {
             AgentState::Loading if self.state.pending.is_none() => self.reach_sandbox(),
             AgentState::Error => {}

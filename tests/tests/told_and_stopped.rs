@@ -1,0 +1,125 @@
+//! What agents are told, what they may do and when they are stopped, on the command line with a scripted model.
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, calls, finish};
+
+/// An MCP server with one tool, which says where it runs.
+const SERVER: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+id=${line#*\"id\":}; id=${id%%[,\}]*}
+case $line in
+*'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+*'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
+*'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"in $PWD\"}]}" ;;
+esac
+done
+"#;
+
+fn run(home: &Home, task: &str, responses: &Value, code: i32) -> Vec<Value> {
+    let (model, workspace) = (home.script(responses), home.workspace());
+    let arguments = ["run", "--json", "--runtime", "local", "-t", task, "-l", &model, "-d"];
+    home.run(&[&arguments[..], &[workspace.to_str().unwrap()]].concat()).expect(code).events()
+}
+
+fn latest(home: &Home) -> String {
+    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    list[0]["conversation_id"].as_str().unwrap().to_owned()
+}
+
+fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event[key] == kind).collect()
+}
+
+#[test]
+fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_once() {
+    let home = Home::new();
+    home.write("work/AGENTS.md", "Build with make.");
+    std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
+    home.write("work/.openhands/microagents/forge.md", "---\ntriggers:\n- github\n---\nUse the forge.");
+    let responses = json!([finish(), finish()]);
+    let events = run(&home, "Look at GitHub", &responses, 0);
+    let [asked] = of_kind(&events, "action", "recall")[..] else { panic!("{events:#?}") };
+    let [found] = of_kind(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
+    assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
+    assert_eq!(found["cause"], asked["id"]);
+    assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
+    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use the forge.");
+    let finished = of_kind(&events, "action", "finish")[0];
+    assert!(found["id"].as_u64() < finished["id"].as_u64());
+    let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();
+    assert_eq!(of_kind(&again, "action", "recall").len(), 0, "it was told already");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_tool_servers_tool_is_called_in_the_sandbox() {
+    let home = Home::new();
+    let arguments = serde_json::to_string(&["-c", SERVER]).unwrap();
+    home.write(
+        "config.toml",
+        format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
+    );
+    let events = run(&home, "where are you?", &json!([calls("where", &json!({})), finish()]), 0);
+    let offered = events.iter().find(|event| event["action"] == "system" && event["source"] == "environment");
+    assert_eq!(offered.unwrap()["args"]["tools"][0]["function"]["name"], "where");
+    let [called] = of_kind(&events, "action", "call_tool_mcp")[..] else { panic!("{events:#?}") };
+    let [answered] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+    assert_eq!(answered["cause"], called["id"]);
+    assert!(answered["content"].as_str().unwrap().contains(home.workspace().to_str().unwrap()));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
+    let home = Home::new();
+    let responses: Vec<Value> = (0..4).map(|_| bash("echo same")).chain([finish()]).collect();
+    let events = run(&home, "work", &json!(responses), 1);
+    assert_eq!(of_kind(&events, "observation", "run").len(), 4);
+    let [detected] = of_kind(&events, "observation", "loop_detection")[..] else { panic!("{events:#?}") };
+    assert!(detected["content"].as_str().unwrap().contains("same action with the same outcome four times"));
+    let resumed = home.run(&["resume", &latest(&home), "--json"]).expect(0).events();
+    assert_eq!(of_kind(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
+    assert_eq!(of_kind(&resumed, "action", "condensation").len(), 1, "the loop is forgotten");
+    home.write("config.toml", "[agent]\nenable_stuck_detection = false\n");
+    let events = run(&home, "work", &json!(responses), 0);
+    assert_eq!(of_kind(&events, "observation", "run").len(), 4);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_policy_lets_harmless_commands_pass_and_asks_about_the_others() {
+    let home = Home::new();
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../orchestrator/security-policy.toml");
+    home.write(
+        "config.toml",
+        format!("[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"{policy}\"\n"),
+    );
+    let responses = json!([bash("ls"), bash("sudo rm -rf /"), finish()]);
+    let events = run(&home, "work", &responses, 1);
+    let [ls, rm] = of_kind(&events, "action", "run")[..] else { panic!("{events:#?}") };
+    assert_eq!((&ls["args"]["security_risk"], &rm["args"]["security_risk"]), (&json!(0), &json!(2)));
+    assert_eq!(rm["args"]["confirmation_state"], "awaiting_confirmation");
+    assert_eq!(of_kind(&events, "observation", "run").len(), 1);
+    let rejected = home.run(&["resume", &latest(&home), "--reject", "no", "--json"]).expect(0).events();
+    assert_eq!(of_kind(&rejected, "observation", "user_rejected").len(), 1);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_list_of_tasks_is_kept_in_the_log() {
+    let home = Home::new();
+    let task = json!({"id": "1", "title": "look", "status": "done"});
+    let responses = json!([
+        calls("task_tracker", &json!({"command": "plan", "task_list": [task]})),
+        calls("task_tracker", &json!({"command": "view"})),
+        finish(),
+    ]);
+    let events = run(&home, "work", &responses, 0);
+    let [planned, viewed] = of_kind(&events, "observation", "task_tracking")[..] else {
+        panic!("{events:#?}")
+    };
+    assert_eq!(planned["extras"]["task_list"], viewed["extras"]["task_list"]);
+    assert_eq!(viewed["content"], "1. [done] look\n");
+    home.assert_nothing_runs();
+}
