@@ -52,8 +52,11 @@ isolated!(bubblewrap: IsolationKind::Bubblewrap, landlock: IsolationKind::Landlo
 
 /// Somewhere that is neither a workspace nor hidden; an ordinary user's copy of this program lies in `/tmp`.
 fn outside() -> TempDir {
-    // Not beside the test's program: there are thousands of files, and Landlock is told of each one beside what is hidden.
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    let program = std::env::current_exe().unwrap();
+    let folder = program.parent().unwrap();
+    // Cargo has thousands of files there, and Landlock is told of each one beside what is hidden.
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
+    tempfile::tempdir_in(folder).unwrap()
 }
 
 async fn what_lies_outside_the_workspace_is_read_and_not_written(backend: &Local) {
