@@ -8,3 +8,4 @@ pub mod own_engine;
 pub mod sandbox_contract;
 pub mod sshd;
 pub mod tcp_proxy;
+pub mod tool_server;

@@ -12,20 +12,7 @@ use serde_json::{Map, Value, json};
 use tests::sandbox_contract::faults::Breakable as _;
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend as _, place};
-
-/// A server that says where it is, and ends when it is told to.
-const SCRIPT: &str = r#"
-answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
-while read -r line; do
-id=${line#*\"id\":}; id=${id%%[,\}]*}
-case $line in
-*'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-*'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
-*'"end":true'*) echo 'told to end' >&2; exit 3 ;;
-*'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"$PWD $TOKEN $$\"}]}" ;;
-esac
-done
-"#;
+use tests::tool_server::SCRIPT;
 
 fn server(command: &str, args: &[&str]) -> McpServer {
     let program = Program {

@@ -2,19 +2,7 @@
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, calls, finish};
-
-/// An MCP server with one tool, which says where it runs.
-const SERVER: &str = r#"
-answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
-while read -r line; do
-id=${line#*\"id\":}; id=${id%%[,\}]*}
-case $line in
-*'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-*'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
-*'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"in $PWD\"}]}" ;;
-esac
-done
-"#;
+use tests::tool_server::SCRIPT;
 
 fn run(home: &Home, task: &str, responses: &Value, code: i32) -> Vec<Value> {
     let (model, workspace) = (home.script(responses), home.workspace());
@@ -55,7 +43,7 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
 #[test]
 fn a_tool_servers_tool_is_called_in_the_sandbox() {
     let home = Home::new();
-    let arguments = serde_json::to_string(&["-c", SERVER]).unwrap();
+    let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
     home.write(
         "config.toml",
         format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),

@@ -1,4 +1,4 @@
-//! The question whether an action may be performed, where somebody sits at the terminal.
+//! What the user is asked where somebody sits at the terminal: whether an action may be performed, and what the agent asks.
 
 use std::io::IsTerminal as _;
 
@@ -8,6 +8,8 @@ use super::follow::{Interrupts, Output};
 use super::print;
 
 const QUESTION: &str = "  perform it? [y]es, [n]o, [s]top, or what to do instead: ";
+
+const ANSWER: &str = "  your answer, or nothing to leave: ";
 
 /// What the user wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +33,16 @@ impl Questions {
         let is_there =
             output == Output::Transcript && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         is_there.then(|| Self { lines: BufReader::new(tokio::io::stdin()).lines() })
+    }
+
+    /// What the user says to the agent; nothing: nothing more.
+    pub(super) async fn answer(&mut self, interrupts: &mut Interrupts) -> Option<String> {
+        print::note(ANSWER);
+        let line = tokio::select! {
+            line = self.lines.next_line() => line.ok()?,
+            () = interrupts.next() => None,
+        };
+        line.filter(|line| !line.trim().is_empty())
     }
 
     /// Asks until there is an answer.

@@ -7,7 +7,7 @@ use engine::conversation::{Conversation, Live, State};
 use engine::llm::LlmProgress;
 use engine::replay::{self, Trajectory};
 use engine::sandbox::StartProgress;
-use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Body, Event, EventId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -86,9 +86,16 @@ impl Follow<'_> {
                     self.conversation.wait_for(|now| now.next_id > state.next_id).await;
                     continue;
                 }
+                if let Some(questions) = questions.as_mut().filter(|_| asks && stopping.is_none())
+                    && let Some(content) = screen.aside(questions.answer(&mut interrupts)).await
+                {
+                    self.conversation.say(MessageAction { content, ..Default::default() })?;
+                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    continue;
+                }
                 let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
                 if let Some(questions) = questions.as_mut().filter(|_| is_asked && stopping.is_none()) {
-                    match screen.ask(questions, &mut interrupts).await {
+                    match screen.aside(questions.ask(&mut interrupts)).await {
                         Answer::Confirm => self.conversation.confirm()?,
                         Answer::Reject(reason) => self.conversation.reject(reason)?,
                         Answer::Stop => self.conversation.stop()?,
@@ -226,12 +233,12 @@ impl Screen {
         Self { output, transcript: Transcript::new(), status }
     }
 
-    /// Asks with nothing drawn over the question.
-    async fn ask(&mut self, questions: &mut Questions, interrupts: &mut Interrupts) -> Answer {
+    /// Lets somebody ask with nothing drawn over the question.
+    async fn aside<T>(&self, asking: impl Future<Output = T>) -> T {
         self.status.disable_steady_tick();
-        self.status.set_draw_target(ProgressDrawTarget::hidden());
-        let answer = questions.ask(interrupts).await;
-        self.status.set_draw_target(ProgressDrawTarget::stderr());
+        self.status.finish_and_clear();
+        let answer = asking.await;
+        self.status.reset();
         self.status.enable_steady_tick(TICK);
         answer
     }

@@ -1,5 +1,6 @@
 //! A conversation as people read it, event by event.
 
+use protocol::observation::RecallObservation;
 use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 
@@ -132,7 +133,7 @@ impl Transcript {
             (_, Action::Finish(finish)) => {
                 text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
             }
-            (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_)) => {}
+            (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {}
             (_, other) => text.push_str(&format!("\n[{}] {}\n", other.kind(), clean(&other.message()))),
         }
         text
@@ -146,6 +147,7 @@ impl Transcript {
                 _ => String::new(),
             },
             ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
+            ObservationKind::Recall(recall) => recalled(recall),
             ObservationKind::Run(run) => {
                 let mut text = live.as_mut().map(Live::end).unwrap_or_default();
                 if live.is_none_or(|live| !live.has_output) {
@@ -184,6 +186,14 @@ fn record_text(record: &Record) -> String {
         | Record::ConfirmationChanged(_)
         | Record::ModelRetried(_) => String::new(),
     }
+}
+
+/// What the agent was told beside what the user said, by name.
+fn recalled(recall: &RecallObservation) -> String {
+    let instructions = (!recall.repo_instructions.is_empty()).then_some("the workspace's instructions");
+    let knowledge = recall.microagent_knowledge.iter().map(|knowledge| knowledge.name.as_str());
+    let told: Vec<_> = instructions.into_iter().chain(knowledge).collect();
+    if told.is_empty() { String::new() } else { format!("[recalled: {}]\n", clean(&told.join(", "))) }
 }
 
 fn thought_of(action: &Action) -> Option<&str> {

@@ -1,0 +1,15 @@
+//! An MCP server of shell text alone.
+
+/// Its one tool, `where`, says where the server is, the value of `TOKEN` and its number; told to, it ends.
+pub const SCRIPT: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+id=${line#*\"id\":}; id=${id%%[,\}]*}
+case $line in
+*'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+*'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
+*'"end":true'*) echo 'told to end' >&2; exit 3 ;;
+*'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"$PWD $TOKEN $$\"}]}" ;;
+esac
+done
+"#;
