@@ -1,6 +1,6 @@
 //! Calls to language models.
 //!
-//! Two wires of our own behind the engine's [`Llm`](engine::llm::Llm) ([`ProviderLlm`]): OpenAI's chat completions, which
+//! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
 //! everything compatible speaks, and Anthropic's messages. [`ScriptedLlm`] plays answers from a file and calls nobody;
 //! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
 //! user's for an action's risk: it is here because the HTTP client is.

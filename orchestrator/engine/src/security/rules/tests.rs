@@ -69,7 +69,7 @@ fn the_example_judges_what_is_done_in_whatever_form() {
 fn files_pages_and_tools_are_judged_too() {
     let rules = Rules::from_toml(EXAMPLE).unwrap();
     let judge = |action: Action| rules.judge(&action);
-    let judged = judge(ReadAction::whole("/root/.ssh/config").into());
+    let judged = judge(ReadAction::whole("/home/me/.ssh/config").into());
     assert_eq!(judged, Judgement { risk: High, reason: "keys and passwords".into() });
     assert_eq!(judge(ReadAction::whole("/etc/hosts").into()).risk, Low);
     assert_eq!(judge(EditAction::of("/etc/hosts", "view").into()).risk, Low);
@@ -92,22 +92,22 @@ fn text_for_a_running_program_is_not_in_sight_but_keys_are() {
 #[test]
 fn the_first_rule_decides_on_each_thing_that_is_touched() {
     let rules = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['*.ours.example', 'ours.example']\n\
-                 [[rule]]\nrisk = 'low'\nreason = 'work'\nwrites = ['/work/**']\n\
+                 [[rule]]\nrisk = 'low'\nreason = 'work'\nwrites = ['/srv/**']\n\
                  [[rule]]\nrisk = 'low'\nreason = 'fine'\ncommands = ['cat']\n\
                  [[rule]]\nrisk = 'high'\nreason = 'never'\nhosts = ['evil.example']\nreads = ['/secret/**']\n";
     for (command, risk) in [
         ("curl https://git.ours.example/x", Low),
-        ("curl https://ours.example -o /work/x", Low),
+        ("curl https://ours.example -o /srv/x", Low),
         ("curl https://ours.example -o /x", Unknown),
         ("curl https://ours.example https://evil.example", High),
         ("curl https://ours.example other.example", Unknown),
         ("curl https://ours.example$X/", Unknown),
         ("curl https://ours.example@evil.example/", High),
         ("curl https://OURS.example./", Low),
-        ("cp a /work/b", Low),
-        ("cp -t /work a /b", Unknown),
-        ("mv a /work/b", Unknown),
-        ("cp a /work/../b", Unknown),
+        ("cp a /srv/b", Low),
+        ("cp -t /srv a /b", Unknown),
+        ("mv a /srv/b", Unknown),
+        ("cp a /srv/../b", Unknown),
         ("cat /secret/x", Low),
         ("grep x /secret/y", High),
         ("ls", Unknown),
