@@ -25,7 +25,8 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
     home.write("work/AGENTS.md", "Build with make.");
     std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
     home.write("work/.openhands/microagents/forge.md", "---\ntriggers:\n- github\n---\nUse the forge.");
-    let responses = json!([finish(), finish()]);
+    home.write("work/.openhands/microagents/tests.md", "---\ntriggers:\n- pytest\n---\nUse -x.");
+    let responses = json!([finish(), finish(), finish()]);
     let events = run(&home, "Look at GitHub", &responses, 0);
     let [asked] = of_kind(&events, "action", "recall")[..] else { panic!("{events:#?}") };
     let [found] = of_kind(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
@@ -37,6 +38,9 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
     assert!(found["id"].as_u64() < finished["id"].as_u64());
     let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();
     assert_eq!(of_kind(&again, "action", "recall").len(), 0, "it was told already");
+    let other = home.run(&["resume", &latest(&home), "-t", "run pytest", "--json"]).expect(0).events();
+    let [found] = of_kind(&other, "observation", "recall")[..] else { panic!("{other:#?}") };
+    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use -x.", "in a sandbox of its own");
     home.assert_nothing_runs();
 }
 

@@ -297,13 +297,13 @@ impl Task {
     /// Where something of the sandbox is needed for it, the step waits until that is reached.
     fn take_step(&mut self, seen: EventId) {
         self.view.take_in(&self.events);
-        let lease = self.state.lease.clone();
-        match (&self.slot, lease) {
-            (Slot::Absent | Slot::Awaited, Some(lease)) if self.steps.want_sandbox(&self.view) => {
-                self.step = Some((seen, None));
-                self.attach(lease);
-            }
-            _ => self.begin_step(seen),
+        if matches!(self.slot, Slot::Held(_)) || !self.steps.want_sandbox(&self.view) {
+            return self.begin_step(seen);
+        }
+        self.step = Some((seen, None));
+        match self.state.lease.clone() {
+            Some(lease) => self.attach(lease),
+            None => self.place(),
         }
     }
 

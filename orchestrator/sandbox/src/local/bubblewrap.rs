@@ -97,12 +97,17 @@ impl Arguments {
     }
 }
 
+/// Whether bubblewrap failed because a mount of the host's came or went while it copied them all.
+pub(super) fn met_another_mount(said: &str) -> bool {
+    said.starts_with("bwrap: Can't bind mount /oldroot/ ") && said.contains("Unable to apply mount flags")
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::super::view::View;
-    use super::mounts;
+    use super::{met_another_mount, mounts};
 
     #[test]
     fn what_is_deeper_is_mounted_later_and_what_is_hidden_already_is_not_hidden_again() {
@@ -135,5 +140,14 @@ mod tests {
             "--tmpfs home --bind own tmp --bind home/me home/me --tmpfs home/me/.ssh --tmpfs home/me/state \
              --remount-ro home --remount-ro home/me/.ssh --remount-ro home/me/state"
         );
+    }
+
+    #[test]
+    fn a_start_that_another_mount_came_across_is_told_from_one_that_cannot_be() {
+        let said = "bwrap: Can't bind mount /oldroot/ on /newroot/: Unable to apply mount flags: remount \
+                    \"/newroot/var/lib/docker/overlay2/05/merged\": Invalid argument\n";
+        assert!(met_another_mount(said));
+        assert!(!met_another_mount("bwrap: Can't find source path /nowhere: No such file or directory\n"));
+        assert!(!met_another_mount("Unable to apply mount flags"));
     }
 }

@@ -23,6 +23,9 @@ use crate::connect::{Connector as _, UnixSocket};
 /// Between two looks at whether the server listens: nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// bubblewrap copies the host's mounts one by one, and fails where one goes meanwhile, as those of containers do.
+const MOUNT_ATTEMPTS: u32 = 5;
+
 /// How a sandbox is kept in.
 pub(in super::super) struct Isolated {
     pub(in super::super) isolation: Isolation,
@@ -32,6 +35,16 @@ pub(in super::super) struct Isolated {
 
 impl ServerStart {
     pub(super) async fn start_isolated(&self, isolated: &Isolated) -> Result<(), SandboxError> {
+        for _ in 1..MOUNT_ATTEMPTS {
+            match self.try_isolated(isolated).await {
+                Err(SandboxError::Start { logs, .. }) if bubblewrap::met_another_mount(&logs) => {}
+                ended => return ended,
+            }
+        }
+        self.try_isolated(isolated).await
+    }
+
+    async fn try_isolated(&self, isolated: &Isolated) -> Result<(), SandboxError> {
         let (mut command, temporary) = self.command(isolated)?;
         command.arg(&self.binary);
         self.serve(&mut command, "--detached"); // in a session of its own, without streams once it listens
