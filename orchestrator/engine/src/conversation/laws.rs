@@ -614,6 +614,24 @@ fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
 }
 
 #[test]
+fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
+    for held in [None, Some(Stop)] {
+        let mut world = World::begun(None, ConfirmationPolicy::Never);
+        [SandboxComes, Message].iter().for_each(|happening| world.happen(happening));
+        for _ in 0..4 {
+            world.happen(&StepEnds(Decision::Run));
+            world.happen(&ActionEnds);
+        }
+        assert_eq!(world.state.agent_state, AgentState::Error);
+        held.iter().for_each(|happening| world.happen(happening));
+        world.happen(&Resume(true));
+        assert!(world.stepping.is_some(), "after {held:?}");
+        let forgets = |event: &Event| matches!(&event.body, Body::Action(Action::Condensation(_)));
+        assert_eq!(world.log.iter().filter(|event| forgets(event)).count(), 1);
+    }
+}
+
+#[test]
 fn a_step_has_its_time_from_when_it_was_begun() {
     let (mut world, _) = after(&[Message, SandboxComes]);
     let later = Timestamp::try_from("2026-01-02T03:09:05.678901".to_owned()).unwrap();

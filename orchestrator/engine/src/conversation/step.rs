@@ -33,12 +33,17 @@ pub(super) enum Taken {
 #[derive(Clone)]
 pub(super) struct Steps {
     parts: Parts,
-    /// Where the agent works, below the sandbox's own folder.
-    repository: Option<Repository>,
     known: Arc<Mutex<Known>>,
 }
 
-/// The repository that was cloned.
+/// Where the agent works.
+pub(super) struct Place {
+    /// Nothing: it cannot be reached now, or is not there yet.
+    pub(super) sandbox: Option<Arc<dyn Sandbox>>,
+    pub(super) repository: Repository,
+}
+
+/// The repository that was cloned; empty: none was.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Repository {
     pub(super) name: String,
@@ -57,12 +62,7 @@ struct Known {
 
 impl Steps {
     pub(super) fn new(parts: Parts) -> Self {
-        Self { parts, repository: None, known: Arc::default() }
-    }
-
-    /// What was cloned, as soon as that is known.
-    pub(super) fn in_repository(&self, repository: Option<Repository>) -> Self {
-        Self { repository, ..self.clone() }
+        Self { parts, known: Arc::default() }
     }
 
     /// Whether something of the sandbox is needed before the agent's next step.
@@ -74,12 +74,12 @@ impl Steps {
     pub(super) async fn take(
         &self,
         view: View,
-        sandbox: Option<Arc<dyn Sandbox>>,
+        place: &Place,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Taken, LlmError> {
         // The calls of one response follow each other.
         if view.unmade_call().is_none() {
-            let news = self.news(&view, sandbox.as_ref()).await;
+            let news = self.news(&view, place).await;
             if !news.is_empty() {
                 return Ok(Taken::Told(news));
             }
@@ -95,22 +95,22 @@ impl Steps {
         Ok(Taken::Decided(step))
     }
 
-    async fn news(&self, view: &View, sandbox: Option<&Arc<dyn Sandbox>>) -> Vec<News> {
-        let offer = self.parts.tool_servers.offer(sandbox).await;
+    async fn news(&self, view: &View, place: &Place) -> Vec<News> {
+        let offer = self.parts.tool_servers.offer(place.sandbox.as_ref()).await;
         let told = |body| News { source: EventSource::Environment, body, is_outcome: false };
         let mut news: Vec<News> = announce(view, &offer).into_iter().map(told).collect();
-        news.extend(self.recall(view, sandbox).await.into_iter().flatten());
+        news.extend(self.recall(view, place).await.into_iter().flatten());
         news
     }
 
     /// What the user's latest message brings to mind.
-    async fn recall(&self, view: &View, sandbox: Option<&Arc<dyn Sandbox>>) -> Option<[News; 2]> {
+    async fn recall(&self, view: &View, place: &Place) -> Option<[News; 2]> {
         let own = self.parts.memory.as_ref()?;
         let query = view.unrecalled()?;
-        let facts = self.facts(sandbox);
+        let facts = facts(place);
         let mut known = self.known.lock().await;
         if let Some(sandbox) =
-            sandbox.filter(|sandbox| known.boot_id.as_ref() != Some(&sandbox.lease().boot_id))
+            place.sandbox.as_ref().filter(|sandbox| known.boot_id.as_ref() != Some(&sandbox.lease().boot_id))
         {
             let folder =
                 if facts.repo_directory.is_empty() { &facts.working_dir } else { &facts.repo_directory };
@@ -128,18 +128,6 @@ impl Steps {
         Some([asked, found])
     }
 
-    fn facts(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Facts {
-        let Repository { name, branch, folder } = self.repository.clone().unwrap_or_default();
-        Facts {
-            repo_name: name,
-            repo_branch: branch,
-            repo_directory: folder,
-            date: clock::now().as_str().get(..10).unwrap_or_default().to_owned(),
-            working_dir: sandbox.map(|sandbox| sandbox.lease().working_dir.clone()).unwrap_or_default(),
-            ..Facts::default()
-        }
-    }
-
     async fn judge(&self, action: &mut Action) {
         let Some(analyzer) = &self.parts.analyzer else { return };
         let judged = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
@@ -152,5 +140,17 @@ impl Steps {
             Err(_) => SecurityRisk::Unknown,
         };
         action.set_security_risk(risk);
+    }
+}
+
+fn facts(Place { sandbox, repository }: &Place) -> Facts {
+    let Repository { name, branch, folder } = repository.clone();
+    Facts {
+        repo_name: name,
+        repo_branch: branch,
+        repo_directory: folder,
+        date: clock::now().as_str().get(..10).unwrap_or_default().to_owned(),
+        working_dir: sandbox.as_ref().map(|sandbox| sandbox.lease().working_dir.clone()).unwrap_or_default(),
+        ..Facts::default()
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
-use super::step::{Steps, Taken};
+use super::step::{Place, Steps, Taken};
 use super::transition::{interrupted, transition};
 use crate::clock;
 use crate::events::EventLog;
@@ -307,6 +307,13 @@ impl Task {
         }
     }
 
+    fn held(&self) -> Option<Arc<dyn Sandbox>> {
+        match &self.slot {
+            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
+            Slot::Absent | Slot::Awaited => None,
+        }
+    }
+
     /// The step that waited, if one did.
     fn begin_waiting_step(&mut self) {
         if let Some((seen, None)) = self.step {
@@ -316,11 +323,8 @@ impl Task {
 
     fn begin_step(&mut self, seen: EventId) {
         let view = self.view.clone();
-        let steps = self.steps.in_repository(self.state.repository());
-        let sandbox = match &self.slot {
-            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
-            Slot::Absent | Slot::Awaited => None,
-        };
+        let steps = self.steps.clone();
+        let place = Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() };
         let live = self.live.clone();
         let retries = self.retries.0.clone();
         let handle = self.work.spawn(async move {
@@ -339,7 +343,7 @@ impl Task {
                 // Nor that nobody hears it now.
                 drop(live.send(Live::Model(progress)));
             };
-            Done::Step { seen, result: steps.take(view, sandbox, &on_progress).await }
+            Done::Step { seen, result: steps.take(view, &place, &on_progress).await }
         });
         self.step = Some((seen, Some(handle)));
     }
@@ -349,10 +353,7 @@ impl Task {
         let cancel = CancellationToken::new();
         self.performing = Some((action, cancel.clone()));
         let tool_servers = Arc::clone(&self.parts.tool_servers);
-        let sandbox = match &self.slot {
-            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
-            Slot::Absent | Slot::Awaited => None,
-        };
+        let sandbox = self.held();
         self.work.spawn(async move {
             let answer = async {
                 // One that was started by an earlier process, or died, is started again.

@@ -64,7 +64,7 @@ impl Turn {
             InputKind::UserStop => self.stop(),
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
-            InputKind::UserRecover(recovery) => self.recover_from_loop(recovery),
+            InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
             InputKind::UserConfirm => self.confirm(),
             InputKind::UserReject { reason } => self.reject(&reason),
             InputKind::CallRetried { retry, is_rate_limited } => {
@@ -165,8 +165,8 @@ impl Turn {
 
     fn resume(&mut self, terms: Terms) {
         self.agree_on(terms);
-        if self.state.loop_to_end().is_some() {
-            return self.recover_from_loop(Recovery::BeforeLoop);
+        if self.recover_from_loop(Recovery::BeforeLoop) {
+            return;
         }
         match self.state.agent_state {
             // What the start was held or failed by is over; nothing else has happened yet.
@@ -207,13 +207,15 @@ impl Turn {
         self.step_if_due();
     }
 
-    /// Leaves the loop that the agent was stopped in. Does nothing where there is none.
-    fn recover_from_loop(&mut self, recovery: Recovery) {
-        let (Some(stuck), Some(last)) = (self.state.stuck.found(), self.state.next_id.previous()) else {
-            return;
+    /// Leaves the loop that the agent was stopped in, if it was. Whether it was.
+    fn recover_from_loop(&mut self, recovery: Recovery) -> bool {
+        let (Some(stuck), Some(last)) = (self.state.loop_to_end(), self.state.next_id.previous()) else {
+            return false;
         };
-        if self.state.agent_state != AgentState::Error {
-            return;
+        let rests =
+            matches!(self.state.agent_state, AgentState::Error | AgentState::Stopped | AgentState::Paused);
+        if !rests || self.state.pending.is_some() {
+            return false;
         }
         let message = self.state.last_message.clone();
         for (source, action) in stuck.recover(recovery, last, message.as_deref()) {
@@ -223,6 +225,7 @@ impl Turn {
             Recovery::Stop => self.stop(),
             Recovery::BeforeLoop | Recovery::LastUserMessage => self.go_on(),
         }
+        true
     }
 
     fn pause(&mut self) {
