@@ -73,6 +73,12 @@ fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
     let resumed = home.run(&["resume", &latest(&home), "--json"]).expect(0).events();
     assert_eq!(of_kind(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
     assert_eq!(of_kind(&resumed, "action", "condensation").len(), 1, "the loop is forgotten");
+    run(&home, "work", &json!(responses), 1);
+    let again = home.run(&["resume", &latest(&home), "--from-loop", "message", "--json"]).expect(0).events();
+    assert_eq!(of_kind(&again, "action", "loop_recovery")[0]["args"]["option"], 2);
+    assert_eq!(of_kind(&again, "action", "message")[0]["args"]["content"], "work");
+    let none = home.run(&["resume", &latest(&home), "--from-loop", "stop"]).expect(2).stderr;
+    assert!(none.contains("was not stopped in a loop"), "{none}");
     home.write("config.toml", "[agent]\nenable_stuck_detection = false\n");
     let events = run(&home, "work", &json!(responses), 0);
     assert_eq!(of_kind(&events, "observation", "run").len(), 4);

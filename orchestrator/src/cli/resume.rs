@@ -1,7 +1,7 @@
 //! `glovebox resume`: a conversation of an earlier process goes on.
 
 use clap::builder::NonEmptyStringValueParser;
-use engine::conversation::{Conversation, State, Terms};
+use engine::conversation::{Conversation, Recovery, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
@@ -27,6 +27,10 @@ pub(super) struct ResumeArguments {
     #[arg(short = 't', long, value_name = "TEXT")]
     task: Option<String>,
 
+    /// How an agent that went in circles goes on, instead of only forgetting the loop.
+    #[arg(long, value_name = "HOW", value_enum)]
+    from_loop: Option<FromLoop>,
+
     /// Let the action pass that waits for your word.
     #[arg(long)]
     confirm: bool,
@@ -42,8 +46,29 @@ pub(super) struct ResumeArguments {
     work: WorkArguments,
 }
 
+/// V0's ways out of a loop.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum FromLoop {
+    /// It forgets the loop.
+    Before,
+    /// It forgets the loop and hears the last message again.
+    Message,
+    /// It ends here.
+    Stop,
+}
+
+impl From<FromLoop> for Recovery {
+    fn from(way: FromLoop) -> Self {
+        match way {
+            FromLoop::Before => Self::BeforeLoop,
+            FromLoop::Message => Self::LastUserMessage,
+            FromLoop::Stop => Self::Stop,
+        }
+    }
+}
+
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { id, task, confirm, reject, machine, work } = arguments;
+    let ResumeArguments { id, task, from_loop, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
     let state_dir = StateDir::open(&Config::load(&overrides, |name| std::env::var(name).ok())?.state_dir)?;
     let store = state_dir.store().await?;
@@ -59,6 +84,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
     if (confirm || reject.is_some()) && !is_asked {
         return Err(UsageError(format!("no action of conversation {id} waits for your word")).into());
+    }
+    if from_loop.is_some() && state.stuck.found().is_none() {
+        return Err(UsageError(format!("the agent of conversation {id} was not stopped in a loop")).into());
     }
     if is_over(&state) && task.is_none() {
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
@@ -83,9 +111,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         confirmation: Some(compose::security(&config)?.0),
     };
     let is_resumed = needs_a_word(&state) || work.max_iterations.is_some() || work.max_budget.is_some();
-    let is_told = is_resumed || confirm || reject.is_some() || task.is_some();
-    if is_resumed {
-        conversation.resume(terms)?;
+    let is_told = is_resumed || from_loop.is_some() || confirm || reject.is_some() || task.is_some();
+    match from_loop {
+        Some(way) => conversation.recover_from_loop(way.into())?,
+        None if is_resumed => conversation.resume(terms)?,
+        None => {}
     }
     if confirm {
         conversation.confirm()?;
