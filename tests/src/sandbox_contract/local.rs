@@ -224,6 +224,8 @@ impl Breakable for Local {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
+        // As one: a server that sees its shell die before it does has an ending to tell.
+        self.send(sandbox, Signal::STOP);
         self.send(sandbox, Signal::KILL);
     }
 
