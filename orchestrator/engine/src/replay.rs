@@ -52,7 +52,7 @@ impl Trajectory {
     pub fn new(events: &[Event]) -> Self {
         let mut trajectory = Self::default();
         let outcomes = outcomes(events);
-        for event in events {
+        for event in events.iter().filter(|event| event.delegation.is_none()) {
             let Body::Action(action) = &event.body else { continue };
             match (event.source, action) {
                 (EventSource::User, Action::Message(message)) => {
@@ -145,8 +145,13 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
-        let action =
-            |action| Step { body: Body::Action(action), timeout: None, tool_call_metadata: None, call: None };
+        let action = |action| Step {
+            body: Body::Action(action),
+            timeout: None,
+            tool_call_metadata: None,
+            call: None,
+            briefing: None,
+        };
         match self.trajectory.done.get(view.replayable()) {
             Some(done) => Ok(Step {
                 timeout: done.timeout,
@@ -164,7 +169,9 @@ impl Agent for Replay {
 
 /// Whether an agent decided on it, so that it can be done again.
 pub(crate) fn is_replayable(event: &Event) -> bool {
-    matches!((event.source, &event.body), (EventSource::Agent, Body::Action(action)) if is_done(action))
+    // What another agent made of a task that was handed to it, it makes anew.
+    event.delegation.is_none()
+        && matches!((event.source, &event.body), (EventSource::Agent, Body::Action(action)) if is_done(action))
 }
 
 /// Whether an agent decides on it, and it means the same in another conversation.

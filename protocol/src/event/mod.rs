@@ -66,6 +66,8 @@ pub struct Event {
     pub source: EventSource,
     /// The action that this is the outcome of.
     pub cause: Option<EventId>,
+    /// The delegate action whose agent this is of; nothing: the conversation's own. V0 does not have it.
+    pub delegation: Option<EventId>,
     /// How long the action may take, in seconds.
     pub timeout: Option<f64>,
     /// The model's call that this belongs to.
@@ -97,6 +99,8 @@ struct Envelope {
     #[serde(default)]
     cause: Option<EventId>,
     #[serde(default)]
+    delegation: Option<EventId>,
+    #[serde(default)]
     timeout: Option<f64>,
     #[serde(default)]
     tool_call_metadata: Option<ToolCallMetadata>,
@@ -112,6 +116,7 @@ impl Event {
             timestamp,
             source,
             cause: None,
+            delegation: None,
             timeout: None,
             tool_call_metadata: None,
             llm_metrics: None,
@@ -135,6 +140,7 @@ impl Event {
             timestamp: envelope.timestamp,
             source: envelope.source,
             cause: envelope.cause,
+            delegation: envelope.delegation,
             timeout: envelope.timeout,
             tool_call_metadata: envelope.tool_call_metadata,
             llm_metrics: envelope.llm_metrics,
@@ -163,6 +169,9 @@ impl Event {
         map.insert("source".into(), serde_json::to_value(self.source)?);
         if let Some(cause) = self.cause {
             map.insert("cause".into(), cause.0.into());
+        }
+        if let Some(delegation) = self.delegation {
+            map.insert("delegation".into(), delegation.0.into());
         }
         if let Some(timeout) = self.timeout {
             map.insert("timeout".into(), timeout.into());

@@ -72,7 +72,7 @@ impl Agent for CodeActAgent {
 
 impl CodeActAgent {
     fn tools(&self) -> Vec<Tool> {
-        let tools = tools::definitions(&self.definition.tools);
+        let tools = tools::definitions(&self.definition);
         if self.declares_risk { tools::asking_for_risk(tools) } else { tools }
     }
 
@@ -97,6 +97,7 @@ impl CodeActAgent {
                     timeout: None,
                     tool_call_metadata: None,
                     call: None,
+                    briefing: None,
                 }
             }
         }
@@ -109,7 +110,7 @@ impl CodeActAgent {
         thought: &str,
         offered: &[Tool],
     ) -> Step {
-        let (body, timeout) = match tools::to_action(&self.definition.tools, offered, call, thought) {
+        let (body, timeout) = match tools::to_action(&self.definition, offered, call, thought) {
             Ok((action, timeout)) => {
                 // File actions too: a mount that hangs must not hold the agent.
                 let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Edit(_));
@@ -118,7 +119,7 @@ impl CodeActAgent {
             }
             Err(error) => (misused(&error).into(), None),
         };
-        Step { body, timeout, tool_call_metadata: Some(metadata), call: None }
+        Step { body, timeout, tool_call_metadata: Some(metadata), call: None, briefing: None }
     }
 }
 

@@ -11,6 +11,17 @@ pub struct AgentDefinition {
     pub prompt: String,
     /// What it may call.
     pub tools: Vec<ToolName>,
+    /// Whom it may hand tasks on to.
+    pub delegates: Vec<Delegate>,
+}
+
+/// An agent that tasks can be handed on to, as the one that does is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegate {
+    /// Its name.
+    pub name: String,
+    /// What it is for; may be empty.
+    pub description: String,
 }
 
 /// Prompts that can be chosen by the names of V0's files.
@@ -52,14 +63,14 @@ impl AgentDefinition {
             of_tool(ToolName::TaskTracker, include_str!("prompt/task_tracker.md")),
             (prompt == Prompt::Interactive).then_some(include_str!("prompt/interactive.md")),
         ];
-        Self { name: Self::CODE_ACT.into(), prompt: joined(sections, &tools), tools }
+        Self { name: Self::CODE_ACT.into(), prompt: joined(sections, &tools), tools, delegates: Vec::new() }
     }
 
     /// V0's agent that only looks.
     pub fn read_only() -> Self {
         let tools = ToolName::READ_ONLY.to_vec();
         let prompt = joined([Some(include_str!("prompt/read_only.md"))], &tools);
-        Self { name: Self::READ_ONLY.into(), prompt, tools }
+        Self { name: Self::READ_ONLY.into(), prompt, tools, delegates: Vec::new() }
     }
 }
 

@@ -71,7 +71,7 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
         return Err(Malformed { line: text.lines().count().max(1), problem });
     }
     Ok(AgentFile {
-        definition: AgentDefinition { name: name.to_owned(), prompt, tools },
+        definition: AgentDefinition { name: name.to_owned(), prompt, tools, delegates: Vec::new() },
         description: document.text("description")?.unwrap_or_default().to_owned(),
         model: document.text("model")?.map(str::to_owned),
     })
@@ -112,6 +112,7 @@ mod tests {
             name: "critic".into(),
             prompt: "Be strict.".into(),
             tools: vec![ToolName::View, ToolName::Grep],
+            delegates: Vec::new(),
         };
         let read = AgentFile { definition, description: "Finds faults.".into(), model: Some("small".into()) };
         assert_eq!(parse(text), Ok(read));

@@ -6,6 +6,7 @@ mod codeact;
 mod definition;
 mod file;
 mod task_list;
+mod team;
 pub mod tools;
 
 use std::time::Duration;
@@ -20,9 +21,10 @@ use crate::llm::{Completion, Llm, LlmError, LlmProgress};
 use crate::view::View;
 
 pub use codeact::CodeActAgent;
-pub use definition::{AgentDefinition, Prompt};
+pub use definition::{AgentDefinition, Delegate, Prompt};
 pub use file::{AgentFile, AgentFileError, LONGEST_AGENT_FILE};
 pub use task_list::track;
+pub use team::{Member, Team};
 
 /// Decides on the next action.
 #[async_trait]
@@ -56,6 +58,8 @@ pub struct Step {
     pub tool_call_metadata: Option<ToolCallMetadata>,
     /// What asking the model took, if it was asked for this step.
     pub call: Option<ModelCall>,
+    /// Where the body hands on a task: what the agent that it goes to is told first. Agents leave it out.
+    pub briefing: Option<SystemAction>,
 }
 
 /// What asking the model took.

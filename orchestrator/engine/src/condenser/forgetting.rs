@@ -94,7 +94,13 @@ pub(super) fn forget(
     }
     condensation.summary = summary;
     let body = Action::from(condensation).into();
-    Condensed::Condensation(Box::new(Step { body, timeout: None, tool_call_metadata: None, call }))
+    Condensed::Condensation(Box::new(Step {
+        body,
+        timeout: None,
+        tool_call_metadata: None,
+        call,
+        briefing: None,
+    }))
 }
 
 /// As V0 writes ids and offsets.

@@ -12,10 +12,10 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::input::{Begin, InputKind, Terms};
-use super::state::State;
+use super::state::{AgentId, State};
 use super::stuck::Recovery;
 use super::task::Task;
-use crate::agent::Agent;
+use crate::agent::{Agent, Team};
 use crate::condenser::Condenser;
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
@@ -52,6 +52,8 @@ pub struct Parts {
     /// What the agent is told beside what the user says: the user's own files, to which the workspace's are added; nothing:
     /// it is told nothing.
     pub memory: Option<Memory>,
+    /// Whom the agent can hand tasks on to.
+    pub team: Arc<Team>,
 }
 
 /// What happens between events: shown to who listens now, kept nowhere.
@@ -73,8 +75,13 @@ pub enum Live {
     },
     /// The sandbox is being placed.
     Start(StartProgress),
-    /// The model is being called.
-    Model(LlmProgress),
+    /// A model is being called.
+    Model {
+        /// By which agent.
+        agent: AgentId,
+        /// What happens.
+        progress: LlmProgress,
+    },
 }
 
 /// Why a conversation cannot go on.

@@ -8,6 +8,7 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{Body, Event, EventId, EventSource, Observation, Timestamp};
 
+use super::state::AgentId;
 use super::stuck::Recovery;
 use crate::agent::Step;
 use crate::llm::LlmError;
@@ -47,18 +48,24 @@ pub enum InputKind {
     },
     /// The model's call of the step that is being taken failed and is made again.
     CallRetried {
+        /// Whose step.
+        agent: AgentId,
         /// Which try comes, and why.
         retry: ModelRetried,
         /// The provider asked for it.
         is_rate_limited: bool,
     },
-    /// Before its step the agent is to be told something; the step is still to be taken.
+    /// Before its step an agent is to be told something; the step is still to be taken.
     StepTold {
+        /// Whose step.
+        agent: AgentId,
         /// What, in order.
         news: Vec<News>,
     },
-    /// The agent took its step.
+    /// An agent took its step.
     StepDone {
+        /// Whose step.
+        agent: AgentId,
         /// The first event that the agent did not see.
         seen: EventId,
         /// What it decided.
@@ -123,18 +130,23 @@ pub struct Begin {
 pub enum Effect {
     /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
     Append(Vec<Event>),
-    /// Let the agent take a step on the log up to `seen`.
+    /// Let an agent take a step on the log up to `seen`.
     Step {
+        /// Which.
+        agent: AgentId,
         /// The first event that the agent does not see.
         seen: EventId,
     },
-    /// The step that is being taken is of no more use.
-    AbandonStep,
+    /// The step that an agent is taking is of no more use.
+    AbandonStep {
+        /// Which.
+        agent: AgentId,
+    },
     /// Place a new sandbox, unless that is being done.
     Place,
     /// Reach the leased sandbox again, unless it is held.
     Attach(Box<SandboxLeased>),
-    /// Perform an action, or attach to it, as soon as there is a sandbox. If that fails it is dropped: the ending
+    /// Perform an action, or attach to it, as soon as there is a sandbox, unless that is being done. If that fails it is dropped: the ending
     /// comes of the sandbox's failure.
     Execute {
         /// The action.
@@ -144,7 +156,7 @@ pub enum Effect {
         /// After how long it is cancelled as if the user had stopped it; nothing: never.
         time_left: Option<Duration>,
     },
-    /// Ask a tool server. Its answer is the action's ending, whatever it is.
+    /// Ask a tool server, unless it is being asked. Its answer is the action's ending, whatever it is.
     CallTool {
         /// The action.
         action: EventId,

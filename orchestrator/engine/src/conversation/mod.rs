@@ -21,6 +21,6 @@ pub use fork::fork;
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind, News, Terms};
 pub use setup::SetupStep;
-pub use state::{Pending, Request, State};
+pub use state::{AgentId, Child, Pending, Request, Run, State};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};

@@ -9,13 +9,13 @@ use tokio::sync::Mutex;
 
 use super::handle::Parts;
 use super::input::News;
-use crate::agent::Step;
+use crate::agent::{Member, Step};
 use crate::clock;
 use crate::condenser::Condensed;
 use crate::llm::{LlmError, LlmProgress};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
-use crate::tool_servers::announce;
+use crate::tool_servers::{ToolServers, announce};
 use crate::view::View;
 
 /// How long judging an action may take. After that nobody has judged it.
@@ -29,7 +29,7 @@ pub(super) enum Taken {
     Decided(Box<Step>),
 }
 
-/// What steps of one conversation share.
+/// What the steps of one agent share, and of the knowledge of the workspace all of a conversation.
 #[derive(Clone)]
 pub(super) struct Steps {
     parts: Parts,
@@ -65,6 +65,18 @@ impl Steps {
         Self { parts, known: Arc::default() }
     }
 
+    /// The same for an agent that a task was handed on to. Nothing when there is none of that name.
+    pub(super) fn of(&self, name: &str) -> Option<Self> {
+        let Member { agent, llm, condenser, tool_servers } = self.parts.team.get(name)?.clone();
+        let parts = Parts { agent, llm, condenser, tool_servers, ..self.parts.clone() };
+        Some(Self { parts, known: Arc::clone(&self.known) })
+    }
+
+    /// Whose tools the agent may call.
+    pub(super) fn tool_servers(&self) -> Arc<dyn ToolServers> {
+        Arc::clone(&self.parts.tool_servers)
+    }
+
     /// Whether something of the sandbox is needed before the agent's next step.
     pub(super) fn want_sandbox(&self, view: &View) -> bool {
         !self.parts.tool_servers.is_empty() || (self.parts.memory.is_some() && view.unrecalled().is_some())
@@ -85,11 +97,20 @@ impl Steps {
             }
         }
         let Parts { agent, condenser, llm, .. } = &self.parts;
-        let mut step = match condenser.condense(view, on_progress).await? {
+        let condensed = match view.unmade_call() {
+            // No model is asked.
+            Some(_) => Condensed::View(view),
+            None => condenser.condense(view, on_progress).await?,
+        };
+        let mut step = match condensed {
             Condensed::View(view) => Box::new(agent.step(&view, llm.as_ref(), on_progress).await?),
             Condensed::Condensation(step) => step,
         };
         if let Body::Action(action) = &mut step.body {
+            if let Action::Delegate(delegate) = action {
+                let member = self.parts.team.get(&delegate.agent);
+                step.briefing = member.map(|member| member.agent.system());
+            }
             self.judge(action).await;
         }
         Ok(Taken::Decided(step))

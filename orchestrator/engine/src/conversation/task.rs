@@ -4,6 +4,7 @@
 //! with it. It ends when it is closed, when the handle is dropped, or when the log cannot be appended to: what is not
 //! in the log has not happened.
 
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
-use super::state::State;
+use super::state::{AgentId, State};
 use super::step::{Place, Steps, Taken};
 use super::transition::{interrupted, transition};
 use crate::clock;
@@ -34,7 +35,12 @@ const CANCEL_AGAIN: Duration = Duration::from_secs(1);
 const RETRIES: usize = 32;
 
 /// A call that is made again, and the step that makes it, by what it has seen.
-type Retry = (EventId, InputKind);
+struct Retry {
+    agent: AgentId,
+    seen: EventId,
+    retry: ModelRetried,
+    is_rate_limited: bool,
+}
 
 /// The sandbox as the task holds it.
 enum Slot {
@@ -46,7 +52,7 @@ enum Slot {
 
 /// What something that the task started ended with.
 enum Done {
-    Step { seen: EventId, result: Result<Taken, LlmError> },
+    Step { agent: AgentId, seen: EventId, result: Result<Taken, LlmError> },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
 }
@@ -69,19 +75,33 @@ pub(super) struct Task {
     show_state: watch::Sender<Arc<State>>,
     state: State,
     events: Vec<Arc<Event>>,
-    /// What of the log the agent may see, up to its latest step.
-    view: View,
     work: JoinSet<Done>,
-    /// The step that is being taken, by what it has seen, or waits for the sandbox. Another step's result is of no use.
-    step: Option<(EventId, Option<AbortHandle>)>,
+    /// The agents that have taken a step and have not ended.
+    workers: BTreeMap<AgentId, Worker>,
+    /// Steps of the conversation's own agent.
     steps: Steps,
-    /// What the step that is being taken tells of its call.
+    /// What the steps that are being taken tell of their calls.
     retries: (mpsc::Sender<Retry>, mpsc::Receiver<Retry>),
     slot: Slot,
-    /// The action that waits for the sandbox.
-    waiting: Option<Performance>,
-    /// The action that is being performed or waits.
-    performing: Option<(EventId, CancellationToken)>,
+    /// The actions that wait for the sandbox.
+    waiting: Vec<Performance>,
+    /// The actions that are being performed or wait. What is not here any more is not listened to.
+    performing: BTreeMap<EventId, Performing>,
+}
+
+/// What keeps an agent's steps.
+struct Worker {
+    /// What of the log the agent may see, up to its latest step.
+    view: View,
+    steps: Steps,
+    /// The step that is being taken, by what it has seen, or waits for the sandbox. Another step's result is of no use.
+    step: Option<(EventId, Option<AbortHandle>)>,
+}
+
+/// How an action that is being performed is told to end.
+struct Performing {
+    cancel: CancellationToken,
+    is_for_sandbox: bool,
 }
 
 impl Task {
@@ -104,13 +124,12 @@ impl Task {
             show_state,
             state,
             events,
-            view: View::default(),
             work: JoinSet::new(),
-            step: None,
+            workers: BTreeMap::new(),
             retries: mpsc::channel(RETRIES),
             slot: Slot::Absent,
-            waiting: None,
-            performing: None,
+            waiting: Vec::new(),
+            performing: BTreeMap::new(),
         }
     }
 
@@ -125,9 +144,9 @@ impl Task {
             let command = tokio::select! {
                 biased;
                 command = commands.recv() => command,
-                Some((step, retry)) = self.retries.1.recv() => {
-                    if self.step.as_ref().is_some_and(|(seen, _)| *seen == step) {
-                        self.take(retry).await?;
+                Some(Retry { agent, seen, retry, is_rate_limited }) = self.retries.1.recv() => {
+                    if self.is_step(agent, seen) {
+                        self.take(InputKind::CallRetried { agent, retry, is_rate_limited }).await?;
                     }
                     continue;
                 }
@@ -178,12 +197,15 @@ impl Task {
 
     async fn hear(&mut self, done: Done) -> Result<(), ConversationError> {
         match done {
-            Done::Step { seen, result } => {
-                if self.step.take_if(|(current, _)| *current == seen).is_some() {
+            Done::Step { agent, seen, result } => {
+                if self.is_step(agent, seen) {
+                    if let Some(worker) = self.workers.get_mut(&agent) {
+                        worker.step = None;
+                    }
                     let input = match result {
-                        Ok(Taken::Told(news)) => InputKind::StepTold { news },
-                        Ok(Taken::Decided(step)) => InputKind::StepDone { seen, result: Ok(step) },
-                        Err(error) => InputKind::StepDone { seen, result: Err(error) },
+                        Ok(Taken::Told(news)) => InputKind::StepTold { agent, news },
+                        Ok(Taken::Decided(step)) => InputKind::StepDone { agent, seen, result: Ok(step) },
+                        Err(error) => InputKind::StepDone { agent, seen, result: Err(error) },
                     };
                     self.take(input).await?;
                 }
@@ -193,20 +215,23 @@ impl Task {
                 self.slot = Slot::Held(Arc::clone(&sandbox));
                 // The lease is in the log before anything is performed under it.
                 self.take(InputKind::SandboxReady(sandbox.lease().clone())).await?;
-                if let Some(waiting) = self.waiting.take() {
-                    self.perform(sandbox, waiting);
+                for waiting in std::mem::take(&mut self.waiting) {
+                    self.perform(Arc::clone(&sandbox), waiting);
                 }
-                self.begin_waiting_step();
+                self.begin_waiting_steps();
                 Ok(())
             }
             Done::Sandbox(Err(error)) => {
                 self.lose_sandbox(&error).await?;
-                // It is taken without.
-                self.begin_waiting_step();
+                // They are taken without.
+                self.begin_waiting_steps();
                 Ok(())
             }
             Done::Action { action, result } => {
-                self.performing = None;
+                // The sandbox that it ran in was lost before.
+                if self.performing.remove(&action).is_none() {
+                    return Ok(());
+                }
                 match result {
                     Ok(observation) => self.end_action(action, observation).await,
                     Err(error @ SandboxError::Lost { .. }) => self.lose_sandbox(&error).await,
@@ -227,10 +252,8 @@ impl Task {
 
     async fn lose_sandbox(&mut self, error: &SandboxError) -> Result<(), ConversationError> {
         self.slot = Slot::Absent;
-        self.waiting = None;
-        if self.state.is_for_sandbox() {
-            self.performing = None;
-        }
+        self.waiting.clear();
+        self.performing.retain(|_, performing| !performing.is_for_sandbox);
         match error {
             SandboxError::Lost { detail } => {
                 self.take(InputKind::SandboxLost { detail: detail.clone() }).await
@@ -244,6 +267,7 @@ impl Task {
         for effect in self.decide(input).await? {
             self.perform_effect(effect);
         }
+        self.workers.retain(|agent, _| self.state.run(*agent).is_some());
         Ok(())
     }
 
@@ -271,9 +295,10 @@ impl Task {
         match effect {
             // Done by `decide`: it comes first, and nothing may begin before it is durable.
             Effect::Append(_) => {}
-            Effect::Step { seen } => self.take_step(seen),
-            Effect::AbandonStep => {
-                if let Some((_, Some(step))) = self.step.take() {
+            Effect::Step { agent, seen } => self.take_step(agent, seen),
+            Effect::AbandonStep { agent } => {
+                let step = self.workers.get_mut(&agent).and_then(|worker| worker.step.take());
+                if let Some((_, Some(step))) = step {
                     step.abort();
                 }
             }
@@ -282,25 +307,35 @@ impl Task {
             Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
             Effect::CallTool { action, call } => self.call_tool(action, *call),
             Effect::Forget { action } => {
-                self.waiting.take_if(|waiting| waiting.action == action);
-                self.performing.take_if(|(current, _)| *current == action);
+                self.waiting.retain(|waiting| waiting.action != action);
+                self.performing.remove(&action);
             }
             Effect::Cancel { action } => {
-                if let Some((_, cancel)) = self.performing.as_ref().filter(|(current, _)| *current == action)
-                {
-                    cancel.cancel();
+                if let Some(performing) = self.performing.get(&action) {
+                    performing.cancel.cancel();
                 }
             }
         }
     }
 
+    fn is_step(&self, agent: AgentId, seen: EventId) -> bool {
+        let step = self.workers.get(&agent).and_then(|worker| worker.step.as_ref());
+        step.is_some_and(|(current, _)| *current == seen)
+    }
+
     /// Where something of the sandbox is needed for it, the step waits until that is reached.
-    fn take_step(&mut self, seen: EventId) {
-        self.view.take_in(&self.events);
-        if matches!(self.slot, Slot::Held(_)) || !self.steps.want_sandbox(&self.view) {
-            return self.begin_step(seen);
+    fn take_step(&mut self, agent: AgentId, seen: EventId) {
+        let is_held = matches!(self.slot, Slot::Held(_));
+        let worker = self.workers.entry(agent).or_insert_with(|| {
+            let child = agent.and_then(|id| self.state.children.get(&id));
+            let steps = child.and_then(|child| self.steps.of(&child.agent));
+            Worker { view: View::of(agent), steps: steps.unwrap_or_else(|| self.steps.clone()), step: None }
+        });
+        worker.view.take_in(&self.events);
+        worker.step = Some((seen, None));
+        if is_held || !worker.steps.want_sandbox(&worker.view) {
+            return self.begin_steps(|waiting| waiting == agent);
         }
-        self.step = Some((seen, None));
         match self.state.lease.clone() {
             Some(lease) => self.attach(lease),
             None => self.place(),
@@ -314,45 +349,31 @@ impl Task {
         }
     }
 
-    /// The step that waited, if one did.
-    fn begin_waiting_step(&mut self) {
-        if let Some((seen, None)) = self.step {
-            self.begin_step(seen);
-        }
+    /// The steps that waited.
+    fn begin_waiting_steps(&mut self) {
+        self.begin_steps(|_| true);
     }
 
-    fn begin_step(&mut self, seen: EventId) {
-        let view = self.view.clone();
-        let steps = self.steps.clone();
-        let place = Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() };
-        let live = self.live.clone();
-        let retries = self.retries.0.clone();
-        let handle = self.work.spawn(async move {
-            let on_progress = move |progress| {
-                if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
-                    let retry = ModelRetried {
-                        attempt: *attempt,
-                        attempts: *attempts,
-                        after: after.as_secs_f64(),
-                        reason: error.to_string(),
-                    };
-                    let is_rate_limited = *error == LlmErrorKind::RateLimited;
-                    // That the task is far behind is no failure.
-                    drop(retries.try_send((seen, InputKind::CallRetried { retry, is_rate_limited })));
-                }
-                // Nor that nobody hears it now.
-                drop(live.send(Live::Model(progress)));
-            };
-            Done::Step { seen, result: steps.take(view, &place, &on_progress).await }
-        });
-        self.step = Some((seen, Some(handle)));
+    fn begin_steps(&mut self, is_wanted: impl Fn(AgentId) -> bool) {
+        let place =
+            Arc::new(Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() });
+        for (agent, worker) in self.workers.iter_mut().filter(|(agent, _)| is_wanted(**agent)) {
+            let (agent, Some((seen, begun @ None))) = (*agent, &mut worker.step) else { continue };
+            let seen = *seen;
+            let (view, steps, place) = (worker.view.clone(), worker.steps.clone(), Arc::clone(&place));
+            let on_progress = tell_progress(agent, seen, self.live.clone(), self.retries.0.clone());
+            *begun = Some(self.work.spawn(async move {
+                Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
+            }));
+        }
     }
 
     /// A tool server's answer, or that the user stopped it.
     fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
-        let cancel = CancellationToken::new();
-        self.performing = Some((action, cancel.clone()));
-        let tool_servers = Arc::clone(&self.parts.tool_servers);
+        let Some(cancel) = self.begin_performing(action, false) else { return };
+        let agent = self.state.pending().find(|(_, pending)| pending.action == action);
+        let worker = agent.and_then(|(agent, _)| self.workers.get(&agent));
+        let tool_servers = worker.map_or(&self.steps, |worker| &worker.steps).tool_servers();
         let sandbox = self.held();
         self.work.spawn(async move {
             let answer = async {
@@ -404,14 +425,21 @@ impl Task {
     }
 
     fn execute(&mut self, action: EventId, request: ActionRequest, time_left: Option<Duration>) {
-        let cancel = CancellationToken::new();
-        self.performing = Some((action, cancel.clone()));
+        let Some(cancel) = self.begin_performing(action, true) else { return };
         let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
         let performance = Performance { action, request, cancel, cancelled_at };
         match &self.slot {
             Slot::Held(sandbox) => self.perform(Arc::clone(sandbox), performance),
-            Slot::Absent | Slot::Awaited => self.waiting = Some(performance),
+            Slot::Absent | Slot::Awaited => self.waiting.push(performance),
         }
+    }
+
+    /// The word by which an action is told to end; nothing when it is being performed already.
+    fn begin_performing(&mut self, action: EventId, is_for_sandbox: bool) -> Option<CancellationToken> {
+        let btree_map::Entry::Vacant(entry) = self.performing.entry(action) else { return None };
+        let cancel = CancellationToken::new();
+        entry.insert(Performing { cancel: cancel.clone(), is_for_sandbox });
+        Some(cancel)
     }
 
     fn perform(&mut self, sandbox: Arc<dyn Sandbox>, performance: Performance) {
@@ -440,6 +468,30 @@ impl Task {
             }
             Done::Action { action, result }
         });
+    }
+}
+
+/// Tells who listens what happens during an agent's call to its model, and the task when it is made again.
+fn tell_progress(
+    agent: AgentId,
+    seen: EventId,
+    live: broadcast::Sender<Live>,
+    retries: mpsc::Sender<Retry>,
+) -> impl Fn(LlmProgress) {
+    move |progress| {
+        if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
+            let retry = ModelRetried {
+                attempt: *attempt,
+                attempts: *attempts,
+                after: after.as_secs_f64(),
+                reason: error.to_string(),
+            };
+            let is_rate_limited = *error == LlmErrorKind::RateLimited;
+            // That the task is far behind is no failure.
+            drop(retries.try_send(Retry { agent, seen, retry, is_rate_limited }));
+        }
+        // Nor that nobody hears it now.
+        drop(live.send(Live::Model { agent, progress }));
     }
 }
 
@@ -561,6 +613,7 @@ mod tests {
             tool_servers: Arc::new(crate::tool_servers::NoToolServers),
             analyzer: None,
             memory: None,
+            team: Arc::default(),
         };
         let started = ConversationStarted {
             agent: "unasked".into(),

@@ -1,4 +1,4 @@
-//! What of the log a model gets to see.
+//! What of the log a model gets to see: of what its agent did and heard, not of other agents' work.
 //!
 //! A view is the fold of a log's events, as a conversation's state is. Condensations of the log take effect in it: what
 //! they forget is not shown, and their summary stands where they say. Whatever a condensation says, calls and their
@@ -34,6 +34,8 @@ pub struct View {
     replayable: usize,
     unrecalled: Option<Arc<Event>>,
     recalled: Recalled,
+    /// The delegate action whose agent it is of; nothing: the conversation's own.
+    agent: Option<EventId>,
     end: EventId,
 }
 
@@ -70,6 +72,7 @@ impl Default for View {
             replayable: 0,
             unrecalled: None,
             recalled: Recalled::default(),
+            agent: None,
             end: EventId::FIRST,
         }
     }
@@ -83,10 +86,20 @@ impl View {
         view
     }
 
+    /// A view of what is an agent's own, before any of it: the agent of a delegate action, or the conversation's.
+    pub fn of(agent: Option<EventId>) -> Self {
+        Self { agent, ..Self::default() }
+    }
+
     /// Goes on to the end of the log that it is a view of. What it has taken in before it does not look at.
     pub fn take_in(&mut self, log: &[Arc<Event>]) {
         let taken_in = log.partition_point(|event| event.id < self.end);
-        log.iter().skip(taken_in).for_each(|event| self.push(event));
+        for event in log.iter().skip(taken_in) {
+            self.end = event.id.next();
+            if event.delegation == self.agent {
+                self.push(event);
+            }
+        }
     }
 
     /// The first event that is not in the view.
@@ -192,7 +205,6 @@ impl View {
     }
 
     fn push(&mut self, event: &Arc<Event>) {
-        self.end = event.id.next();
         self.replayable += usize::from(replay::is_replayable(event));
         match (&event.body, event.source) {
             (Body::Action(Action::Message(_)), EventSource::User) => {

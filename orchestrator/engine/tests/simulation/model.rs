@@ -8,6 +8,8 @@ use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmReque
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
 
+use super::world::HELPER;
+
 /// What a call costs, in dollars.
 pub(crate) const PRICE: f64 = 0.1;
 
@@ -29,7 +31,7 @@ impl Model {
     fn calls(&self) -> Vec<Value> {
         let count = [1, 1, 1, 1, 2, 3][self.roll(6) as usize];
         let call = |number| {
-            let (name, arguments) = match self.roll(12) {
+            let (name, arguments) = match self.roll(14) {
                 _ if self.is_tired => ("finish", json!({"message": "done"}).to_string()),
                 0 => ("finish", json!({"message": "done"}).to_string()),
                 1 => ("think", json!({"thought": "hm"}).to_string()),
@@ -38,6 +40,7 @@ impl Model {
                 4 => ("execute_bash", json!({"command": 7}).to_string()),
                 6 => ("look_up", json!({"word": "glove"}).to_string()),
                 5 => ("str_replace_editor", json!({"command": "view", "path": "/a"}).to_string()),
+                7 | 8 => ("delegate", json!({"agent": HELPER, "task": "help"}).to_string()),
                 other => ("execute_bash", json!({"command": format!("command {other}")}).to_string()),
             };
             let id = format!("call-{}-{number}", self.roll(u32::MAX));

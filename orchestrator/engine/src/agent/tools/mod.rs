@@ -1,5 +1,6 @@
 //! What a model may call, one file a tool: its definition, and how a call becomes an action.
 
+mod delegate;
 mod execute_bash;
 mod finish;
 mod glob;
@@ -18,7 +19,10 @@ use protocol::{Action, SecurityRisk};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::json;
 
+use super::definition::AgentDefinition;
 use crate::llm::{Tool, ToolCall};
+
+pub use delegate::DELEGATE;
 
 /// V0's name of the argument in which a call says how dangerous it is.
 const RISK: &str = "security_risk";
@@ -130,14 +134,16 @@ impl ToolName {
     }
 }
 
-/// What a model is told of these tools.
-pub fn definitions(tools: &[ToolName]) -> Vec<Tool> {
-    tools.iter().map(|tool| tool.definition()).collect()
+/// What a model is told of an agent's own tools.
+pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
+    let tools = agent.tools.iter().map(|tool| tool.definition());
+    let delegate = (!agent.delegates.is_empty()).then(|| delegate::definition(&agent.delegates));
+    tools.chain(delegate).collect()
 }
 
 /// The same tools, asking for the risk of each call that does something.
 pub fn asking_for_risk(mut tools: Vec<Tool>) -> Vec<Tool> {
-    let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME];
+    let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME, DELEGATE];
     let acting = tools.iter_mut().filter(|tool| !harmless.contains(&tool.name.as_str()));
     for tool in acting {
         if let Some(properties) = tool.parameters["properties"].as_object_mut() {
@@ -172,30 +178,32 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
     }
 }
 
-/// The action that a call of one of these tools asks for, and how long it may take if the model says so, in seconds.
+/// The action that a call of one of an agent's tools asks for, and how long it may take if the model says so, in seconds.
 /// `offered` are the tools of tool servers; `thought` is what the model said beside the call.
 ///
 /// # Errors
 /// See [`ToolError`].
 pub fn to_action(
-    tools: &[ToolName],
+    agent: &AgentDefinition,
     offered: &[Tool],
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let (mut action, timeout) = to_unjudged_action(tools, offered, call, thought)?;
+    let (mut action, timeout) = to_unjudged_action(agent, offered, call, thought)?;
     action.set_security_risk(declared_risk(call));
     Ok((action, timeout))
 }
 
 fn to_unjudged_action(
-    tools: &[ToolName],
+    agent: &AgentDefinition,
     offered: &[Tool],
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let Some(tool) = ToolName::find(&call.name).filter(|tool| tools.contains(tool)) else {
-        return if offered.iter().any(|tool| tool.name == call.name) {
+    let Some(tool) = ToolName::find(&call.name).filter(|tool| agent.tools.contains(tool)) else {
+        return if call.name == DELEGATE && !agent.delegates.is_empty() {
+            Ok((delegate::to_action(arguments(call)?, &agent.delegates, thought)?, None))
+        } else if offered.iter().any(|tool| tool.name == call.name) {
             Ok((mcp::to_action(&call.name, arguments(call)?, thought), None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))

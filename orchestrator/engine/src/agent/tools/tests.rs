@@ -6,10 +6,17 @@ use protocol::action::{EditAction, RunAction, TrackedTask};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::agent::{Delegate, Prompt};
+
+/// One with these tools, that can hand tasks on to a reader.
+fn agent(tools: &[ToolName]) -> AgentDefinition {
+    let delegates = vec![Delegate { name: "reader".into(), description: "Finds things.\n".into() }];
+    AgentDefinition { delegates, ..AgentDefinition::code_act(Prompt::Usual, tools.to_vec()) }
+}
 
 fn call_with(tools: &[ToolName], name: &str, arguments: &Value) -> Result<Action, ToolError> {
     let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
-    to_action(tools, &[], &call, "why").map(|(action, _)| action)
+    to_action(&agent(tools), &[], &call, "why").map(|(action, _)| action)
 }
 
 fn call(name: &str, arguments: &Value) -> Result<Action, ToolError> {
@@ -47,6 +54,22 @@ fn an_agent_that_only_looks_edits_nothing() {
             assert!(run.is_static && run.blocking, "a shell of its own, which keeps nothing: {run:?}");
         }
     }
+}
+
+#[test]
+fn a_task_is_handed_on_to_an_agent_that_there_is() {
+    let Ok(Action::Delegate(action)) = call("delegate", &json!({"agent": "reader", "task": "Find it."}))
+    else {
+        panic!("a delegation")
+    };
+    assert_eq!((action.agent.as_str(), &action.inputs["task"]), ("reader", &json!("Find it.")));
+    let missing = call("delegate", &json!({"agent": "writer", "task": "Find it."})).unwrap_err();
+    assert_eq!(missing.to_string(), "the arguments of delegate: there is no agent writer: there are reader");
+    let told = definitions(&agent(&[])).pop().unwrap();
+    assert!(told.description.ends_with("The agents:\n- reader: Finds things."), "{}", told.description);
+    assert_eq!(told.parameters["properties"]["agent"]["enum"], json!(["reader"]));
+    let alone = AgentDefinition::code_act(Prompt::Usual, Vec::new());
+    assert!(definitions(&alone).is_empty());
 }
 
 #[test]
@@ -185,13 +208,17 @@ fn a_call_says_how_dangerous_it_is_in_whatever_case() {
     ] {
         let arguments = format!(r#"{{"command": "ls", "security_risk": {word}}}"#);
         let call = ToolCall { id: "c".into(), name: execute_bash::NAME.into(), arguments };
-        assert_eq!(to_action(&ToolName::ALL, &[], &call, "").unwrap().0.security_risk(), risk, "{word}");
+        assert_eq!(
+            to_action(&agent(&ToolName::ALL), &[], &call, "").unwrap().0.security_risk(),
+            risk,
+            "{word}"
+        );
     }
 }
 
 #[test]
 fn only_what_does_something_is_asked_for_its_risk() {
-    let asking: Vec<_> = asking_for_risk(definitions(&ToolName::ALL))
+    let asking: Vec<_> = asking_for_risk(definitions(&agent(&ToolName::ALL)))
         .into_iter()
         .filter(|tool| {
             let is_named = tool.parameters["properties"].get(RISK).is_some();
@@ -202,5 +229,7 @@ fn only_what_does_something_is_asked_for_its_risk() {
         .map(|tool| tool.name)
         .collect();
     assert_eq!(asking, [execute_bash::NAME, str_replace_editor::NAME, view::NAME, grep::NAME, glob::NAME]);
-    assert!(definitions(&ToolName::ALL).iter().all(|tool| !tool.parameters.to_string().contains(RISK)));
+    assert!(
+        definitions(&agent(&ToolName::ALL)).iter().all(|tool| !tool.parameters.to_string().contains(RISK))
+    );
 }

@@ -1,18 +1,25 @@
 //! The state of a conversation: the fold of its log, and nothing else.
 
-use protocol::action::{CallToolMcpAction, MessageAction, TrackedTask};
+mod child;
+mod run;
+
+use std::collections::BTreeMap;
+
+use protocol::action::MessageAction;
 use protocol::metrics::Metrics;
 use protocol::record::{ConversationStarted, Limit, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 
 use super::setup::{self, Outcome, SetupStep};
 use super::step::Repository;
-use super::stuck::{Stuck, StuckDetector};
+use super::stuck::Stuck;
 use super::transition::INTERRUPTED;
 use crate::clock;
+
+pub use child::{AgentId, Child};
+pub use run::{Pending, Request, Run};
 
 /// What the log says. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +42,6 @@ pub struct State {
     pub limit_reached: Option<Limit>,
     /// What the model's calls have cost.
     pub metrics: Metrics,
-    /// The one action that has no ending yet.
-    pub pending: Option<Pending>,
     /// The sandbox.
     pub lease: Option<SandboxLeased>,
     /// Steps of the workspace's set-up that this sandbox has behind it.
@@ -47,36 +52,10 @@ pub struct State {
     pub last_user_message: Option<EventId>,
     /// What it says.
     pub last_message: Option<Box<MessageAction>>,
-    /// Whether the agent goes in circles.
-    pub stuck: StuckDetector,
-    /// The agent's list of tasks.
-    pub tasks: Vec<TrackedTask>,
-    /// A condensation was asked for and has not come since.
-    pub is_condensation_requested: bool,
-}
-
-/// An action without an ending.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pending {
-    /// The action.
-    pub action: EventId,
-    /// What is asked, and of whom.
-    pub request: Request,
-    /// The model's call that it answers.
-    pub tool_call_metadata: Option<ToolCallMetadata>,
-    /// What of the workspace's set-up it is; nothing: the agent's own.
-    pub setup: Option<SetupStep>,
-    /// When it is cancelled, in seconds since the epoch.
-    pub cancelled_at: Option<f64>,
-}
-
-/// What an action without an ending asks.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Request {
-    /// The sandbox, which can be asked again under the same id.
-    Sandbox(ActionRequest),
-    /// A tool server, which cannot.
-    Tool(CallToolMcpAction),
+    /// The conversation's own agent.
+    pub own: Run,
+    /// Those that a task was handed on to and that have not ended, by the action that did.
+    pub children: BTreeMap<EventId, Child>,
 }
 
 impl Default for State {
@@ -91,15 +70,13 @@ impl Default for State {
             confirmation: ConfirmationPolicy::Never,
             limit_reached: None,
             metrics: Metrics::default(),
-            pending: None,
             lease: None,
             setup_done: 0,
             setup_losses: 0,
             last_user_message: None,
             last_message: None,
-            stuck: StuckDetector::default(),
-            tasks: Vec::new(),
-            is_condensation_requested: false,
+            own: Run::default(),
+            children: BTreeMap::new(),
         }
     }
 }
@@ -115,48 +92,93 @@ impl State {
     /// The state after one more event.
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
-        self.stuck.apply(event);
         if let Some(metrics) = &event.llm_metrics {
+            // A condensation is paid for, but the agent has not stepped.
+            let is_step = !matches!(event.body, Body::Action(Action::Condensation(_)));
+            self.iterations += u32::from(is_step);
             self.metrics.clone_from(metrics);
-            // It is paid for, but the agent has not stepped.
-            let is_condensation = matches!(event.body, Body::Action(Action::Condensation(_)));
-            self.iterations += u32::from(!is_condensation);
+            if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
+                child.count(metrics, is_step);
+            }
+        }
+        if let Some(run) = self.run_mut(event.delegation) {
+            run.apply(event);
         }
         match &event.body {
             Body::Action(action) => self.apply_action(event, action),
             Body::Observation(observation) => {
-                if let Some(pending) = self.pending.take_if(|pending| event.cause == Some(pending.action)) {
-                    self.end_setup_step(pending.setup, observation);
-                }
-                if let ObservationKind::TaskTracking(tracking) = &observation.kind {
-                    self.tasks.clone_from(&tracking.task_list);
+                if let Some(action) = event.cause {
+                    self.end_action(action, event.delegation, observation);
                 }
                 if let ObservationKind::AgentStateChanged(changed) = &observation.kind {
-                    self.agent_state = changed.agent_state;
-                    if changed.agent_state == AgentState::Loading {
-                        self.setup_losses = 0;
-                    }
+                    self.enter(event.id, changed.agent_state);
                 }
             }
             Body::Record(record) => self.apply_record(record),
         }
     }
 
-    /// Whether the action that has no ending yet is the sandbox's.
-    pub(super) fn is_for_sandbox(&self) -> bool {
-        self.pending.as_ref().is_some_and(|pending| matches!(pending.request, Request::Sandbox(_)))
+    /// An agent's own part; nothing when it has ended.
+    pub fn run(&self, agent: AgentId) -> Option<&Run> {
+        match agent {
+            None => Some(&self.own),
+            Some(id) => self.children.get(&id).map(|child| &child.run),
+        }
     }
 
-    /// Whether the agent is taking a step: it runs, and no action keeps it waiting.
-    pub fn is_stepping(&self) -> bool {
-        matches!(self.agent_state, AgentState::Running | AgentState::RateLimited) && self.pending.is_none()
+    fn run_mut(&mut self, agent: AgentId) -> Option<&mut Run> {
+        match agent {
+            None => Some(&mut self.own),
+            Some(id) => self.children.get_mut(&id).map(|child| &mut child.run),
+        }
     }
 
-    /// Whether the action that has no ending yet is being performed: it waits neither for the user's word nor for a
-    /// sandbox that could not be reached.
-    pub fn is_performing(&self) -> bool {
-        self.pending.is_some()
-            && !matches!(self.agent_state, AgentState::Error | AgentState::AwaitingUserConfirmation)
+    /// All agents that have not ended: those that a task was handed on to, then the conversation's own.
+    pub fn agents(&self) -> impl Iterator<Item = (AgentId, &Run)> {
+        let children = self.children.iter().map(|(id, child)| (Some(*id), &child.run));
+        children.chain([(None, &self.own)])
+    }
+
+    /// All actions that have no ending yet, with the agent that each is of.
+    pub fn pending(&self) -> impl Iterator<Item = (AgentId, &Pending)> {
+        self.agents().filter_map(|(agent, run)| Some((agent, run.pending.as_ref()?)))
+    }
+
+    /// The first of the actions that wait for the user's word.
+    pub fn asked(&self) -> Option<(AgentId, &Pending)> {
+        self.pending().filter(|(_, pending)| pending.is_asked).min_by_key(|(_, pending)| pending.action)
+    }
+
+    /// Whether something that was begun has not come to its end: an action, or a task that was handed on.
+    pub fn is_underway(&self) -> bool {
+        !self.children.is_empty() || self.own.pending.is_some()
+    }
+
+    /// Whether agents take steps where nothing keeps them waiting. While the user is asked about one, the others do.
+    fn lets_agents_step(&self) -> bool {
+        matches!(
+            self.agent_state,
+            AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation
+        )
+    }
+
+    /// Whether an agent is taking a step: neither an action nor a task that it handed on keeps it waiting.
+    pub fn is_stepping(&self, agent: AgentId) -> bool {
+        self.lets_agents_step()
+            && self.run(agent).is_some_and(|run| {
+                run.pending.is_none() && (run.is_delegating || !self.waits_for_others(agent))
+            })
+    }
+
+    /// Whether a task that an agent handed on is being worked on.
+    pub(super) fn waits_for_others(&self, agent: AgentId) -> bool {
+        self.children.values().any(|child| child.parent == agent)
+    }
+
+    /// Whether an action that has no ending yet is being performed: it waits neither for the user's word nor for a sandbox
+    /// that could not be reached.
+    pub fn is_performing(&self, pending: &Pending) -> bool {
+        !pending.is_asked && self.agent_state != AgentState::Error
     }
 
     /// The repository that was cloned into the workspace.
@@ -165,16 +187,16 @@ impl State {
         setup::repository(setup, &self.lease.as_ref()?.working_dir)
     }
 
-    /// The loop that the agent is in, unless loops are let be.
-    pub(super) fn loop_to_end(&self) -> Option<Stuck> {
+    /// The loop that an agent is in, unless loops are let be.
+    pub(super) fn loop_to_end(&self, agent: AgentId) -> Option<Stuck> {
         let lets_be = self.started.as_ref().is_some_and(|started| started.lets_loops_be);
-        self.stuck.found().filter(|_| !lets_be)
+        self.run(agent)?.stuck.found().filter(|_| !lets_be)
     }
 
-    /// The limit that is reached, and what at.
-    pub(super) fn limit(&self) -> Option<(Limit, f64)> {
+    /// The limit that is reached when so many steps are on their way, and what at.
+    pub(super) fn limit(&self, underway: u32) -> Option<(Limit, f64)> {
         let cost = self.metrics.accumulated_cost;
-        if self.iterations >= self.max_iterations {
+        if self.iterations.saturating_add(underway) >= self.max_iterations {
             Some((Limit::Iterations, f64::from(self.iterations)))
         } else if self.max_budget.is_some_and(|most| cost >= most) {
             Some((Limit::Budget, cost))
@@ -207,32 +229,59 @@ impl State {
         }
     }
 
+    /// An action, or a task that was handed on, has come to its end.
+    fn end_action(&mut self, action: EventId, agent: AgentId, observation: &Observation) {
+        self.children.remove(&action);
+        let Some(run) = self.run_mut(agent) else { return };
+        if let Some(pending) = run.pending.take_if(|pending| pending.action == action) {
+            self.end_setup_step(pending.setup, observation);
+        }
+    }
+
+    /// `id` is the word's own: what waits for the user is told right before it.
+    fn enter(&mut self, id: EventId, agent_state: AgentState) {
+        self.agent_state = agent_state;
+        match agent_state {
+            AgentState::Loading => self.setup_losses = 0,
+            AgentState::AwaitingUserConfirmation => {
+                let told = self.runs_mut().filter_map(|run| run.pending.as_mut());
+                told.filter(|pending| pending.action.next() == id)
+                    .for_each(|pending| pending.is_asked = true);
+            }
+            AgentState::UserConfirmed => {
+                let asked = self.runs_mut().filter_map(|run| run.pending.as_mut());
+                let first = asked.filter(|pending| pending.is_asked).min_by_key(|pending| pending.action);
+                if let Some(first) = first {
+                    first.is_asked = false;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
+        self.children.values_mut().map(|child| &mut child.run).chain([&mut self.own])
+    }
+
     fn apply_action(&mut self, event: &Event, action: &Action) {
         match (event.source, action) {
-            (_, Action::Condensation(_)) => self.is_condensation_requested = false,
-            (_, Action::CondensationRequest(_)) => self.is_condensation_requested = true,
-            (EventSource::User, Action::Message(message)) => {
+            (EventSource::User, Action::Message(message)) if event.delegation.is_none() => {
                 self.last_user_message = Some(event.id);
                 self.last_message = Some(Box::new(message.clone()));
             }
-            (EventSource::Agent, action) => {
-                let request = match (SandboxAction::try_from(action.clone()), action) {
-                    (Ok(action), _) => Request::Sandbox(ActionRequest::new(action, event.timeout)),
-                    (Err(_), Action::CallToolMcp(call)) => Request::Tool(call.clone()),
-                    (Err(_), _) => return,
-                };
-                self.pending = Some(Pending {
-                    action: event.id,
-                    request,
-                    tool_call_metadata: event.tool_call_metadata.clone(),
-                    setup: None,
-                    cancelled_at: None,
-                });
+            (EventSource::Agent, Action::Delegate(delegate)) => {
+                let child = Child::new(event, delegate, &self.children);
+                self.children.insert(event.id, child);
+            }
+            (EventSource::Agent, Action::System(_)) => {
+                if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
+                    child.is_briefed = true;
+                }
             }
             (EventSource::Environment, Action::Run(run)) => {
                 // At its time it is cancelled. The answer may not come later than a little after that in any case.
                 let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_TIME);
-                self.pending = self.setup_step().map(|step| Pending {
+                self.own.pending = self.setup_step().map(|step| Pending {
                     action: event.id,
                     request: Request::Sandbox(ActionRequest::new(
                         SandboxAction::Run(run.clone()),
@@ -243,6 +292,7 @@ impl State {
                     cancelled_at: event
                         .timeout
                         .map(|seconds| clock::epoch_seconds(&event.timestamp) + seconds),
+                    is_asked: false,
                 });
             }
             _ => {}

@@ -1,0 +1,25 @@
+//! The agents that tasks can be handed on to, by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Agent;
+use crate::condenser::Condenser;
+use crate::llm::Llm;
+use crate::tool_servers::ToolServers;
+
+/// All of them.
+pub type Team = BTreeMap<String, Member>;
+
+/// One of them, with what it works with.
+#[derive(Clone)]
+pub struct Member {
+    /// The agent.
+    pub agent: Arc<dyn Agent>,
+    /// Its model.
+    pub llm: Arc<dyn Llm>,
+    /// What of its history it is shown.
+    pub condenser: Arc<dyn Condenser>,
+    /// Servers whose tools it may call beside its own.
+    pub tool_servers: Arc<dyn ToolServers>,
+}

@@ -1,0 +1,179 @@
+//! Tasks that are handed on, case by case.
+
+use protocol::observation::DelegateObservation;
+use protocol::risk::ConfirmationPolicy;
+use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind};
+
+use super::{Decision, Happening, World};
+use Happening::{
+    ActionEnds, Confirm, Crash, Message, Pause, Reject, Resume, SandboxComes, SandboxIsLost, StepEnds, Stop,
+};
+
+/// A world in which as many tasks are handed on.
+fn handed_on(tasks: usize, confirmation: ConfirmationPolicy) -> World {
+    let mut world = World::begun(None, confirmation);
+    for happening in [SandboxComes, Message, StepEnds(Decision::Delegate(tasks)), Resume(true)] {
+        world.happen(&happening);
+    }
+    while world.state.children.len() < tasks {
+        // Whatever it would decide: it makes the other calls of the same response.
+        world.step_ends(None, Decision::Think);
+    }
+    assert_eq!(world.state.children.len(), tasks);
+    world
+}
+
+/// What came of the tasks, in order of their ends.
+fn outcomes(world: &World) -> Vec<(EventId, String)> {
+    let outcome = |event: &Event| match &event.body {
+        Body::Observation(Observation {
+            kind: ObservationKind::Delegate(DelegateObservation { outputs }),
+            ..
+        }) => Some((event.cause.unwrap(), outputs["outcome"].as_str().unwrap().to_owned())),
+        _ => None,
+    };
+    world.log.iter().filter_map(outcome).collect()
+}
+
+fn children(world: &World) -> Vec<EventId> {
+    world.state.children.keys().copied().collect()
+}
+
+#[test]
+fn a_task_is_worked_on_by_another_and_its_outcome_is_heard() {
+    let mut world = handed_on(1, ConfirmationPolicy::Never);
+    let [child] = children(&world)[..] else { panic!("one child") };
+    assert!(world.state.is_stepping(Some(child)) && !world.state.is_stepping(None));
+    world.happen(&StepEnds(Decision::Run));
+    assert_eq!(world.log.last().unwrap().delegation, Some(child));
+    world.happen(&ActionEnds);
+    world.happen(&StepEnds(Decision::Finish));
+    assert_eq!(outcomes(&world), [(child, "finished".to_owned())]);
+    let told = world.log.last().unwrap();
+    assert_eq!((told.delegation, told.tool_call_metadata.is_some()), (None, true));
+    assert!(world.state.is_stepping(None), "the one that waited goes on");
+    assert_eq!(world.state.iterations, 3, "all steps count");
+}
+
+#[test]
+fn every_ending_is_one_outcome_and_the_one_that_waits_goes_on() {
+    for (decision, outcome) in [
+        (Decision::Finish, "finished"),
+        (Decision::Ask, "finished"),
+        (Decision::Reject, "rejected"),
+        (Decision::Fail, "error"),
+    ] {
+        let mut world = handed_on(1, ConfirmationPolicy::Never);
+        let child = children(&world)[0];
+        world.happen(&StepEnds(decision));
+        assert_eq!(outcomes(&world), [(child, outcome.to_owned())], "{decision:?}");
+        assert!(world.state.is_stepping(None), "{decision:?}");
+    }
+}
+
+#[test]
+fn a_limit_ends_the_task_before_the_conversation() {
+    let mut world = handed_on(1, ConfirmationPolicy::Never);
+    // Of money: five more calls.
+    for _ in 0..5 {
+        world.happen(&StepEnds(Decision::Think));
+    }
+    let outcomes = outcomes(&world);
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!(outcomes[0].1, "error");
+    assert_eq!(world.state.agent_state, AgentState::Error);
+    world.happen(&Resume(true));
+    assert!(world.state.is_stepping(None));
+}
+
+#[test]
+fn several_tasks_are_worked_on_at_once_and_heard_when_all_are_done() {
+    let mut world = handed_on(3, ConfirmationPolicy::Never);
+    let tasks = children(&world);
+    assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
+    world.step_ends(Some(tasks[1]), Decision::Finish);
+    assert!(!world.state.is_stepping(None), "two are at work");
+    world.step_ends(Some(tasks[0]), Decision::Run);
+    world.step_ends(Some(tasks[2]), Decision::Run);
+    assert_eq!(world.state.pending().count(), 2, "at the same time");
+    world.happen(&ActionEnds);
+    world.happen(&ActionEnds);
+    world.happen(&Resume(true));
+    world.step_ends(Some(tasks[2]), Decision::Finish);
+    assert!(!world.state.is_stepping(None), "one is at work");
+    world.step_ends(Some(tasks[0]), Decision::Finish);
+    assert!(world.state.is_stepping(None));
+    assert_eq!(
+        outcomes(&world).iter().map(|(task, _)| *task).collect::<Vec<_>>(),
+        [tasks[1], tasks[2], tasks[0]]
+    );
+}
+
+#[test]
+fn a_stop_ends_all_tasks_and_what_runs_for_them() {
+    let mut world = handed_on(2, ConfirmationPolicy::Never);
+    let tasks = children(&world);
+    world.step_ends(Some(tasks[0]), Decision::Run);
+    world.happen(&Stop);
+    assert_eq!(outcomes(&world), [(tasks[1], "stopped".to_owned())], "the other one's action is being ended");
+    world.happen(&ActionEnds);
+    assert_eq!(outcomes(&world).len(), 2);
+    assert!(!world.state.is_underway());
+}
+
+#[test]
+fn a_pause_and_a_crash_hold_the_tasks_and_lose_none() {
+    let mut world = handed_on(2, ConfirmationPolicy::Never);
+    world.happen(&Pause);
+    assert!(!world.is_stepping());
+    world.happen(&Crash);
+    world.happen(&Resume(false));
+    assert!(children(&world).iter().all(|task| world.state.is_stepping(Some(*task))));
+    world.happen(&Crash);
+    assert!(children(&world).iter().all(|task| world.state.is_stepping(Some(*task))));
+    assert_eq!(outcomes(&world), []);
+}
+
+#[test]
+fn the_user_is_asked_about_one_while_the_others_work() {
+    let mut world = handed_on(2, ConfirmationPolicy::Always);
+    let tasks = children(&world);
+    world.step_ends(Some(tasks[0]), Decision::Run);
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    assert!(world.state.is_stepping(Some(tasks[1])));
+    world.step_ends(Some(tasks[1]), Decision::Run);
+    assert_eq!(world.state.asked().unwrap().0, Some(tasks[0]));
+    world.happen(&Confirm);
+    assert_eq!(world.state.asked().unwrap().0, Some(tasks[1]));
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    world.happen(&Reject("use rg"));
+    assert_eq!(world.state.agent_state, AgentState::Running);
+    assert!(world.state.is_stepping(Some(tasks[1])) && !world.state.is_stepping(Some(tasks[0])));
+}
+
+#[test]
+fn a_lost_sandbox_interrupts_what_all_do_in_it_and_they_go_on() {
+    let mut world = handed_on(2, ConfirmationPolicy::Never);
+    let tasks = children(&world);
+    tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
+    world.happen(&SandboxIsLost);
+    assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
+}
+
+#[test]
+fn tasks_are_handed_on_only_so_deep_and_only_so_many_at_once() {
+    let mut world = handed_on(1, ConfirmationPolicy::Never);
+    for depth in 2..=4 {
+        world.happen(&Resume(true));
+        let deepest = *world.state.children.keys().next_back().unwrap();
+        world.step_ends(Some(deepest), Decision::Delegate(1));
+        assert_eq!(world.state.children.len(), depth.min(3));
+    }
+    assert_eq!(outcomes(&world).len(), 1, "refused");
+    let mut world = handed_on(8, ConfirmationPolicy::Never);
+    let first = children(&world)[0];
+    world.step_ends(Some(first), Decision::Delegate(1));
+    let delegations =
+        world.log.iter().filter(|event| matches!(event.body, Body::Action(Action::Delegate(_)))).count();
+    assert_eq!((delegations, world.state.children.len()), (9, 8));
+}

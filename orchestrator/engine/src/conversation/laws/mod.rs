@@ -1,0 +1,274 @@
+//! Laws of [`transition`](super::transition()), tried on random histories: messages, stops, answers late and doubled,
+//! sandboxes lost, workspaces that are set up, tasks handed on, crashes between any two effects.
+
+mod delegation;
+mod world;
+
+use proptest::prelude::*;
+use protocol::record::WorkspaceSetup;
+use protocol::risk::{ConfirmationPolicy, SecurityRisk};
+use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind, Timestamp};
+
+use super::{Effect, Input, InputKind, SetupStep, State, fork, transition};
+use crate::testing::timestamp;
+pub(super) use world::{Decision, Happening, World};
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let decision = prop_oneof![
+        6 => Just(Decision::Run),
+        2 => Just(Decision::RunRisky),
+        2 => Just(Decision::CallTool),
+        1 => Just(Decision::Think),
+        1 => Just(Decision::Ask),
+        1 => Just(Decision::Finish),
+        1 => Just(Decision::Reject),
+        1 => Just(Decision::Browse),
+        1 => Just(Decision::Misuse),
+        1 => Just(Decision::Condense),
+        1 => Just(Decision::AskToCondense),
+        1 => Just(Decision::Fail),
+        1 => Just(Decision::Overflow),
+        2 => (1..4_usize).prop_map(Decision::Delegate),
+    ];
+    prop_oneof![
+        2 => Just(Happening::Message),
+        1 => Just(Happening::Stop),
+        1 => Just(Happening::Pause),
+        1 => any::<bool>().prop_map(Happening::Resume),
+        2 => Just(Happening::Confirm),
+        1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
+        1 => any::<bool>().prop_map(Happening::CallIsRetried),
+        1 => Just(Happening::AgentIsTold),
+        8 => decision.prop_map(Happening::StepEnds),
+        1 => Just(Happening::StaleStepEnds),
+        6 => Just(Happening::ActionEnds),
+        2 => Just(Happening::ActionFails),
+        1 => Just(Happening::ActionIsCut),
+        1 => Just(Happening::DoubledActionEnds),
+        4 => Just(Happening::SandboxComes),
+        1 => Just(Happening::SandboxFails),
+        1 => Just(Happening::SandboxIsLost),
+        1 => Just(Happening::Crash),
+    ]
+}
+
+fn setup() -> impl Strategy<Value = Option<WorkspaceSetup>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(repository())),
+        Just(Some(WorkspaceSetup::EmptyRepository)),
+        Just(Some(WorkspaceSetup::Folder)),
+    ]
+}
+
+fn confirmation() -> impl Strategy<Value = ConfirmationPolicy> {
+    prop_oneof![
+        Just(ConfirmationPolicy::Never),
+        Just(ConfirmationPolicy::Risky { from: SecurityRisk::Medium }),
+        Just(ConfirmationPolicy::Always),
+    ]
+}
+
+fn repository() -> WorkspaceSetup {
+    WorkspaceSetup::Repository { url: "/origin".into(), branch: None }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+
+    #[test]
+    fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
+        setup in setup(),
+        confirmation in confirmation(),
+        history in prop::collection::vec(happening(), 0..60),
+        last in any::<prop::sample::Index>(),
+    ) {
+        let mut world = World::begun(setup, confirmation);
+        history.iter().for_each(|happening| world.happen(happening));
+        let last = EventId(last.index(world.log.len()) as u64);
+        let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
+        let state = State::fold(&log);
+        let performs = state.pending().any(|(_, pending)| state.is_performing(pending));
+        prop_assert!(!performs && state.lease.is_none());
+        prop_assert!(!state.agents().any(|(agent, _)| state.is_stepping(agent)));
+        let mut forked = world.with_log(log);
+        forked.happen(&Happening::Crash);
+        forked.reach_rest();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+
+    #[test]
+    fn no_history_breaks_a_law_and_every_state_has_a_way_out(
+        setup in setup(),
+        confirmation in confirmation(),
+        history in prop::collection::vec(happening(), 0..60),
+    ) {
+        let mut world = World::begun(setup, confirmation);
+        for happening in &history {
+            let cost = world.state.metrics.accumulated_cost;
+            world.happen(happening);
+            prop_assert!(world.state.metrics.accumulated_cost >= cost, "costs never fall");
+        }
+        world.reach_rest();
+    }
+}
+
+/// What a world is taken through, and the step of the set-up that is ahead of it then.
+fn after(happenings: &[Happening]) -> (World, Option<SetupStep>) {
+    let mut world = World::begun(Some(repository()), ConfirmationPolicy::Never);
+    happenings.iter().for_each(|happening| world.happen(happening));
+    let step = world.state.setup_step();
+    (world, step)
+}
+
+use Happening::{
+    ActionEnds, ActionFails, Crash, Message, Resume, SandboxComes, SandboxFails, SandboxIsLost, StepEnds,
+    Stop,
+};
+
+#[test]
+fn a_workspace_is_set_up_step_by_step_before_the_agent_begins() {
+    let (mut world, step) = after(&[Message, SandboxComes]);
+    assert_eq!((step, world.is_stepping()), (Some(SetupStep::Clone), false));
+    world.happen(&ActionEnds);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::RunScript));
+    // A script that fails is told, and holds up nothing.
+    world.happen(&ActionFails);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::InstallHook));
+    assert_eq!(world.state.agent_state, AgentState::Loading);
+    world.happen(&ActionEnds);
+    assert_eq!((world.state.setup_step(), world.state.agent_state), (None, AgentState::Running));
+    assert!(world.is_stepping());
+}
+
+#[test]
+fn a_clone_that_fails_ends_in_error_and_is_tried_again_when_the_user_says_so() {
+    let (mut world, step) = after(&[Message, SandboxComes, ActionFails]);
+    assert_eq!((step, world.state.agent_state), (Some(SetupStep::Clone), AgentState::Error));
+    let reason = match &world.log.last().unwrap().body {
+        Body::Observation(Observation { kind: ObservationKind::AgentStateChanged(changed), .. }) => {
+            &changed.reason
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason, "Cloning /origin failed with exit code 1: out");
+    world.happen(&Resume(false));
+    assert!(world.executing().is_some(), "it is cloned again");
+}
+
+#[test]
+fn a_crash_or_a_stop_in_mid_setup_goes_on_with_the_same_step() {
+    let (mut world, _) = after(&[Message, SandboxComes, ActionEnds]);
+    let action = world.executing();
+    world.happen(&Crash);
+    assert_eq!(world.executing(), action, "the same action is attached to");
+    world.happen(&SandboxFails);
+    assert_eq!(world.state.agent_state, AgentState::Error);
+    for happening in [Message, SandboxComes, Stop] {
+        world.happen(&happening);
+    }
+    assert_eq!((world.executing(), world.state.agent_state), (action, AgentState::Stopped));
+    world.happen(&ActionFails);
+    world.happen(&Message);
+    assert!(world.executing() != action && world.executing().is_some());
+    assert_eq!(world.state.setup_step(), Some(SetupStep::RunScript), "what was stopped is taken again");
+}
+
+#[test]
+fn a_new_sandbox_is_set_up_again() {
+    let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
+    let (mut world, step) = after(&ready);
+    assert_eq!(step, None);
+    world.happen(&StepEnds(Decision::Run));
+    world.happen(&SandboxIsLost);
+    assert_eq!((world.state.agent_state, world.is_stepping()), (AgentState::Loading, false));
+    world.happen(&SandboxComes);
+    assert_eq!(world.state.setup_step(), Some(SetupStep::Clone));
+}
+
+#[test]
+fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
+    let (mut world, _) = after(&[Message, SandboxComes, SandboxIsLost]);
+    assert_eq!(world.state.agent_state, AgentState::Loading, "once may be chance");
+    for happening in [SandboxComes, ActionEnds, SandboxIsLost, SandboxComes, SandboxIsLost] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
+    for held in [None, Some(Stop)] {
+        let mut world = World::begun(None, ConfirmationPolicy::Never);
+        [SandboxComes, Message].iter().for_each(|happening| world.happen(happening));
+        for _ in 0..4 {
+            world.happen(&StepEnds(Decision::Run));
+            world.happen(&ActionEnds);
+        }
+        assert_eq!(world.state.agent_state, AgentState::Error);
+        held.iter().for_each(|happening| world.happen(happening));
+        world.happen(&Resume(true));
+        assert!(world.is_stepping(), "after {held:?}");
+        let forgets = |event: &Event| matches!(&event.body, Body::Action(Action::Condensation(_)));
+        assert_eq!(world.log.iter().filter(|event| forgets(event)).count(), 1);
+    }
+}
+
+#[test]
+fn a_step_has_its_time_from_when_it_was_begun() {
+    let (mut world, _) = after(&[Message, SandboxComes]);
+    let later = Timestamp::try_from("2026-01-02T03:09:05.678901".to_owned()).unwrap();
+    let (_, effects) =
+        transition(std::mem::take(&mut world.state), Input { at: later, kind: InputKind::Recovered });
+    let time_left = effects.iter().find_map(|effect| match effect {
+        Effect::Execute { time_left, .. } => *time_left,
+        _ => None,
+    });
+    assert_eq!(time_left.unwrap().as_secs_f64().round(), 300.0);
+}
+
+/// A world in which the agent takes its first step.
+fn stepping(keeps_whole_history: bool) -> World {
+    let mut world = World::begun(None, ConfirmationPolicy::Never);
+    world.state.started.as_mut().unwrap().keeps_whole_history = keeps_whole_history;
+    [Message, SandboxComes].iter().for_each(|happening| world.happen(happening));
+    assert!(world.is_stepping());
+    world
+}
+
+#[test]
+fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
+    let mut world = stepping(false);
+    for _ in 0..3 {
+        world.happen(&StepEnds(Decision::Overflow));
+        assert!(matches!(
+            world.log.last().unwrap().body,
+            Body::Action(protocol::Action::CondensationRequest(_))
+        ));
+        world.happen(&StepEnds(Decision::Condense));
+        assert!(world.is_stepping());
+    }
+    world.happen(&StepEnds(Decision::Overflow));
+    world.happen(&Crash);
+    assert!(world.is_stepping());
+    // Nothing was condensed.
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+
+    let mut world = stepping(true);
+    world.happen(&StepEnds(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn a_condensation_is_paid_for_and_is_no_step_of_the_agents() {
+    let mut world = stepping(false);
+    let before = world.state.metrics.accumulated_cost;
+    world.happen(&StepEnds(Decision::Condense));
+    assert_eq!((world.state.metrics.accumulated_cost - before, world.state.iterations), (0.5, 0));
+    world.happen(&StepEnds(Decision::Run));
+    assert_eq!(world.state.iterations, 1);
+}

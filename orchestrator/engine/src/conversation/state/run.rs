@@ -1,0 +1,121 @@
+//! What of a log is one agent's: the fold of the events that are its own.
+
+use protocol::action::{CallToolMcpAction, TrackedTask};
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::tool_call::ToolCallMetadata;
+use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind, SessionName};
+
+use crate::agent::tools::DELEGATE;
+use crate::conversation::setup::SetupStep;
+use crate::conversation::stuck::StuckDetector;
+use crate::llm::ModelResponse;
+
+/// One agent at work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// Its one action that has no ending yet. Handed-on tasks are not here: they are [`State::children`](super::State).
+    pub pending: Option<Pending>,
+    /// Whether it goes in circles.
+    pub stuck: StuckDetector,
+    /// Its list of tasks.
+    pub tasks: Vec<TrackedTask>,
+    /// A condensation was asked for and has not come since.
+    pub is_condensation_requested: bool,
+    /// Whether the response whose calls it makes goes on with another task to hand on: both are worked on at once.
+    pub(super) is_delegating: bool,
+    /// The shell that its commands run in.
+    pub(in crate::conversation) session: SessionName,
+}
+
+/// An action without an ending.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pending {
+    /// The action.
+    pub action: EventId,
+    /// What is asked, and of whom.
+    pub request: Request,
+    /// The model's call that it answers.
+    pub tool_call_metadata: Option<ToolCallMetadata>,
+    /// What of the workspace's set-up it is; nothing: the agent's own.
+    pub setup: Option<SetupStep>,
+    /// When it is cancelled, in seconds since the epoch.
+    pub cancelled_at: Option<f64>,
+    /// Whether it waits for the user's word.
+    pub is_asked: bool,
+}
+
+/// What an action without an ending asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// The sandbox, which can be asked again under the same id.
+    Sandbox(ActionRequest),
+    /// A tool server, which cannot.
+    Tool(CallToolMcpAction),
+}
+
+impl Pending {
+    /// Whether it is the sandbox's.
+    pub fn is_for_sandbox(&self) -> bool {
+        matches!(self.request, Request::Sandbox(_))
+    }
+}
+
+impl Run {
+    /// Takes one more event of this agent's.
+    pub(super) fn apply(&mut self, event: &Event) {
+        self.stuck.apply(event);
+        match &event.body {
+            Body::Action(action) => self.apply_action(event, action),
+            Body::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
+                self.tasks.clone_from(&tracking.task_list);
+            }
+            Body::Observation(_) | Body::Record(_) => {}
+        }
+        match (event.source, event.cause, &event.body) {
+            // A call, not what came of one.
+            (EventSource::Agent, None, _) => {
+                self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(goes_on_delegating);
+            }
+            // The model hears it when everything that it asked for has its outcome.
+            (EventSource::User, _, Body::Action(Action::Message(_))) => self.is_delegating = false,
+            _ => {}
+        }
+    }
+
+    fn apply_action(&mut self, event: &Event, action: &Action) {
+        match (event.source, action) {
+            (_, Action::Condensation(_)) => self.is_condensation_requested = false,
+            (_, Action::CondensationRequest(_)) => self.is_condensation_requested = true,
+            (EventSource::Agent, action) => {
+                let request = match (SandboxAction::try_from(action.clone()), action) {
+                    (Ok(action), _) => {
+                        let mut request = ActionRequest::new(action, event.timeout);
+                        request.session = self.session.clone();
+                        Request::Sandbox(request)
+                    }
+                    (Err(_), Action::CallToolMcp(call)) => Request::Tool(call.clone()),
+                    (Err(_), _) => return,
+                };
+                self.pending = Some(Pending {
+                    action: event.id,
+                    request,
+                    tool_call_metadata: event.tool_call_metadata.clone(),
+                    setup: None,
+                    cancelled_at: None,
+                    is_asked: false,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the call after this one, in the same response, hands on a task.
+fn goes_on_delegating(metadata: &ToolCallMetadata) -> bool {
+    if metadata.total_calls_in_response < 2 {
+        return false;
+    }
+    let calls = ModelResponse(&metadata.model_response).tool_calls();
+    let mut after = calls.iter().skip_while(|call| call.id != metadata.tool_call_id);
+    after.find(|call| call.id != metadata.tool_call_id).is_some_and(|call| call.name == DELEGATE)
+}

@@ -1,0 +1,352 @@
+//! What a conversation does next: pure. Live runs, recovery, replay and simulation share it.
+//!
+//! Two laws keep it small. An agent is taking a step exactly when [`State::is_stepping`], and an action that has no ending
+//! is being performed when [`State::is_performing`]: not in `error`, so leaving `error` performs it again, under the same
+//! id; and not before the user confirmed it. What an input does is therefore only to change the state; [`Turn::settle`]
+//! finds whose step is due then, and [`Turn::end`] which steps and actions are to be begun or given up.
+//!
+//! Every way from state to state stands in `states.md`, which a test compares with this.
+
+mod delegation;
+mod sandbox;
+mod step;
+mod user;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use protocol::action::ChangeAgentStateAction;
+use protocol::observation::{AgentStateChangedObservation, UserRejectedObservation};
+use protocol::record::{Limit, LimitReached};
+use protocol::tool_call::ToolCallMetadata;
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
+
+use super::input::{Begin, Effect, Input, InputKind};
+use super::state::{AgentId, Pending, Request, State};
+use crate::clock;
+use delegation::Ending;
+
+/// The observation's `error_id` of an action whose sandbox was lost: whether it ran to its end is unknown.
+pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
+
+/// The observation's `error_id` of an action that was never sent to a sandbox.
+pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
+
+/// What comes of an input: the new state, and what is to be done, in order.
+pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
+    let mut turn = Turn::new(state, input.at, &input.kind);
+    if turn.state.started.is_some() || matches!(input.kind, InputKind::Begin(_)) {
+        turn.take(input.kind);
+        turn.settle();
+    }
+    turn.end()
+}
+
+/// One transition in the making: events are folded as they are made.
+struct Turn {
+    state: State,
+    at: Timestamp,
+    events: Vec<Event>,
+    /// Whose step is being taken, or is to be.
+    stepping: BTreeSet<AgentId>,
+    /// Whose step was being taken when the input came, and has not come to its end with it.
+    was_stepping: BTreeSet<AgentId>,
+    /// What was being performed when the input came.
+    was_performing: BTreeSet<EventId>,
+    wants_sandbox: bool,
+    forgotten: Vec<EventId>,
+    cancelled: Vec<EventId>,
+}
+
+impl Turn {
+    fn new(state: State, at: Timestamp, input: &InputKind) -> Self {
+        let (mut stepping, mut performing) = (BTreeSet::new(), BTreeSet::new());
+        // Nothing goes on in a new process.
+        if !matches!(input, InputKind::Recovered) {
+            stepping.extend(state.agents().map(|(agent, _)| agent).filter(|agent| state.is_stepping(*agent)));
+            let performed = state.pending().filter(|(_, pending)| state.is_performing(pending));
+            performing.extend(performed.map(|(_, pending)| pending.action));
+        }
+        if let InputKind::StepTold { agent, .. } | InputKind::StepDone { agent, .. } = input {
+            stepping.remove(agent);
+        }
+        Self {
+            state,
+            at,
+            events: Vec::new(),
+            was_stepping: stepping.clone(),
+            stepping,
+            was_performing: performing,
+            wants_sandbox: false,
+            forgotten: Vec::new(),
+            cancelled: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, input: InputKind) {
+        match input {
+            InputKind::Begin(begin) => self.begin(*begin),
+            InputKind::Recovered => self.recover(),
+            InputKind::UserMessage(message) => self.hear(message),
+            InputKind::UserStop => self.stop(),
+            InputKind::UserPause => self.pause(),
+            InputKind::UserResume(terms) => self.resume(terms),
+            InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
+            InputKind::UserConfirm => self.confirm(),
+            InputKind::UserReject { reason } => self.reject(&reason),
+            InputKind::CallRetried { agent, retry, is_rate_limited } => {
+                if self.state.is_stepping(agent) {
+                    self.call_retried(agent, retry, is_rate_limited);
+                }
+            }
+            InputKind::StepTold { agent, news } => {
+                if self.state.is_stepping(agent) {
+                    self.tell(agent, news);
+                }
+            }
+            InputKind::StepDone { agent, seen, result } => {
+                if self.state.is_stepping(agent) {
+                    match result {
+                        Ok(step) => self.act(agent, *step, seen),
+                        Err(error) => self.fail_step(agent, &error),
+                    }
+                }
+            }
+            InputKind::ActionDone { action, observation } => {
+                let agent = self.state.pending().find(|(_, pending)| pending.action == action);
+                if let Some((agent, _)) = agent {
+                    self.action_done(agent, *observation);
+                }
+            }
+            InputKind::SandboxReady(lease) => self.sandbox_ready(lease),
+            InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
+            InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
+            InputKind::SandboxRemoved => self.sandbox_removed(),
+        }
+    }
+
+    fn begin(&mut self, begin: Begin) {
+        if self.state.started.is_none() {
+            self.append(None, EventSource::Environment, Record::from(begin.started));
+            self.append(None, EventSource::Agent, Action::from(begin.system));
+            self.change_state(AgentState::Loading, "");
+            self.wants_sandbox = true;
+        }
+    }
+
+    /// Takes up what the earlier process was doing. A sandbox is sought only if something waits for one.
+    fn recover(&mut self) {
+        // Nobody can ask a tool server what became of a call.
+        for agent in self.of_pending(|pending| !pending.is_asked && !pending.is_for_sandbox()) {
+            self.end_pending(agent, interrupted("the program ended while the tool server was asked"));
+        }
+        // A log may end in the middle of what belongs together: a fork, or one of V0's.
+        let unbriefed = self.state.children.iter().filter(|(_, child)| !child.is_briefed);
+        for child in unbriefed.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end_child(child, &Ending::Failed("it was never told its task".into()));
+        }
+        let has_answered = match self.state.agent_state {
+            AgentState::UserConfirmed | AgentState::UserRejected => true,
+            AgentState::AwaitingUserConfirmation => self.state.asked().is_none(),
+            _ => false,
+        };
+        if has_answered {
+            self.change_state(self.working_state(), "");
+        }
+        match self.state.agent_state {
+            AgentState::Loading if self.state.own.pending.is_none() => self.wants_sandbox = true,
+            // The earlier process may have died before its cancel was heard.
+            AgentState::Stopped => {
+                self.cancelled.extend(self.state.pending().map(|(_, pending)| pending.action));
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings to their ends the tasks that nobody works on any more, and finds whose step is due.
+    fn settle(&mut self) {
+        loop {
+            if let Some(child) = self.given_up() {
+                self.end_child(child, &Ending::Stopped);
+            } else if let Some(agent) = self.due() {
+                if !self.is_held_up(agent) {
+                    self.stepping.insert(agent);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn due(&self) -> Option<AgentId> {
+        let mut agents = self.state.agents().map(|(agent, _)| agent);
+        agents.find(|agent| self.state.is_stepping(*agent) && !self.stepping.contains(agent))
+    }
+
+    /// Whether something comes before an agent's step: then it is seen to, and the agent is not stepping any more.
+    fn is_held_up(&mut self, agent: AgentId) -> bool {
+        if self.state.setup_step().is_some() {
+            self.change_state(AgentState::Loading, "");
+            self.wants_sandbox = true;
+            return true;
+        }
+        // The calls of one response were decided on at once.
+        if self.state.waits_for_others(agent) {
+            return false;
+        }
+        // The others' steps count as soon as they are begun.
+        let underway = self.stepping.iter().filter(|agent| !self.state.waits_for_others(**agent)).count();
+        let limit = self.state.limit(u32::try_from(underway).unwrap_or(u32::MAX));
+        if let Some(stuck) = self.state.loop_to_end(agent) {
+            let detected = stuck.detected();
+            let reason = detected.content.clone();
+            self.append(agent, EventSource::Environment, detected);
+            self.fail(agent, &reason);
+        } else if let Some((limit, at)) = limit {
+            let reason = match limit {
+                Limit::Iterations => format!("the agent has taken all of its {at} steps"),
+                Limit::Budget => format!("the calls to the model have cost ${at:.4}, which is all they may"),
+            };
+            if agent.is_none() {
+                self.append(agent, EventSource::Environment, Record::from(LimitReached { limit, at }));
+            }
+            self.fail(agent, &reason);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// An agent cannot go on: the conversation's own until the user sees to it, another one never.
+    fn fail(&mut self, agent: AgentId, reason: &str) {
+        match agent {
+            None => self.change_state(AgentState::Error, reason),
+            Some(child) => self.end_child(child, &Ending::Failed(reason.to_owned())),
+        }
+    }
+
+    /// The state in which agents step.
+    fn working_state(&self) -> AgentState {
+        match self.state.asked() {
+            Some(_) => AgentState::AwaitingUserConfirmation,
+            None => AgentState::Running,
+        }
+    }
+
+    /// The agents with an action like that.
+    fn of_pending(&self, is_like_that: impl Fn(&Pending) -> bool) -> Vec<AgentId> {
+        let pending = self.state.pending().filter(|(_, pending)| is_like_that(pending));
+        pending.map(|(agent, _)| agent).collect()
+    }
+
+    fn end_pending(&mut self, agent: AgentId, observation: Observation) {
+        if let Some(pending) = self.state.run(agent).and_then(|run| run.pending.clone()) {
+            self.append_outcome(agent, pending.action, pending.tool_call_metadata, observation);
+        }
+    }
+
+    fn append_outcome(
+        &mut self,
+        agent: AgentId,
+        cause: EventId,
+        tool_call_metadata: Option<ToolCallMetadata>,
+        observation: Observation,
+    ) {
+        let mut event = self.event(agent, EventSource::Agent, observation);
+        event.cause = Some(cause);
+        event.tool_call_metadata = tool_call_metadata;
+        self.push(event);
+    }
+
+    fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {
+        let asked = ChangeAgentStateAction { agent_state, thought: thought.to_owned() };
+        self.append(None, EventSource::User, Action::from(asked));
+        self.change_state(agent_state, "");
+    }
+
+    fn change_state(&mut self, agent_state: AgentState, reason: &str) {
+        let changed = AgentStateChangedObservation { agent_state, reason: reason.to_owned() };
+        self.append(None, EventSource::Environment, Observation::silent(changed));
+    }
+
+    fn append(&mut self, agent: AgentId, source: EventSource, body: impl Into<Body>) -> EventId {
+        let event = self.event(agent, source, body);
+        self.push(event)
+    }
+
+    fn event(&self, agent: AgentId, source: EventSource, body: impl Into<Body>) -> Event {
+        let mut event = Event::new(self.state.next_id, self.at.clone(), source, body);
+        event.delegation = agent;
+        event
+    }
+
+    fn push(&mut self, event: Event) -> EventId {
+        let id = event.id;
+        self.state.apply(&event);
+        self.events.push(event);
+        id
+    }
+
+    /// The state, and what it asks for that was not going on before.
+    fn end(mut self) -> (State, Vec<Effect>) {
+        let mut effects = Vec::new();
+        if !self.events.is_empty() {
+            effects.push(Effect::Append(std::mem::take(&mut self.events)));
+        }
+        let is_stepping = |agent: &AgentId| self.state.is_stepping(*agent);
+        let abandoned = self.was_stepping.iter().filter(|agent| !is_stepping(agent));
+        effects.extend(abandoned.map(|agent| Effect::AbandonStep { agent: *agent }));
+        effects.extend(self.forgotten.iter().map(|action| Effect::Forget { action: *action }));
+        let begun: Vec<Effect> = self
+            .state
+            .pending()
+            .filter(|(_, pending)| self.state.is_performing(pending))
+            .filter(|(_, pending)| !self.was_performing.contains(&pending.action))
+            .map(|(_, pending)| self.performance(pending))
+            .collect();
+        if self.wants_sandbox || begun.iter().any(|effect| matches!(effect, Effect::Execute { .. })) {
+            effects.push(match &self.state.lease {
+                Some(lease) => Effect::Attach(Box::new(lease.clone())),
+                None => Effect::Place,
+            });
+        }
+        effects.extend(begun);
+        effects.extend(self.cancelled.iter().map(|action| Effect::Cancel { action: *action }));
+        let stepping = self.stepping.difference(&self.was_stepping).filter(|agent| is_stepping(agent));
+        let seen = self.state.next_id;
+        effects.extend(stepping.map(|agent| Effect::Step { agent: *agent, seen }));
+        (self.state, effects)
+    }
+
+    fn performance(&self, pending: &Pending) -> Effect {
+        let action = pending.action;
+        match &pending.request {
+            Request::Tool(call) => Effect::CallTool { action, call: Box::new(call.clone()) },
+            Request::Sandbox(request) => {
+                let now = clock::epoch_seconds(&self.at);
+                // What is not a time has passed.
+                let left = |at| Duration::try_from_secs_f64(at - now).unwrap_or_default();
+                let time_left = pending.cancelled_at.map(left);
+                Effect::Execute { action, request: Box::new(request.clone()), time_left }
+            }
+        }
+    }
+}
+
+/// The ending of an action of which nobody knows how it ended.
+pub(super) fn interrupted(detail: &str) -> Observation {
+    let text = format!(
+        "The action was interrupted: {detail}. Whether it ran to its end is unknown. If the sandbox was lost, \
+         processes and shell settings of before are gone, and the next action gets a new one."
+    );
+    Observation::error(text, INTERRUPTED)
+}
+
+/// The ending of an action that the user did not let pass.
+fn rejected(text: &str) -> Observation {
+    Observation::new(text, UserRejectedObservation {})
+}
+
+fn not_performed(why: &str) -> Observation {
+    Observation::error(format!("The action was not performed: {why}."), NOT_PERFORMED)
+}

@@ -1,0 +1,129 @@
+//! What becomes of the sandbox, and of what was being done in it.
+
+use protocol::record::{SandboxLeased, SandboxReleased};
+use protocol::{Action, AgentState, EventSource, Observation, Record};
+
+use super::{AgentId, Turn, interrupted, not_performed};
+use crate::conversation::setup::{self, Outcome, SetupStep};
+use crate::conversation::state::Pending;
+
+/// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
+const MOST_SETUP_LOSSES: u32 = 2;
+
+impl Turn {
+    pub(super) fn sandbox_ready(&mut self, lease: SandboxLeased) {
+        if self.state.lease.as_ref() != Some(&lease) {
+            self.append(None, EventSource::Environment, Record::from(lease));
+        }
+        if self.state.agent_state == AgentState::Loading && self.state.own.pending.is_none() {
+            self.make_ready();
+        }
+    }
+
+    /// Takes the next step of the workspace's set-up, or lets the agent work.
+    fn make_ready(&mut self) {
+        if let Some(step) = self.state.setup_step() {
+            return self.begin_setup_step(step);
+        }
+        let next = match self.state.last_user_message {
+            Some(_) => self.working_state(),
+            None => AgentState::AwaitingUserInput,
+        };
+        self.change_state(next, "");
+    }
+
+    fn begin_setup_step(&mut self, step: SetupStep) {
+        let setup = self.state.started.as_ref().and_then(|started| started.setup.clone());
+        let (Some(setup), Some(lease)) = (setup, &self.state.lease) else { return };
+        let action = step.action(&setup, &lease.working_dir);
+        let mut event = self.event(None, EventSource::Environment, Action::from(action));
+        event.timeout = Some(setup::STEP_TIME);
+        self.push(event);
+    }
+
+    pub(super) fn action_done(&mut self, agent: AgentId, observation: Observation) {
+        let ended = self.state.run(agent).and_then(|run| run.pending.clone());
+        self.end_pending(agent, observation.clone());
+        let Some(Pending { setup: Some(step), request, .. }) = ended else { return };
+        // Else the user has stopped it.
+        if self.state.agent_state == AgentState::Loading {
+            match SetupStep::outcome(&observation) {
+                Outcome::Done => self.make_ready(),
+                Outcome::Failed if !step.is_required() => self.make_ready(),
+                Outcome::Failed | Outcome::Cut => {
+                    self.change_state(AgentState::Error, &setup::failure(&request, &observation));
+                }
+            }
+        }
+    }
+
+    /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends.
+    pub(super) fn sandbox_failed(&mut self, reason: &str) {
+        let waiting =
+            self.of_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
+        if self.state.lease.is_none() {
+            for agent in &waiting {
+                self.end_pending(*agent, not_performed(reason));
+            }
+        }
+        match self.state.agent_state {
+            AgentState::Loading => self.change_state(AgentState::Error, reason),
+            AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation => {
+                if !waiting.is_empty() {
+                    self.change_state(AgentState::Error, reason);
+                }
+            }
+            // Held or stopped, and the sandbox that the action ran in cannot be reached.
+            _ => {
+                for agent in waiting {
+                    self.end_pending(agent, interrupted(reason));
+                }
+            }
+        }
+    }
+
+    pub(super) fn sandbox_lost(&mut self, detail: &str) {
+        let was_leased = self.state.lease.is_some();
+        self.release();
+        self.end_lost(detail);
+        if self.state.agent_state != AgentState::Loading {
+            return;
+        }
+        if !was_leased {
+            self.change_state(AgentState::Error, detail);
+        } else if self.state.setup_losses >= MOST_SETUP_LOSSES {
+            let reason = format!("the sandbox was lost while its workspace was set up: {detail}");
+            self.change_state(AgentState::Error, &reason);
+        } else {
+            self.wants_sandbox = true;
+        }
+    }
+
+    pub(super) fn sandbox_removed(&mut self) {
+        self.release();
+        self.end_lost("its sandbox was removed");
+    }
+
+    /// Ends what was in a sandbox, or would have been, and holds the agents until the next one is ready for them.
+    fn end_lost(&mut self, detail: &str) {
+        for agent in self.of_pending(Pending::is_for_sandbox) {
+            let is_asked = self.state.run(agent).and_then(|run| run.pending.as_ref()?.is_asked.into());
+            let ending = if is_asked == Some(true) { not_performed(detail) } else { interrupted(detail) };
+            self.end_pending(agent, ending);
+        }
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation && self.state.asked().is_none() {
+            self.change_state(AgentState::Running, "");
+        }
+        // Whoever is taking a step takes it anew when everything is ready.
+        if self.state.setup_step().is_some() {
+            self.stepping.clear();
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(lease) = self.state.lease.clone() {
+            let released = SandboxReleased { sandbox_id: lease.sandbox_id };
+            self.append(None, EventSource::Environment, Record::from(released));
+        }
+    }
+}

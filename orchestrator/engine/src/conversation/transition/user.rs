@@ -1,0 +1,152 @@
+//! What the user says.
+
+use protocol::action::MessageAction;
+use protocol::record::{ConfirmationChanged, Limit, LimitExtended};
+use protocol::{Action, AgentState, EventSource, Record};
+
+use super::{Turn, interrupted, not_performed, rejected};
+use crate::conversation::input::Terms;
+use crate::conversation::stuck::Recovery;
+
+impl Turn {
+    pub(super) fn hear(&mut self, message: MessageAction) {
+        self.append(None, EventSource::User, Action::from(message));
+        self.reject_asked("The user did not confirm the action, but said something else.");
+        self.go_on();
+    }
+
+    fn reject_asked(&mut self, text: &str) {
+        for agent in self.of_pending(|pending| pending.is_asked) {
+            self.end_pending(agent, rejected(text));
+        }
+    }
+
+    /// The user wants the agent to work; it may be at it already.
+    fn go_on(&mut self) {
+        match self.state.agent_state {
+            AgentState::Loading | AgentState::Running | AgentState::RateLimited => {}
+            _ if self.state.setup_step().is_some() => {
+                self.change_state(AgentState::Loading, "");
+                // What is being performed is waited for.
+                self.wants_sandbox |= self.state.own.pending.is_none();
+            }
+            _ => self.change_state(self.working_state(), ""),
+        }
+    }
+
+    pub(super) fn resume(&mut self, terms: Terms) {
+        self.agree_on(terms);
+        if self.recover_from_loop(Recovery::BeforeLoop) {
+            return;
+        }
+        match self.state.agent_state {
+            // What the start was held or failed by is over; nothing else has happened yet.
+            AgentState::Error | AgentState::Stopped | AgentState::Paused
+                if self.state.last_user_message.is_none() && !self.state.is_underway() =>
+            {
+                self.change_state(AgentState::Loading, "");
+                self.wants_sandbox = true;
+            }
+            AgentState::Finished
+            | AgentState::Rejected
+            | AgentState::AwaitingUserInput
+            | AgentState::AwaitingUserConfirmation => {}
+            _ => self.go_on(),
+        }
+    }
+
+    fn agree_on(&mut self, terms: Terms) {
+        let steps = terms.max_iterations.filter(|to| *to != self.state.max_iterations).map(f64::from);
+        let budget = terms.max_budget.filter(|to| Some(*to) != self.state.max_budget);
+        for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
+            if let Some(to) = to {
+                self.append(None, EventSource::User, Record::from(LimitExtended { limit, to }));
+            }
+        }
+        if let Some(policy) = terms.confirmation.filter(|policy| *policy != self.state.confirmation) {
+            self.append(None, EventSource::User, Record::from(ConfirmationChanged { policy }));
+        }
+    }
+
+    /// Leaves the loop that the agent was stopped in, if it was. Whether it was.
+    pub(super) fn recover_from_loop(&mut self, recovery: Recovery) -> bool {
+        let (Some(stuck), Some(last)) = (self.state.loop_to_end(None), self.state.next_id.previous()) else {
+            return false;
+        };
+        let rests =
+            matches!(self.state.agent_state, AgentState::Error | AgentState::Stopped | AgentState::Paused);
+        if !rests || self.state.is_underway() {
+            return false;
+        }
+        let message = self.state.last_message.clone();
+        for (source, action) in stuck.recover(recovery, last, message.as_deref()) {
+            self.append(None, source, action);
+        }
+        match recovery {
+            Recovery::Stop => self.stop(),
+            Recovery::BeforeLoop | Recovery::LastUserMessage => self.go_on(),
+        }
+        true
+    }
+
+    pub(super) fn pause(&mut self) {
+        let is_at_work = match self.state.agent_state {
+            AgentState::Loading | AgentState::Running | AgentState::RateLimited => true,
+            // The others.
+            AgentState::AwaitingUserConfirmation => !self.was_stepping.is_empty(),
+            _ => false,
+        };
+        if is_at_work {
+            self.change_state_for_user(AgentState::Paused, "");
+        }
+    }
+
+    pub(super) fn confirm(&mut self) {
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation {
+            self.change_state_for_user(AgentState::UserConfirmed, "");
+            self.change_state(self.working_state(), "");
+        }
+    }
+
+    pub(super) fn reject(&mut self, reason: &str) {
+        let asked = self.state.asked().map(|(agent, _)| agent);
+        let (AgentState::AwaitingUserConfirmation, Some(agent)) = (self.state.agent_state, asked) else {
+            return;
+        };
+        self.change_state_for_user(AgentState::UserRejected, reason);
+        if reason.trim().is_empty() {
+            self.end_pending(agent, rejected("The user rejected the action."));
+            self.change_state(AgentState::AwaitingUserInput, "");
+        } else {
+            self.end_pending(agent, rejected(&format!("The user rejected the action: {reason}")));
+            self.change_state(self.working_state(), "");
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        if self.state.agent_state == AgentState::Stopped {
+            return;
+        }
+        self.reject_asked("The user stopped before the action was confirmed.");
+        self.change_state_for_user(AgentState::Stopped, "");
+        for agent in self.of_pending(|_| true) {
+            self.stop_pending(agent);
+        }
+    }
+
+    /// What is being performed is told to end, and its ending still comes. What is not ends here.
+    fn stop_pending(&mut self, agent: super::AgentId) {
+        let Some(pending) = self.state.run(agent).and_then(|run| run.pending.as_ref()) else { return };
+        let action = pending.action;
+        if !pending.is_for_sandbox() {
+            self.cancelled.push(action);
+        } else if self.state.lease.is_none() {
+            self.end_pending(agent, not_performed("the user stopped before it was begun"));
+            self.forgotten.push(action);
+        } else if self.was_performing.contains(&action) {
+            self.cancelled.push(action);
+        } else {
+            self.end_pending(agent, interrupted("its sandbox could not be reached"));
+        }
+    }
+}
