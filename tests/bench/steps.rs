@@ -57,6 +57,7 @@ async fn host_time(steps: u32, measured: u32, condenser: CondenserConfig) -> f64
         tool_servers: Arc::new(NoToolServers),
         analyzer: None,
         memory: None,
+        team: Arc::default(),
     };
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),

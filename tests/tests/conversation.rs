@@ -54,6 +54,7 @@ impl World {
             tool_servers: Arc::new(NoToolServers),
             analyzer: None,
             memory: None,
+            team: Arc::default(),
         };
         Self { store, provider, parts }
     }
@@ -117,7 +118,7 @@ fn observation(event: &Event) -> Option<&Observation> {
 }
 
 async fn reach(conversation: &Conversation, agent_state: AgentState) -> Arc<State> {
-    let reached = conversation.wait_for(|state| state.agent_state == agent_state && state.pending.is_none());
+    let reached = conversation.wait_for(|state| state.agent_state == agent_state && !state.is_underway());
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("the state is reached")
 }
 
@@ -127,7 +128,7 @@ async fn be_asked(conversation: &Conversation) {
 }
 
 async fn perform(conversation: &Conversation) {
-    let performed = conversation.wait_for(|state| state.pending.is_some());
+    let performed = conversation.wait_for(|state| state.is_underway());
     tokio::time::timeout(Duration::from_secs(10), performed).await.expect("an action is performed");
 }
 
@@ -189,7 +190,7 @@ async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
     let responses = json!([bash("one"), bash("hang"), bash("two"), finish()]);
     let world = World::new(&responses);
     let conversation = world.begin().await;
-    let second = conversation.wait_for(|state| state.iterations == 2 && state.pending.is_some());
+    let second = conversation.wait_for(|state| state.iterations == 2 && state.is_underway());
     second.await;
     // As a killed process leaves it: nothing is told, nothing removed.
     drop(conversation);
@@ -266,7 +267,7 @@ async fn a_pause_lets_the_command_end_and_holds_the_agent() {
     perform(&conversation).await;
     conversation.pause().unwrap();
     let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
-    assert!(paused.pending.is_some(), "it runs on");
+    assert!(paused.is_underway(), "it runs on");
     drop(conversation);
     let parts =
         Parts { llm: scripted(&json!([bash("hang"), bash("more"), finish()]), 1), ..world.parts.clone() };

@@ -6,6 +6,7 @@ mod agents;
 mod command_line;
 mod conversation;
 mod crash_recovery;
+mod delegation;
 mod docker_bad_starts;
 mod engine_restart;
 mod host_killed;

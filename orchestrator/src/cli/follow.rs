@@ -70,7 +70,7 @@ impl Follow<'_> {
         loop {
             let state = self.conversation.state();
             if let Some(message) = self.replayed.and_then(|replayed| replayed.said_after(said, done))
-                && state.pending.is_none()
+                && !state.is_underway()
                 && stopping.is_none()
             {
                 said += 1;
@@ -160,7 +160,7 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Rejected
         | AgentState::Stopped
         | AgentState::AwaitingUserInput
-        | AgentState::Paused => state.pending.is_none(),
+        | AgentState::Paused => !state.is_underway(),
         // A pending action waits for the user's word, or for a sandbox that cannot be reached.
         AgentState::AwaitingUserConfirmation | AgentState::Error => true,
         AgentState::Loading
@@ -291,15 +291,15 @@ impl Screen {
                 self.show(&format!("\n  [{} of output not shown]\n", HumanBytes(*bytes)));
             }
             Live::Start(progress) => self.start(progress),
-            Live::Model(LlmProgress::Text(piece)) => {
-                // Only where someone watches.
-                if !self.status.is_hidden() {
+            Live::Model { agent, progress: LlmProgress::Text(piece) } => {
+                // Only where someone watches; of several that write at once, only one.
+                if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.written(piece);
                     self.show(&text);
                 }
             }
-            Live::Model(LlmProgress::Reasoning(_)) => {}
-            Live::Model(LlmProgress::Retrying { attempt, attempts, after, error }) => {
+            Live::Model { progress: LlmProgress::Reasoning(_), .. } => {}
+            Live::Model { progress: LlmProgress::Retrying { attempt, attempts, after, error }, .. } => {
                 self.transcript.forget_writing();
                 let wait = after.as_secs_f64();
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
@@ -319,10 +319,10 @@ impl Screen {
     }
 
     fn status_of(&self, state: &State) {
-        self.status(match (state.agent_state, &state.pending) {
-            (AgentState::Loading, None) => "placing the sandbox",
-            (AgentState::Loading, Some(_)) => "setting up the workspace",
-            (_, Some(_)) => "running in the sandbox",
+        self.status(match (state.agent_state, state.is_underway()) {
+            (AgentState::Loading, false) => "placing the sandbox",
+            (AgentState::Loading, true) => "setting up the workspace",
+            (_, true) => "running in the sandbox",
             _ => "waiting for the model",
         });
     }

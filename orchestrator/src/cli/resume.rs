@@ -12,7 +12,7 @@ use super::follow::Output;
 use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
 use super::{MachineArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, LlmSettings, Overrides};
 use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if (confirm || reject.is_some()) && !is_asked {
         return Err(UsageError(format!("no action of conversation {id} waits for your word")).into());
     }
-    if from_loop.is_some() && state.stuck.found().is_none() {
+    if from_loop.is_some() && state.own.stuck.found().is_none() {
         return Err(UsageError(format!("the agent of conversation {id} was not stopped in a loop")).into());
     }
     if is_over(&state) && task.is_none() {
@@ -96,7 +96,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let agent = compose::agent(&config)?;
     let llm = work.llm(&config.llm, state.iterations as usize)?;
     let spec = spec(&config, &id, &started);
-    let parts = compose::parts(&config, &state_dir, store, llm, agent, spec)?;
+    let connect = |settings: &LlmSettings| work.llm(settings, 0);
+    let parts = compose::parts(&config, &state_dir, store, llm, agent, spec, &connect)?;
     warn_of_memory(&parts);
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
@@ -157,7 +158,7 @@ fn is_over(state: &State) -> bool {
         state.agent_state,
         AgentState::Finished | AgentState::Rejected | AgentState::AwaitingUserInput
     );
-    asks_or_done && state.pending.is_none()
+    asks_or_done && !state.is_underway()
 }
 
 /// Whether the agent rests until it is told to go on.

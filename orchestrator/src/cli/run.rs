@@ -182,7 +182,9 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     };
     let spec = spec(config, &task.id, &started);
-    let parts = compose::parts(config, state_dir, state_dir.store().await?, task.llm, agent, spec)?;
+    let store = state_dir.store().await?;
+    let connect = |settings: &LlmSettings| task.work.llm(settings, 0);
+    let parts = compose::parts(config, state_dir, store, task.llm, agent, spec, &connect)?;
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
@@ -224,7 +226,7 @@ pub(super) async fn finish(
     // Those in the sandbox too, while it is there.
     parts.tool_servers.shut_down().await;
     // A lease that cannot be reached now may hold work: only what ended in order is removed.
-    let is_in_order = state.pending.is_none() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
+    let is_in_order = !state.is_underway() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
     conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;
     let exit = exit?;
     if let Some(path) = &config.save_trajectory {

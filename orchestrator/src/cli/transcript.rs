@@ -1,8 +1,11 @@
 //! A conversation as people read it, event by event.
 
+use std::collections::BTreeMap;
+
 use protocol::observation::RecallObservation;
 use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+use serde_json::Value;
 
 use super::print;
 use super::writing::Writing;
@@ -19,6 +22,10 @@ pub(super) struct Transcript {
     live: Option<Live>,
     /// What is shown of the model's answer before its event comes.
     writing: Writing,
+    /// Whose the latest text was: of which delegate action's agent, or the conversation's own.
+    speaker: Option<EventId>,
+    /// The agents that tasks were handed on to, by these actions.
+    agents: BTreeMap<EventId, String>,
 }
 
 struct Live {
@@ -58,7 +65,7 @@ impl Live {
 
 impl Transcript {
     pub(super) fn new() -> Self {
-        Self { live: None, writing: Writing::default() }
+        Self { live: None, writing: Writing::default(), speaker: None, agents: BTreeMap::new() }
     }
 
     /// The text of an event; empty for those that people need not see.
@@ -69,7 +76,15 @@ impl Transcript {
             Body::Record(record) => record_text(record),
         };
         self.forget_writing();
-        text
+        if text.is_empty() || event.delegation == self.speaker {
+            return text;
+        }
+        self.speaker = event.delegation;
+        let speaker = match event.delegation {
+            Some(id) => format!("{} on task {id}", self.agents.get(&id).map_or("an agent", String::as_str)),
+            None => "the agent".to_owned(),
+        };
+        format!("\n--- {speaker} ---{}{text}", if text.starts_with('\n') { "" } else { "\n" })
     }
 
     /// The lines of the model's answer that have ended, while it is written.
@@ -113,6 +128,9 @@ impl Transcript {
         let thought = thought_of(action).filter(|thought| !thought.trim().is_empty());
         let mut text = thought.map(|thought| self.said("", thought)).unwrap_or_default();
         match (event.source, action) {
+            (EventSource::User, Action::Message(message)) if event.delegation.is_some() => {
+                text.push_str(&format!("\ntask: {}\n", clean(&message.content)));
+            }
             (EventSource::User, Action::Message(message)) => {
                 text.push_str(&format!("\nuser: {}\n", clean(&message.content)));
             }
@@ -132,6 +150,11 @@ impl Transcript {
             }
             (_, Action::Finish(finish)) => {
                 text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
+            }
+            (_, Action::Delegate(delegate)) => {
+                let agent = clean(&delegate.agent);
+                text.push_str(&format!("\n[task {} for {agent}]\n", event.id));
+                self.agents.insert(event.id, agent);
             }
             (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {}
             (_, other) => text.push_str(&format!("\n[{}] {}\n", other.kind(), clean(&other.message()))),
@@ -164,6 +187,14 @@ impl Transcript {
                 Some(diff) if !diff.is_empty() => excerpt(diff),
                 _ => excerpt(&observation.content),
             },
+            ObservationKind::Delegate(delegate) => {
+                let task = event.cause.map(|id| id.to_string()).unwrap_or_default();
+                match delegate.outputs.get("outcome").and_then(Value::as_str) {
+                    // It was seen while it was said.
+                    Some(outcome @ ("finished" | "rejected")) => format!("\n[task {task}: {outcome}]\n"),
+                    _ => format!("\n[task {task}: {}]\n", clean(&observation.content)),
+                }
+            }
             ObservationKind::Error(_) => format!("  error: {}\n", clean(&observation.content)),
             _ => excerpt(&observation.content),
         }
@@ -205,6 +236,7 @@ fn thought_of(action: &Action) -> Option<&str> {
         Action::Edit(action) => Some(&action.thought),
         Action::Think(action) => Some(&action.thought),
         Action::Finish(action) => Some(&action.thought),
+        Action::Delegate(action) => Some(&action.thought),
         _ => None,
     }
 }

@@ -1,12 +1,13 @@
 //! Which agent works, and with what: one of ours, a section `[agent.NAME]`, or a Markdown file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, AgentFile, LONGEST_AGENT_FILE, Prompt};
+use engine::agent::{AgentDefinition, AgentFile, Delegate, LONGEST_AGENT_FILE, Prompt};
 
+use super::Config;
 use super::settings::Settings;
 
 /// CodeAct's tools, each with its key and whether it is there without a word.
@@ -26,6 +27,12 @@ pub(crate) struct AgentSettings {
     pub lasting_name: String,
     /// What it is, or why there is no such agent. Only who needs one is told.
     pub definition: Result<AgentDefinition, String>,
+    /// What it is for, for agents that hand tasks on.
+    pub description: String,
+    /// Whom it may hand tasks on to, by name.
+    pub delegates: Vec<String>,
+    /// Whether that is said of this agent, not of all.
+    pub has_own_delegates: bool,
     /// The model that it is for, or a group of the configuration.
     pub model: Option<String>,
     /// Whether it is told of the workspace, and of what is known.
@@ -43,14 +50,22 @@ pub(super) struct Folders<'a> {
 }
 
 impl AgentSettings {
-    /// The agent of that name; a name with a slash, or that ends in `.md`, is a file's. `settings` hold its section's keys,
-    /// if it has one.
-    pub(super) fn read(name: &str, settings: &Settings, has_section: bool, folders: &Folders<'_>) -> Self {
+    /// The agent of that name; a name with a slash, or that ends in `.md`, is a file's. `settings` hold the keys of its
+    /// `section` too, if it has one.
+    pub(super) fn read(
+        name: &str,
+        settings: &Settings,
+        section: Option<&Settings>,
+        folders: &Folders<'_>,
+    ) -> Self {
         let enabled = TOOLS.iter().filter(|(_, key, usual)| settings.flag("agent", key).unwrap_or(*usual));
         let tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
         let mut read = Self {
             lasting_name: name.to_owned(),
             definition: Err(String::new()),
+            description: settings.text("agent", "description").unwrap_or_default(),
+            delegates: settings.list("agent", "delegates"),
+            has_own_delegates: section.is_some_and(|section| section.has("agent", "delegates")),
             model: settings.text("agent", "llm_config"),
             is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
             disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
@@ -60,9 +75,15 @@ impl AgentSettings {
             read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
             read.definition = read_file(&path, &tools).map(|file| {
                 read.model = file.model.or(read.model.take());
+                if !file.description.is_empty() {
+                    read.description = file.description;
+                }
+                if let Some(delegates) = file.delegates {
+                    (read.delegates, read.has_own_delegates) = (delegates, true);
+                }
                 file.definition
             });
-        } else if of_ours || has_section {
+        } else if of_ours || section.is_some() {
             read.definition = configured(name, tools, settings, folders);
         } else {
             read.definition = Err(format!(
@@ -73,6 +94,28 @@ impl AgentSettings {
             ));
         }
         read
+    }
+}
+
+/// Tells the agents of those that they may hand tasks on to.
+pub(super) fn introduce(config: &mut Config) {
+    let told: BTreeMap<String, Result<Delegate, String>> = config
+        .team
+        .iter()
+        .map(|(name, member)| {
+            let AgentSettings { definition, description, .. } = &member.agent;
+            let delegate = Delegate { name: name.clone(), description: description.clone() };
+            (name.clone(), definition.as_ref().map(|_| delegate).map_err(String::clone))
+        })
+        .collect();
+    for agent in config.team.values_mut().map(|member| &mut member.agent).chain([&mut config.agent]) {
+        let delegates: Result<_, String> =
+            agent.delegates.iter().filter_map(|name| told.get(name).cloned()).collect();
+        match (&mut agent.definition, delegates) {
+            (Ok(definition), Ok(delegates)) => definition.delegates = delegates,
+            (definition @ Ok(_), Err(error)) => *definition = Err(format!("agent.delegates: {error}")),
+            (Err(_), _) => {}
+        }
     }
 }
 

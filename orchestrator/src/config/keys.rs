@@ -162,6 +162,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("agent", "enable_condensation_request", Kind::Flag),
     ("agent", "enable_prompt_extensions", Kind::Flag),
     ("agent", "disabled_microagents", Kind::List),
+    ("agent", "description", Kind::Text),
+    ("agent", "delegates", Kind::List),
     ("sandbox", "base_container_image", Kind::Text),
     ("sandbox", "runtime_container_image", Kind::Text),
     ("sandbox", "timeout", Kind::Number),

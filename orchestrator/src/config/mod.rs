@@ -66,6 +66,8 @@ pub(crate) struct Overrides {
 pub(crate) struct Config {
     /// The agent.
     pub agent: AgentSettings,
+    /// The same for each agent that a task can be handed on to, by name; empty in these.
+    pub team: BTreeMap<String, Config>,
     /// Steps that an agent may take.
     pub max_iterations: u32,
     /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
@@ -124,6 +126,9 @@ pub(crate) struct Config {
     pub warnings: Vec<String>,
 }
 
+/// Agents that tasks can be handed on to.
+const MOST_AGENTS: usize = 32;
+
 /// Who judges actions and which are asked about, as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct SecuritySettings {
@@ -159,6 +164,11 @@ impl LlmSettings {
             settings,
         }
     }
+
+    /// Whether it is the same model, called in the same way.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.model == other.model && self.settings.section("llm") == other.settings.section("llm")
+    }
 }
 
 impl Config {
@@ -170,39 +180,61 @@ impl Config {
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
+        let mut config = Self::load_alone(overrides, &environment)?;
+        let mut names = config.agent.delegates.clone();
+        while let Some(name) = names.pop().filter(|_| config.team.len() < MOST_AGENTS) {
+            if !config.team.contains_key(&name) {
+                let overrides = Overrides { agent: Some(name.clone()), ..overrides.clone() };
+                let mut member = Self::load_alone(&overrides, &environment)?;
+                if !member.agent.has_own_delegates {
+                    member.agent.delegates.clear();
+                }
+                names.extend(member.agent.delegates.iter().cloned());
+                config.team.insert(name, member);
+            }
+        }
+        agent::introduce(&mut config);
+        Ok(config)
+    }
+
+    /// The same without those that a task can be handed on to.
+    fn load_alone(
+        overrides: &Overrides,
+        environment: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
         let (mut file, mut warnings) = match find_file(overrides.config_file.as_deref()) {
             Some(path) => file::read(&path)?,
             None => Default::default(),
         };
         let groups = file.groups.clone();
         let mut settings = std::mem::take(&mut file.base);
-        settings.overlay(environment::read(&environment)?);
+        settings.overlay(environment::read(environment)?);
         let condenser = CondenserSettings::read(&settings, &groups)?;
         let state_dir = match settings.path("core", "file_store_path") {
-            Some(path) => expand_home(path, &environment)?,
-            None => home(&environment)?.join(".glovebox"),
+            Some(path) => expand_home(path, environment)?,
+            None => home(environment)?.join(".glovebox"),
         };
         let config_file = find_file(overrides.config_file.as_deref());
         let named = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
         let named = named.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
         let section = file.take_group("agent", agent::section_of(&named));
-        let has_section = section.is_some();
-        settings.overlay(section.unwrap_or_default());
+        settings.overlay(section.clone().unwrap_or_default());
         let folders = Folders { state_dir: &state_dir, config_file: config_file.as_deref() };
-        let agent = AgentSettings::read(&named, &settings, has_section, &folders);
+        let agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
         let model = named.filter(|_| group.is_none());
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));
         warnings.extend(settings.without_effect());
-        let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, &environment);
+        let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
         sandbox.unsafe_local |= overrides.unsafe_local;
         sandbox.ssh.target = overrides.ssh_host.clone().or(sandbox.ssh.target);
         let configured_iterations = settings.integer("core", "max_iterations");
         Ok(Self {
             agent,
+            team: BTreeMap::new(),
             max_iterations: overrides
                 .max_iterations
                 .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
@@ -218,7 +250,7 @@ impl Config {
             workspace_base: settings
                 .path("core", "workspace_base")
                 .or(mounted_workspace)
-                .map(|path| expand_home(path, &environment))
+                .map(|path| expand_home(path, environment))
                 .transpose()?,
             save_trajectory: overrides
                 .save_trajectory
@@ -237,7 +269,7 @@ impl Config {
                 Some(false) => Vec::new(),
                 _ => mcp::read(&settings),
             },
-            secrets: secrets::read(file.secrets, &overrides.secrets, &environment)?,
+            secrets: secrets::read(file.secrets, &overrides.secrets, environment)?,
             security: SecuritySettings {
                 confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
                 policy: settings.text("security", "confirmation_policy"),
@@ -251,12 +283,12 @@ impl Config {
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
-            home: home(&environment).ok(),
+            home: home(environment).ok(),
             config_file: config_file.and_then(|path| path.canonicalize().ok()),
             docker_host: variable(&environment, "DOCKER_HOST"),
             docker_config: variable(&environment, "DOCKER_CONFIG")
                 .map(PathBuf::from)
-                .or_else(|| Some(home(&environment).ok()?.join(".docker"))),
+                .or_else(|| Some(home(environment).ok()?.join(".docker"))),
             action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
             local_environment: LOCAL_ENVIRONMENT
                 .iter()

@@ -214,6 +214,11 @@ impl Settings {
         self.value(section, name)?.as_bool()
     }
 
+    /// Whether a key has a value.
+    pub(super) fn has(&self, section: &str, name: &str) -> bool {
+        self.value(section, name).is_some()
+    }
+
     /// The texts of a list.
     pub(crate) fn list(&self, section: &str, name: &str) -> Vec<String> {
         let values = self.value(section, name).and_then(toml::Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! An agent by a file: Markdown with a front matter of `name`, `description`, `tools` and `model`; the body is its prompt.
+//! An agent by a file: Markdown with a front matter of `name`, `description`, `tools`, `model` and `delegates`; the body is its prompt.
 
 use super::definition::AgentDefinition;
 use super::tools::ToolName;
@@ -10,7 +10,7 @@ pub const LONGEST_AGENT_FILE: usize = 256 << 10;
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 64;
 
-const FIELDS: [&str; 4] = ["name", "description", "tools", "model"];
+const FIELDS: [&str; 5] = ["name", "description", "tools", "model", "delegates"];
 
 /// What a file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct AgentFile {
     pub description: String,
     /// A model, or a group of the configuration; nothing: the configured one.
     pub model: Option<String>,
+    /// Whom it may hand tasks on to, by name; nothing: whom the configuration says.
+    pub delegates: Option<Vec<String>>,
 }
 
 /// What is wrong with a file. The user mends it.
@@ -74,6 +76,10 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
         definition: AgentDefinition { name: name.to_owned(), prompt, tools, delegates: Vec::new() },
         description: document.text("description")?.unwrap_or_default().to_owned(),
         model: document.text("model")?.map(str::to_owned),
+        delegates: match document.names().any(|name| name == "delegates") {
+            true => Some(document.texts("delegates")?),
+            false => None,
+        },
     })
 }
 
@@ -107,17 +113,22 @@ mod tests {
 
     #[test]
     fn a_file_says_name_tools_model_and_prompt() {
-        let text = "---\nname: critic\ndescription: >\n  Finds\n  faults.\ntools: [view, grep, view]\nmodel: small\n---\n\nBe strict.\n";
+        let text = "---\nname: critic\ndescription: >\n  Finds\n  faults.\ntools: [view, grep, view]\nmodel: small\ndelegates: reader\n---\n\nBe strict.\n";
         let definition = AgentDefinition {
             name: "critic".into(),
             prompt: "Be strict.".into(),
             tools: vec![ToolName::View, ToolName::Grep],
             delegates: Vec::new(),
         };
-        let read = AgentFile { definition, description: "Finds faults.".into(), model: Some("small".into()) };
+        let read = AgentFile {
+            definition,
+            description: "Finds faults.".into(),
+            model: Some("small".into()),
+            delegates: Some(vec!["reader".into()]),
+        };
         assert_eq!(parse(text), Ok(read));
         let least = parse("Be kind.").unwrap();
-        assert_eq!((least.definition.name.as_str(), least.model), ("reviewer", None));
+        assert_eq!((least.definition.name.as_str(), least.model, least.delegates), ("reviewer", None, None));
         assert_eq!(least.definition.tools, USUAL);
         assert_eq!(parse("---\ntools: []\n---\nTalk.").unwrap().definition.tools, []);
     }
@@ -131,7 +142,10 @@ mod tests {
             ),
             ("---\n\ntools:\n- {a: 1}\n---\nx", "3: `tools` must be a list of texts"),
             ("---\nmodel: [a]\n---\nx", "2: `model` must be a text"),
-            ("---\ntool: view\n---\nx", "2: `tool` is no field: there are name, description, tools, model"),
+            (
+                "---\ntool: view\n---\nx",
+                "2: `tool` is no field: there are name, description, tools, model, delegates",
+            ),
             ("---\nname\n---\nx", "2: expected `name: value`"),
             ("---\nname: a\n---\n \n", "4: there is no prompt: write it below the front matter"),
             ("", "1: there is no prompt: write it below the front matter"),

@@ -1,0 +1,124 @@
+//! Tasks that an agent hands on to others, from the configuration to the log.
+
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, calls, finish};
+
+/// Two agents with scripts of their own, and whoever may hand tasks on to them.
+fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> Ended {
+    let own = home.script(responses);
+    let mut config = format!("[agent]\ndelegates = [\"left\", \"right\"]\n[llm]\nmodel = \"{own}\"\n");
+    for (name, responses) in [("left", left), ("right", right)] {
+        let script = home.path().join(format!("{name}.json"));
+        std::fs::write(&script, json!({"responses": responses}).to_string()).unwrap();
+        config.push_str(&format!(
+            "[llm.{name}]\nmodel = \"scripted:{}\"\n[agent.{name}]\nllm_config = \"{name}\"\ndescription = \"Goes {name}.\"\n",
+            script.display()
+        ));
+    }
+    home.write("config.toml", config);
+    home.run(&[&["run", "-t", "work", "--runtime", "local"], more].concat())
+}
+
+fn delegate(agents: &[&str]) -> Value {
+    let call =
+        |agent: &&str| json!({"name": "delegate", "arguments": {"agent": agent, "task": "Find the other."}});
+    json!({"text": "Both at once.", "tool_calls": agents.iter().map(call).collect::<Vec<_>>()})
+}
+
+/// Waits for a file that the other one makes.
+fn meet(own: &str, other: &str) -> Value {
+    bash(&format!(
+        "cd /tmp; NAME={own}; cd - >/dev/null; touch {own}; until [ -e {other} ]; do sleep 0.05; done; pwd"
+    ))
+}
+
+fn of<'a>(events: &'a [Value], delegation: &'a Value) -> impl Iterator<Item = &'a Value> {
+    events.iter().filter(move |event| event["delegation"] == *delegation)
+}
+
+#[test]
+fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_heard() {
+    let home = Home::new();
+    let heard = bash("echo \"${NAME:-none}\"");
+    let ended = run(
+        &home,
+        &json!([delegate(&["left", "right"]), heard, finish()]),
+        &json!([
+            meet("left", "right"),
+            bash("echo I am $NAME"),
+            calls("finish", &json!({"message": "Left."}))
+        ]),
+        &json!([meet("right", "left"), {"text": "Right."}]),
+        &["--json"],
+    );
+    let events = ended.expect(0).events();
+    let tools = events.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
+    assert!(tools.contains("- left: Goes left.") && tools.contains("- right: Goes right."), "{tools}");
+    let handed: Vec<&Value> = events.iter().filter(|event| event["action"] == "delegate").collect();
+    let [left, right] = handed[..] else { panic!("{handed:?}") };
+    assert_eq!(
+        left["args"],
+        json!({"agent": "left", "inputs": {"task": "Find the other."}, "thought": "Both at once."})
+    );
+    let names: Vec<&Value> =
+        of(&events, &left["id"]).map(|event| &event["args"]["agent_class"]).take(1).collect();
+    assert_eq!(names, [&json!("left")], "its own prompt comes first");
+    let said: Vec<&str> = of(&events, &left["id"])
+        .filter(|event| event["observation"] == "run")
+        .map(|event| event["content"].as_str().unwrap())
+        .collect();
+    assert!(said[1].starts_with("I am left"), "{said:?}");
+    let outcome = |of: &Value| {
+        let is_it = |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
+        let found: Vec<_> = events.iter().filter(is_it).collect();
+        assert_eq!(found.len(), 1, "one outcome");
+        assert_eq!(found[0].get("delegation"), None, "it is the other's");
+        (found[0]["content"].clone(), found[0]["extras"]["outputs"].clone())
+    };
+    assert_eq!(
+        outcome(left),
+        (
+            json!("left says:\nLeft."),
+            json!({"outcome": "finished", "iterations": 3, "accumulated_cost": 0.0})
+        )
+    );
+    assert_eq!(outcome(right).0, json!("right says:\nRight."));
+    let own: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["observation"] == "run" && event.get("delegation").is_none())
+        .collect();
+    assert!(own[0]["content"].as_str().unwrap().starts_with("none"), "its shell is its own: {own:?}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_error_of_the_other_agent_is_told_and_no_end() {
+    let home = Home::new();
+    let ended = run(
+        &home,
+        &json!([delegate(&["left"]), delegate(&["nobody"]), finish()]),
+        &json!([{"error": "authentication"}]),
+        &json!([]),
+        &[],
+    );
+    let said = ended.expect(0).stderr;
+    let (_, after) = said.split_once("[task ").unwrap();
+    let (task, _) = after.split_once(" for left]").unwrap();
+    for part in [
+        format!("--- left on task {task} ---\ntask: Find the other."),
+        format!("--- the agent ---\n[task {task}: left did not finish the task: "),
+        "there is no agent nobody: there are left, right".to_owned(),
+    ] {
+        assert!(said.contains(&part), "{part} in {said}");
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn whom_tasks_cannot_be_handed_on_to_is_told_before_anything_begins() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("config.toml", "[agent]\ndelegates = [\"nobody\"]\n");
+    let said = home.run(&["run", "-t", "work", "--runtime", "local", "-l", &model]).expect(2).stderr;
+    assert!(said.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"), "{said}");
+}
