@@ -18,6 +18,7 @@ mod startup_environment;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use engine::agent::AgentDefinition;
@@ -183,15 +184,14 @@ impl Config {
         let mut config = Self::load_alone(overrides, &environment)?;
         let mut names = config.agent.delegates.clone();
         while let Some(name) = names.pop().filter(|_| config.team.len() < MOST_AGENTS) {
-            if !config.team.contains_key(&name) {
-                let overrides = Overrides { agent: Some(name.clone()), ..overrides.clone() };
-                let mut member = Self::load_alone(&overrides, &environment)?;
-                if !member.agent.has_own_delegates {
-                    member.agent.delegates.clear();
-                }
-                names.extend(member.agent.delegates.iter().cloned());
-                config.team.insert(name, member);
+            let Entry::Vacant(place) = config.team.entry(name) else { continue };
+            let overrides = Overrides { agent: Some(place.key().clone()), ..overrides.clone() };
+            let mut member = Self::load_alone(&overrides, &environment)?;
+            if !member.agent.has_own_delegates {
+                member.agent.delegates.clear();
             }
+            names.extend(member.agent.delegates.iter().cloned());
+            place.insert(member);
         }
         agent::introduce(&mut config);
         Ok(config)

@@ -48,10 +48,10 @@ impl Turn {
         let Body::Action(action) = step.body else { return };
         match action {
             Action::Finish(finish) => {
-                self.rest(agent, AgentState::Finished, seen, Ending::Finished(finish.into()))
+                self.rest(agent, AgentState::Finished, seen, Ending::Finished(finish.into()));
             }
             Action::Reject(reject) => {
-                self.rest(agent, AgentState::Rejected, seen, Ending::Refused(reject.into()))
+                self.rest(agent, AgentState::Rejected, seen, Ending::Refused(reject.into()));
             }
             // Nobody answers an agent that was handed its task: what it says is what came of it.
             Action::Message(message) if message.wait_for_response => {
