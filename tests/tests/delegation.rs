@@ -40,6 +40,7 @@ fn of<'a>(events: &'a [Value], delegation: &'a Value) -> impl Iterator<Item = &'
 fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_heard() {
     let home = Home::new();
     let heard = bash("echo \"${NAME:-none}\"");
+    let saved = home.path().join("saved.json");
     let ended = run(
         &home,
         &json!([delegate(&["left", "right"]), heard, finish()]),
@@ -49,7 +50,7 @@ fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_hear
             calls("finish", &json!({"message": "Left."}))
         ]),
         &json!([meet("right", "left"), {"text": "Right."}]),
-        &["--json"],
+        &["--json", "--save-trajectory", saved.to_str().unwrap()],
     );
     let events = ended.expect(0).events();
     let tools = events.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
@@ -88,6 +89,15 @@ fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_hear
         .filter(|event| event["observation"] == "run" && event.get("delegation").is_none())
         .collect();
     assert!(own[0]["content"].as_str().unwrap().starts_with("none"), "its shell is its own: {own:?}");
+
+    // Done again, the tasks are handed on again, and worked on anew.
+    let again =
+        home.run(&["replay", saved.to_str().unwrap(), "--json", "--runtime", "local"]).expect(0).events();
+    let outcomes = |events: &[Value]| {
+        let told = events.iter().filter(|event| event["observation"] == "delegate");
+        told.map(|event| event["content"].to_string()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(outcomes(&again), outcomes(&events));
     home.assert_nothing_runs();
 }
 

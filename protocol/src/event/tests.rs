@@ -116,6 +116,13 @@ fn a_command_of_before_2025_ended_as_it_did() {
 }
 
 #[test]
+fn an_event_tells_whose_agent_it_is_of() {
+    let event = with(run(json!({"command": "ls"})), "delegation", json!(3));
+    assert_round_trip(&event, "another agent's");
+    assert_eq!(Event::from_value(&event).unwrap().delegation, Some(crate::EventId(3)));
+}
+
+#[test]
 fn a_changed_event_is_written_with_its_change() {
     let mut event = Event::from_value(&run(json!({"command": "ls", "keep_prompt": true}))).unwrap();
     let Body::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };

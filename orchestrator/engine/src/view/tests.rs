@@ -112,6 +112,28 @@ fn the_next_call_of_a_response_is_found_in_the_log() {
 }
 
 #[test]
+fn each_agent_sees_its_own_work_and_not_the_others() {
+    let said = [("go", None), ("find it", Some(0)), ("and that", Some(0)), ("thanks", None)];
+    let events: Vec<_> = (0..)
+        .zip(said)
+        .map(|(id, (text, delegation))| {
+            let (source, body, _) = says(text);
+            let mut event = Event::new(EventId(id), timestamp(), source, body);
+            event.delegation = delegation.map(EventId);
+            Arc::new(event)
+        })
+        .collect();
+    for (agent, expected) in [(None, ["go", "thanks"]), (Some(EventId(0)), ["find it", "and that"])] {
+        let mut view = View::of(agent);
+        // A part at a time is the same.
+        view.take_in(&events[..2]);
+        view.take_in(&events);
+        let told = expected.map(|text| Message::User(vec![Part::Text(text.into())]));
+        assert_eq!((view.messages(), view.end()), (told.to_vec(), EventId(4)));
+    }
+}
+
+#[test]
 fn of_a_setup_the_agent_is_told_what_went_wrong() {
     let step = |thought: &str| {
         let run = RunAction { command: "long text".into(), thought: thought.into(), ..Default::default() };
