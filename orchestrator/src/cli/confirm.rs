@@ -2,12 +2,13 @@
 
 use std::io::IsTerminal as _;
 
+use engine::conversation::AgentId;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use super::follow::{Interrupts, Output};
 use super::print;
 
-const QUESTION: &str = "  perform it? [y]es, [n]o, [s]top, or what to do instead: ";
+const QUESTION: &str = "perform it? [y]es, [n]o, [s]top, or what to do instead: ";
 
 const ANSWER: &str = "  your answer, or nothing to leave: ";
 
@@ -45,10 +46,12 @@ impl Questions {
         line.filter(|line| !line.trim().is_empty())
     }
 
-    /// Asks until there is an answer.
-    pub(super) async fn ask(&mut self, interrupts: &mut Interrupts) -> Answer {
+    /// Asks until there is an answer: about what the agent on a task wants to do, or the conversation's own.
+    pub(super) async fn ask(&mut self, task: AgentId, interrupts: &mut Interrupts) -> Answer {
+        // Others may have acted since.
+        let whose = task.map(|id| format!("task {id}: ")).unwrap_or_default();
         loop {
-            print::note(QUESTION);
+            print::note(&format!("  {whose}{QUESTION}"));
             let line = tokio::select! {
                 line = self.lines.next_line() => line,
                 () = interrupts.next() => {

@@ -78,7 +78,9 @@ impl Follow<'_> {
                 self.conversation.wait_for(|now| now.next_id > state.next_id).await;
                 continue;
             }
-            if shown >= state.next_id && is_at_rest(&state) {
+            // Somebody who is there is asked while other agents work.
+            let asked = state.asked().filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
+            if shown >= state.next_id && (is_at_rest(&state) || asked.is_some() && questions.is_some()) {
                 let asks = state.agent_state == AgentState::AwaitingUserInput;
                 if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
                     nudges += 1;
@@ -93,9 +95,8 @@ impl Follow<'_> {
                     self.conversation.wait_for(|now| now.next_id > state.next_id).await;
                     continue;
                 }
-                let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
-                if let Some(questions) = questions.as_mut().filter(|_| is_asked && stopping.is_none()) {
-                    match screen.aside(questions.ask(&mut interrupts)).await {
+                if let (Some(questions), Some((task, _)), None) = (questions.as_mut(), asked, stopping) {
+                    match screen.aside(questions.ask(task, &mut interrupts)).await {
                         Answer::Confirm => self.conversation.confirm()?,
                         Answer::Reject(reason) => self.conversation.reject(reason)?,
                         Answer::Stop => self.conversation.stop()?,
@@ -161,8 +162,9 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Stopped
         | AgentState::AwaitingUserInput
         | AgentState::Paused => !state.is_underway(),
-        // A pending action waits for the user's word, or for a sandbox that cannot be reached.
-        AgentState::AwaitingUserConfirmation | AgentState::Error => true,
+        AgentState::AwaitingUserConfirmation => !state.is_working(),
+        // A pending action may wait for a sandbox that cannot be reached.
+        AgentState::Error => true,
         AgentState::Loading
         | AgentState::Init
         | AgentState::Running

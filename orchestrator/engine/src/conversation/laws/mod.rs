@@ -88,9 +88,7 @@ proptest! {
         let last = EventId(last.index(world.log.len()) as u64);
         let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
         let state = State::fold(&log);
-        let performs = state.pending().any(|(_, pending)| state.is_performing(pending));
-        prop_assert!(!performs && state.lease.is_none());
-        prop_assert!(!state.agents().any(|(agent, _)| state.is_stepping(agent)));
+        prop_assert!(!state.is_working() && state.lease.is_none());
         let mut forked = world.with_log(log);
         forked.happen(&Happening::Crash);
         forked.reach_rest();

@@ -154,6 +154,12 @@ impl State {
         !self.children.is_empty() || self.own.pending.is_some()
     }
 
+    /// Whether something goes on: a step is being taken, or an action is being performed.
+    pub fn is_working(&self) -> bool {
+        self.agents().any(|(agent, _)| self.is_stepping(agent))
+            || self.pending().any(|(_, pending)| self.is_performing(pending))
+    }
+
     /// Whether agents take steps where nothing keeps them waiting. While the user is asked about one, the others do.
     fn lets_agents_step(&self) -> bool {
         matches!(
