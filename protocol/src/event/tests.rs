@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{Body, Event, EventError};
@@ -56,6 +57,69 @@ fn events_of_the_newest_version_have_no_variance() {
         let event = Event::from_value(&read(&file)).unwrap();
         assert_eq!(event.variance, super::Variance::default(), "{}", file.display());
     }
+}
+
+/// Everywhere in a value: a field less, a field more, another value.
+fn changes(value: &Value) -> Vec<Value> {
+    let mut changed = vec![json!(null), json!({"of": "another kind"})];
+    match value {
+        Value::Object(map) => {
+            let with = |name: &str, value: Option<Value>| {
+                let mut map = map.clone();
+                match value {
+                    Some(value) => map.insert(name.to_owned(), value),
+                    None => map.remove(name),
+                };
+                Value::Object(map)
+            };
+            changed.push(with("a field that is not ours", Some(json!(1))));
+            for (name, inner) in map {
+                changed.push(with(name, None));
+                changed.extend(changes(inner).into_iter().map(|inner| with(name, Some(inner))));
+            }
+        }
+        Value::Array(elements) => {
+            changed.push([elements.as_slice(), &[json!(1)]].concat().into());
+            for (index, inner) in elements.iter().enumerate() {
+                changed.extend(changes(inner).into_iter().map(|inner| {
+                    let mut elements = elements.clone();
+                    elements[index] = inner;
+                    elements.into()
+                }));
+            }
+        }
+        Value::String(text) => changed.push(format!("{text}1").into()),
+        Value::Number(number) => changed.push((number.as_f64().unwrap() + 1.0).into()),
+        Value::Bool(value) => changed.push((!value).into()),
+        Value::Null => changed.push(json!("text")),
+    }
+    changed
+}
+
+#[test]
+fn what_is_changed_in_an_event_is_read_as_such() {
+    let mut read_anew = 0;
+    for file in wire_files("events") {
+        let slowly = Event::from_value(&read(&file)).unwrap();
+        let event = serde_json::to_value(&slowly).unwrap();
+        let quickly = Event::without_variance(&super::Borrowed::deserialize(&event).unwrap());
+        assert_eq!(quickly, Some(slowly), "{}", file.display());
+        for changed in changes(&event) {
+            let Ok(slowly) = Event::from_value(&changed) else { continue };
+            let text = changed.to_string();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), slowly, "{text}");
+            assert_round_trip(&changed, &text);
+            read_anew += 1;
+        }
+    }
+    assert!(read_anew > 1000, "{read_anew}");
+}
+
+#[test]
+fn a_field_that_comes_twice_counts_as_it_came_last() {
+    let text = r#"{"id":1,"timestamp":"2025-10-03T12:00:00","source":"user","action":"null","args":{},"args":{"a":1}}"#;
+    let event: Event = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&event).unwrap()["args"], json!({"a": 1}));
 }
 
 #[test]
