@@ -182,7 +182,8 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     };
     let spec = spec(config, &task.id, &started);
-    let parts = compose::parts(config, state_dir, state_dir.store().await?, task.llm, agent, spec)?;
+    let parts =
+        compose::parts(config, state_dir, state_dir.store(config.durability).await?, task.llm, agent, spec)?;
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
