@@ -10,7 +10,7 @@ use std::time::Duration;
 use protocol::action::CallToolMcpAction;
 use protocol::record::{ModelRetried, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
+use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record, SandboxId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -68,7 +68,11 @@ pub(super) struct Task {
     live: broadcast::Sender<Live>,
     show_state: watch::Sender<Arc<State>>,
     state: State,
+    /// What of the log is not in the view yet: the rest is held nowhere, so that what a conversation takes does not grow
+    /// with its log.
     events: Vec<Arc<Event>>,
+    /// The latest sandbox, also when it was lost: what is left of it is still there.
+    latest_sandbox: Option<SandboxId>,
     /// What of the log the agent may see, up to its latest step.
     view: View,
     work: JoinSet<Done>,
@@ -103,6 +107,7 @@ impl Task {
             live,
             show_state,
             state,
+            latest_sandbox: latest_sandbox(events.iter().map(Arc::as_ref)),
             events,
             view: View::default(),
             work: JoinSet::new(),
@@ -155,12 +160,7 @@ impl Task {
         if afterwards == Afterwards::Keep {
             return Ok(());
         }
-        // The latest, also when it was lost: what is left of it is still there.
-        let latest = self.events.iter().rev().find_map(|event| match &event.body {
-            Body::Record(Record::SandboxLeased(lease)) => Some(lease.sandbox_id.clone()),
-            _ => None,
-        });
-        let Some(sandbox) = latest else { return Ok(()) };
+        let Some(sandbox) = self.latest_sandbox.take() else { return Ok(()) };
         if afterwards == Afterwards::Pause {
             // It runs on where it cannot be frozen.
             if let Err(error) = self.parts.provider.pause(&sandbox).await {
@@ -261,6 +261,7 @@ impl Task {
             let Effect::Append(events) = effects.remove(0) else { return Ok(effects) };
             let appended = self.log.append(&events).await;
             appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
+            self.latest_sandbox = latest_sandbox(&events).or(self.latest_sandbox.take());
             self.events.extend(events.into_iter().map(Arc::new));
         }
         self.show_state.send_replace(Arc::new(self.state.clone()));
@@ -297,6 +298,7 @@ impl Task {
     /// Where something of the sandbox is needed for it, the step waits until that is reached.
     fn take_step(&mut self, seen: EventId) {
         self.view.take_in(&self.events);
+        self.events.clear();
         if matches!(self.slot, Slot::Held(_)) || !self.steps.want_sandbox(&self.view) {
             return self.begin_step(seen);
         }
@@ -441,6 +443,14 @@ impl Task {
             Done::Action { action, result }
         });
     }
+}
+
+fn latest_sandbox<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<SandboxId> {
+    let leased = |event: &'a Event| match &event.body {
+        Body::Record(Record::SandboxLeased(lease)) => Some(&lease.sandbox_id),
+        _ => None,
+    };
+    events.into_iter().filter_map(leased).last().cloned()
 }
 
 /// Waits for the word or its time, then says it until it is heard: this future is dropped when the action has ended.
