@@ -3,15 +3,16 @@
 //! Most events that are read were written by this version, and building each a second time to compare the two would take
 //! longer than reading it. What it does not compare (bytes, tuples, variants with fields) counts as unlike.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use serde::ser::{Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
-use serde_json::{Number, Value};
+use serde_json::Number;
 
 use super::borrowed::Borrowed;
 
 /// Whether `ours` is written as `theirs`.
-pub(super) fn is_written_as(ours: &impl Serialize, theirs: &Borrowed<'_>) -> bool {
+pub(super) fn is_written_as(ours: &(impl Serialize + ?Sized), theirs: &Borrowed<'_>) -> bool {
     ours.serialize(Likeness(theirs)).is_ok()
 }
 
@@ -38,12 +39,18 @@ fn like(is_like: bool) -> Outcome {
 /// Elements that are still to come.
 struct Elements<'a>(std::slice::Iter<'a, Borrowed<'a>>);
 
-/// Fields that are still to come: how many, and the value of the one whose key was written.
+/// The fields of an object.
 struct Fields<'a> {
-    of: &'a Borrowed<'a>,
-    left: usize,
+    of: &'a [(Cow<'a, str>, Borrowed<'a>)],
+    /// How many have been written.
+    written: usize,
+    /// The value of the one whose key was written.
     value: Option<&'a Borrowed<'a>>,
 }
+
+/// So far a key of a map is looked for; in larger ones the keys have to come in the order that we write. Who makes the keys
+/// would else decide how long it takes. A type has only so many.
+const SEARCHED: usize = 64;
 
 macro_rules! numbers {
     ($($method:ident: $type:ty,)*) => {
@@ -161,7 +168,7 @@ impl<'a> Serializer for Likeness<'a> {
 
     fn serialize_map(self, _: Option<usize>) -> Result<Fields<'a>, Unlike> {
         let Borrowed::Object(fields) = self.0 else { return Err(Unlike) };
-        Ok(Fields { of: self.0, left: fields.len(), value: None })
+        Ok(Fields { of: fields, written: 0, value: None })
     }
 
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Fields<'a>, Unlike> {
@@ -194,9 +201,18 @@ impl SerializeSeq for Elements<'_> {
 
 impl<'a> Fields<'a> {
     /// The value of a field that is written now. Nobody writes one twice.
-    fn take(&mut self, key: &str) -> Result<&'a Borrowed<'a>, Unlike> {
-        self.left = self.left.checked_sub(1).ok_or(Unlike)?;
-        self.of.get(key).ok_or(Unlike)
+    fn take(&mut self, is_it: impl Fn(&str) -> bool, searched: usize) -> Result<&'a Borrowed<'a>, Unlike> {
+        let at_its_place = self.of.get(self.written).filter(|(key, _)| is_it(key));
+        let found = at_its_place.or_else(|| {
+            let fields = self.of.get(..searched.min(self.of.len()))?;
+            fields.iter().find(|(key, _)| is_it(key))
+        });
+        self.written += 1;
+        found.map(|(_, value)| value).ok_or(Unlike)
+    }
+
+    fn finish(self) -> Outcome {
+        like(self.written == self.of.len())
     }
 }
 
@@ -205,8 +221,8 @@ impl SerializeMap for Fields<'_> {
     type Error = Unlike;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Outcome {
-        let Ok(Value::String(key)) = serde_json::to_value(key) else { return Err(Unlike) };
-        self.value = Some(self.take(&key)?);
+        let is_it = |theirs: &str| is_written_as(key, &Borrowed::Text(Cow::Borrowed(theirs)));
+        self.value = Some(self.take(is_it, SEARCHED)?);
         Ok(())
     }
 
@@ -215,7 +231,7 @@ impl SerializeMap for Fields<'_> {
     }
 
     fn end(self) -> Outcome {
-        like(self.left == 0)
+        self.finish()
     }
 }
 
@@ -224,10 +240,10 @@ impl SerializeStruct for Fields<'_> {
     type Error = Unlike;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Outcome {
-        value.serialize(Likeness(self.take(key)?))
+        value.serialize(Likeness(self.take(|theirs| theirs == key, usize::MAX)?))
     }
 
     fn end(self) -> Outcome {
-        like(self.left == 0)
+        self.finish()
     }
 }

@@ -7,6 +7,7 @@ use super::{Body, Event, EventError};
 use crate::action::Action;
 use crate::agent_state::AgentState;
 use crate::observation::ObservationKind;
+use crate::tool_call::ToolCallMetadata;
 
 fn wire_files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire").join(folder);
@@ -113,6 +114,27 @@ fn what_is_changed_in_an_event_is_read_as_such() {
         }
     }
     assert!(read_anew > 1000, "{read_anew}");
+}
+
+#[test]
+fn many_keys_are_not_searched_and_their_order_means_nothing() {
+    let keys = |numbers: &mut dyn Iterator<Item = u32>| {
+        let fields: Vec<_> = numbers.map(|number| format!("\"{number:05}\":{number}")).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    let (sorted, reversed) = (keys(&mut (0..10_000)), keys(&mut (0..10_000).rev()));
+    let mut event = Event::from_value(&read(&wire_files("events")[0])).unwrap();
+    event.tool_call_metadata = Some(ToolCallMetadata {
+        function_name: "f".into(),
+        tool_call_id: "c".into(),
+        model_response: serde_json::from_str(&sorted).unwrap(),
+        total_calls_in_response: 1,
+    });
+    let text = serde_json::to_string(&event).unwrap();
+    let reversed = text.replacen(&sorted, &reversed, 1);
+    let quickly = |text: &str| Event::without_variance(&serde_json::from_str(text).unwrap());
+    assert_eq!((quickly(&text).as_ref(), quickly(&reversed)), (Some(&event), None));
+    assert_eq!(serde_json::from_str::<Event>(&reversed).unwrap(), event);
 }
 
 #[test]
