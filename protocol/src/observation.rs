@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeMap as _;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -385,6 +385,18 @@ impl Observation {
         Self::new(content, ErrorObservation { error_id: error_id.into() })
     }
 
+    /// Writes its fields, as the action server answers and a log has them.
+    pub(crate) fn write_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("observation", self.kind.kind())?;
+        map.serialize_entry("content", &self.content)?;
+        map.serialize_entry("extras", &Fields(&self.kind))?;
+        map.serialize_entry("message", &self.message())?;
+        if let Some(success) = self.success() {
+            map.serialize_entry("success", &success)?;
+        }
+        Ok(())
+    }
+
     /// V0's `success`: whether a command or a cell went well; nothing for the other kinds.
     pub fn success(&self) -> Option<bool> {
         match &self.kind {
@@ -445,13 +457,7 @@ impl Observation {
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("observation", self.kind.kind())?;
-        map.serialize_entry("content", &self.content)?;
-        map.serialize_entry("extras", &Fields(&self.kind))?;
-        map.serialize_entry("message", &self.message())?;
-        if let Some(success) = self.success() {
-            map.serialize_entry("success", &success)?;
-        }
+        self.write_into(&mut map)?;
         map.end()
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         let mut http = bare.connect();
         let mut figures =
             vec![one_shot("one-shot exec of `true` (floor: spawn + axum)", "free", &mut client, &mut http)];
-        figures.push(flood(&mut client));
+        figures.extend(flood(&mut client, &mut http));
         figures.push(files(&mut client, &mut http));
         hold(&mut client);
         figures.push(one_shot("the same, with 1 GB of output held", "held", &mut client, &mut http));
@@ -59,27 +59,30 @@ fn one_shot(name: &'static str, id: &str, client: &mut Client, http: &mut Client
     Figure::within(name, quantile_ms(&mut served, 0.5), "ms", floor, 1.3)
 }
 
-fn flood(client: &mut Client) -> Figure {
+fn flood(client: &mut Client, http: &mut Client) -> Vec<Figure> {
     let count = FLOOD_BYTES.to_string();
     let argv = ["head", "-c", &count, "/dev/zero"];
-    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    let (mut bare, mut forwarded, mut served) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..FLOOD_ROUNDS {
         let begin = Instant::now();
         let output = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.stdout.len(), FLOOD_BYTES);
         bare.push(begin.elapsed());
         let begin = Instant::now();
+        assert!(http.ask("POST", "/pipe", &argv.join(" ")).len() > FLOOD_BYTES);
+        forwarded.push(begin.elapsed());
+        let begin = Instant::now();
         assert!(exec(client, &format!("flood-{round}"), &argv, "").len() > FLOOD_BYTES);
         served.push(begin.elapsed());
     }
     let floor = quantile_ms(&mut bare, 0.5);
-    Figure::within(
-        "10 MB from a one-shot exec (floor: pipe)",
-        quantile_ms(&mut served, 0.5),
-        "ms",
-        floor,
-        1.5,
-    )
+    let forwarded = quantile_ms(&mut forwarded, 0.5);
+    let served = quantile_ms(&mut served, 0.5);
+    vec![
+        Figure::plain("10 MB from a pipe through bare axum (floor: pipe)", forwarded, "ms").with_floor(floor),
+        Figure::within("10 MB from a one-shot exec (floor: pipe)", served, "ms", floor, 1.5),
+        Figure::plain("the same (floor: pipe through bare axum)", served, "ms").with_floor(forwarded),
+    ]
 }
 
 /// 10 MB written and read again; the floor echoes them and has the bare file beside it.

@@ -29,6 +29,12 @@ impl Figure {
         Self { aim, ok: value < most, ..Self::plain(name, value, unit) }
     }
 
+    /// A figure that must be at least a value.
+    pub(crate) fn above(name: &'static str, value: f64, unit: &'static str, least: f64) -> Self {
+        let aim = format!(">= {least} {unit}");
+        Self { aim, ok: value >= least, ..Self::plain(name, value, unit) }
+    }
+
     /// A figure that must be at least so much of its floor.
     pub(crate) fn at_least(
         name: &'static str,
@@ -69,7 +75,7 @@ pub(crate) fn quantile_ms(samples: &mut [Duration], share: f64) -> f64 {
 
 /// Prints the figures for people.
 pub(crate) fn print_table(figures: &[Figure]) {
-    println!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<14}", "figure", "value", "unit", "floor", "ratio", "aim");
+    println!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<18}", "figure", "value", "unit", "floor", "ratio", "aim");
     for figure in figures {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
         let mark = match (figure.aim.is_empty(), figure.ok) {
@@ -78,7 +84,7 @@ pub(crate) fn print_table(figures: &[Figure]) {
             (false, false) => "MISSED",
         };
         println!(
-            "{:<58} {:>12.3} {:<9} {:>10} {:>7}  {:<14} {mark}",
+            "{:<58} {:>12.3} {:<9} {:>10} {:>7}  {:<18} {mark}",
             figure.name,
             figure.value,
             figure.unit,

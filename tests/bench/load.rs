@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
 use super::server::{Client, Server};
 use super::shell::BareTerminal;
@@ -25,9 +26,10 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 
 pub(crate) async fn measure() -> Vec<Figure> {
     let server = Server::start().await;
+    let bare = BareHttp::start();
     tokio::task::spawn_blocking(move || {
         let mut figures = vec![idle(&server)];
-        figures.push(at_once(&server));
+        figures.extend(at_once(&server, &bare));
         figures.extend(flood(&server));
         figures.push(beside_a_sleeper(&server));
         figures.extend(many_commands(&server));
@@ -57,17 +59,25 @@ fn idle(server: &Server) -> Figure {
     Figure::below("CPU of an idle server over 10 s", share, "%", 0.1)
 }
 
-/// Commands a second in sessions at once, against as many bare terminals, in turns.
-fn at_once(server: &Server) -> Figure {
+/// Commands a second in sessions at once, against as many bare terminals, in turns; and against bare terminals each of whose
+/// commands is followed by a bare round trip over HTTP, which is the least that a server of terminals does.
+fn at_once(server: &Server, http: &BareHttp) -> Vec<Figure> {
     let mut terminals: Vec<_> = (0..SESSIONS).map(|_| BareTerminal::start()).collect();
     let mut clients: Vec<_> = (0..SESSIONS).map(|_| server.connect()).collect();
     for (session, client) in clients.iter_mut().enumerate() {
         run(client, &format!("warm-{session}"), &format!("s{session}"), "true");
     }
-    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    let mut with_http: Vec<_> = (0..SESSIONS).map(|_| (BareTerminal::start(), http.connect())).collect();
+    let (mut bare, mut least, mut served) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..TURNS {
         bare.push(time_of(&mut terminals, |_, terminal| {
             (0..COMMANDS).for_each(|_| drop(terminal.ask("echo hi\n")));
+        }));
+        least.push(time_of(&mut with_http, |_, (terminal, http)| {
+            for _ in 0..COMMANDS {
+                drop(terminal.ask("echo hi\n"));
+                drop(http.ask("POST", "/", "echo hi"));
+            }
         }));
         served.push(time_of(&mut clients, |session, client| {
             for round in 0..COMMANDS {
@@ -80,8 +90,13 @@ fn at_once(server: &Server) -> Figure {
         times.sort_unstable();
         rate_of(SESSIONS * COMMANDS, times[times.len() / 2])
     };
-    let (bare, served) = (rate(bare), rate(served));
-    Figure::at_least("8 sessions at once (floor: 8 bare PTY)", served, "commands/s", bare, 0.5)
+    let (bare, least, served) = (rate(bare), rate(least), rate(served));
+    vec![
+        Figure::plain("8 bare PTY with bare axum at once (floor: 8 bare PTY)", least, "commands/s")
+            .with_floor(bare),
+        Figure::at_least("8 sessions at once (floor: 8 bare PTY)", served, "commands/s", bare, 0.5),
+        Figure::plain("the same (floor: 8 bare PTY with bare axum)", served, "commands/s").with_floor(least),
+    ]
 }
 
 /// How long it takes them all, each in a thread of its own.

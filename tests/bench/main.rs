@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
 mod bare_http;
+mod conversation;
 mod exec;
 mod figure;
 mod load;

@@ -89,7 +89,8 @@ impl Server {
     }
 }
 
-fn memory_mb(process: u32, fields: &[&str]) -> f64 {
+/// What a process has of these kinds of memory.
+pub(crate) fn memory_mb(process: u32, fields: &[&str]) -> f64 {
     let account = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
     let kilobytes = account.lines().filter_map(|line| {
         let field = fields.iter().find_map(|field| line.strip_prefix(field))?;

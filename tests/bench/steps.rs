@@ -1,81 +1,168 @@
-//! What the host itself adds to a step of the agent: a model and a sandbox that answer at once, a real store.
+//! What the host itself adds to a step of the agent, and what conversations take of its memory.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
 use engine::condenser::CondenserConfig;
-use engine::conversation::{Afterwards, Conversation, Parts};
-use engine::llm::Llm;
-use engine::sandbox::SandboxSpec;
-use engine::testing::{Ending, ScriptedProvider};
-use engine::tool_servers::NoToolServers;
-use llm::ScriptedLlm;
-use protocol::action::MessageAction;
-use protocol::observation::RunObservation;
-use protocol::record::ConversationStarted;
-use protocol::{AgentState, ConversationId, Observation};
-use serde_json::{Value, json};
-use storage::SqliteStore;
+use engine::conversation::{Afterwards, State};
+use engine::events::EventLog;
+use engine::view::View;
+use protocol::AgentState;
+use serde_json::Value;
+use storage::{Durability, SqliteStore};
 use tests::glovebox::{bash, finish};
 
+use super::conversation::{self, WAIT};
 use super::figure::Figure;
+use super::load::cpu_time;
+use super::server::memory_mb;
+
+/// What a command of these conversations says: a log of 10,000 events is 15 MB with it.
+const LINE: &str = "a line of output, as long as such lines are\n";
+const LINES: usize = 15;
+
+const OPENINGS: usize = 25;
+
+/// Conversations that run at once.
+const CROWD: usize = 500;
 
 pub(crate) async fn measure() -> Vec<Figure> {
-    let short = host_time(200, 200, CondenserConfig::Noop {}).await;
+    let mut figures = memory_by_length().await;
+    figures.extend(crowd().await);
+    let short = run(200, 200, CondenserConfig::Noop {}).await;
     // Two events a step.
     let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
-    let long = host_time(5000, 200, recent).await;
-    vec![
-        Figure::below("host time of an agent's step, scripted model, 200 steps", short, "ms", 5.0),
-        Figure::below("host time of a step after 10,000 events, of which 100 are sent", long, "ms", 1.0),
-    ]
+    let long = run(5000, 200, recent).await;
+    figures.extend([
+        Figure::below("host time of an agent's step, scripted model, 200 steps", short.step_ms, "ms", 5.0),
+        Figure::below(
+            "host time of a step after 10,000 events, of which 100 are sent",
+            long.step_ms,
+            "ms",
+            1.0,
+        ),
+    ]);
+    figures.extend(open(&long).await);
+    figures
 }
 
-/// What each of the last steps of a conversation takes, in milliseconds.
-async fn host_time(steps: u32, measured: u32, condenser: CondenserConfig) -> f64 {
-    let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(folder.path().join("log.db")).await.unwrap();
+/// A conversation that has ended.
+struct Ran {
+    /// What each of its last steps took.
+    step_ms: f64,
+    /// What this process's memory grew by.
+    growth_mb: f64,
+    folder: tempfile::TempDir,
+}
+
+impl Ran {
+    async fn store(&self) -> Arc<SqliteStore> {
+        let file = self.folder.path().join("log.db");
+        Arc::new(SqliteStore::open(file, Durability::default()).await.unwrap())
+    }
+}
+
+async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Ran {
+    let mut ran = Ran { step_ms: 0.0, growth_mb: 0.0, folder: tempfile::tempdir().unwrap() };
     let responses: Vec<Value> = (0..steps).map(|_| bash("true")).chain([finish()]).collect();
-    let script = json!({"responses": responses}).to_string();
-    let id: ConversationId = "bench".parse().unwrap();
-    let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
-    let parts = Parts {
-        store: Arc::new(store),
-        agent: Arc::new(CodeActAgent {
-            definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
-            command_timeout: 120.0,
-            declares_risk: false,
-        }),
-        condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
-        llm,
-        provider: Arc::new(ScriptedProvider::new(|_| {
-            Ending::Observation(Observation::new("output\n".repeat(20), RunObservation::default()))
-        })),
-        spec: SandboxSpec::of(id.clone()),
-        tool_servers: Arc::new(NoToolServers),
-        analyzer: None,
-        memory: None,
-        team: Arc::default(),
-    };
-    let started = ConversationStarted {
-        agent: "CodeActAgent".into(),
-        model: "scripted".into(),
-        max_iterations: steps + 1,
-        runtime: "scripted".into(),
-        ..Default::default()
-    };
-    let conversation = Conversation::begin(parts, id, started).await.unwrap();
+    let provider = conversation::provider(&LINE.repeat(LINES));
+    let before = rss_mb();
     let mut begin = Instant::now();
-    conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    let conversation = conversation::begin("bench", ran.store().await, provider, responses, condenser).await;
     if steps > measured {
         conversation.wait_for(|state| state.iterations >= steps - measured).await;
         begin = Instant::now();
     }
     let state = conversation.wait_for(|state| state.agent_state == AgentState::Finished).await;
-    let took = begin.elapsed();
+    ran.step_ms = begin.elapsed().as_secs_f64() * 1e3 / f64::from(measured + 1);
+    ran.growth_mb = rss_mb() - before;
     assert_eq!(state.iterations, steps + 1);
     conversation.close(Afterwards::Remove).await.unwrap();
-    took.as_secs_f64() * 1e3 / f64::from(measured + 1)
+    ran
+}
+
+/// What a conversation's length costs where the model is sent the latest hundred events: each is ten times as long as the one
+/// before, whose memory it has again. The scripts of model and sandbox, which grow with it, count too: 1 KB a step.
+async fn memory_by_length() -> Vec<Figure> {
+    let condenser = || CondenserConfig::Amortized { max_size: 100, keep_first: 1 };
+    run(500, 500, condenser()).await; // the store's caches, and the threads
+    let names = [
+        (50, "growth of memory by a conversation of 100 events"),
+        (500, "growth beyond that by one of 1,000 events"),
+        (5000, "growth beyond that by one of 10,000 events"),
+    ];
+    let mut figures = Vec::new();
+    for (steps, name) in names {
+        figures.push(Figure::below(name, run(steps, steps, condenser()).await.growth_mb, "MB", 10.0));
+    }
+    figures
+}
+
+/// Conversations that have taken 20 steps, each with a command that runs on.
+async fn crowd() -> Vec<Figure> {
+    let folder = tempfile::tempdir().unwrap();
+    let store =
+        Arc::new(SqliteStore::open(folder.path().join("log.db"), Durability::default()).await.unwrap());
+    let provider = conversation::provider(&LINE.repeat(LINES));
+    let before = rss_mb();
+    let begin = Instant::now();
+    let mut crowd = Vec::new();
+    for number in 0..CROWD {
+        let responses = (0..20).map(|_| bash("true")).chain([bash(WAIT), finish()]).collect();
+        let (store, provider) = (store.clone(), provider.clone());
+        let id = format!("crowd-{number}");
+        crowd.push(conversation::begin(&id, store, provider, responses, CondenserConfig::Noop {}).await);
+    }
+    for conversation in &crowd {
+        conversation.wait_for(|state| state.iterations == 21 && state.is_performing()).await;
+    }
+    let took = begin.elapsed();
+    let growth = rss_mb() - before;
+    for conversation in crowd {
+        conversation.close(Afterwards::Remove).await.unwrap();
+    }
+    vec![
+        Figure::below("growth of memory by 500 running conversations of 45 events", growth, "MB", 512.0),
+        Figure::plain("their 10,500 steps", 10_500.0 / took.as_secs_f64(), "steps/s"),
+    ]
+}
+
+/// The log of 10,000 events opened and folded. The fastest of many counts: what else the machine does only adds to it.
+async fn open(ran: &Ran) -> Vec<Figure> {
+    let store = ran.store().await;
+    let (mut fastest, mut least_cpu) = (Duration::MAX, Duration::MAX);
+    let mut texts: Vec<String> = Vec::new();
+    for _ in 0..OPENINGS {
+        let (begin, cpu) = (Instant::now(), cpu_time(std::process::id()));
+        let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap()).await.unwrap();
+        let state = State::fold(events.iter().map(AsRef::as_ref));
+        let view = View::whole(events.clone());
+        fastest = fastest.min(begin.elapsed());
+        least_cpu = least_cpu.min(cpu_time(std::process::id()) - cpu);
+        assert!(view.len() >= 10_000 && state.iterations == 5001);
+        if texts.is_empty() {
+            texts = events.iter().map(|event| serde_json::to_string(event.as_ref()).unwrap()).collect();
+        }
+    }
+    let mut floor = Duration::MAX;
+    for _ in 0..OPENINGS {
+        let begin = Instant::now();
+        texts.iter().for_each(|text| drop(serde_json::from_str::<Value>(text).unwrap()));
+        floor = floor.min(begin.elapsed());
+    }
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let size: usize = texts.iter().map(String::len).sum();
+    #[expect(clippy::cast_precision_loss)]
+    let size = Figure::plain("size of a log of 10,000 events", size as f64 / 1e6, "MB");
+    vec![
+        size,
+        Figure::below("opened and folded (floor: its JSON as trees of values)", ms(fastest), "ms", 60.0)
+            .with_floor(ms(floor)),
+        Figure::plain("processor time of that", ms(least_cpu), "ms"),
+    ]
+}
+
+/// This process's resident memory.
+fn rss_mb() -> f64 {
+    memory_mb(std::process::id(), &["Rss:"])
 }

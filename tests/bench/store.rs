@@ -1,56 +1,128 @@
-//! Events appended per second. Each is committed before the next is sent: it survives a `kill -9`.
+//! Events appended per second, each committed before its conversation's next: what is counted survives a `kill -9`, or a power
+//! cut where that is said. And how soon somebody who follows a log has them.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::events::EventStore;
+use engine::events::{EventLog, EventStore};
 use protocol::action::RunAction;
 use protocol::{Action, ConversationId, Event, EventId, EventSource, Timestamp};
-use storage::SqliteStore;
+use storage::{Durability, SqliteStore};
 
-use super::figure::Figure;
+use super::figure::{Figure, quantile_ms};
 
 const EVENTS: u64 = 3000;
-const WRITERS: u64 = 8;
+
+/// As many conversations as a busy host runs.
+const MANY: u64 = 64;
+/// What is counted of them: more, because a group of theirs is quickly written.
+const MANY_EVENTS: u64 = 64 * 500;
+
+const FOLLOWED: u64 = 2000;
 
 pub(crate) async fn measure() -> Vec<Figure> {
     let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(folder.path().join("log.db")).await.unwrap());
-
-    let begin = Instant::now();
-    append(store.clone(), "alone".parse().unwrap(), EVENTS).await;
-    let alone = per_second(EVENTS, begin.elapsed());
-
-    let begin = Instant::now();
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|number| {
-            tokio::spawn(append(store.clone(), format!("writer-{number}").parse().unwrap(), EVENTS / WRITERS))
-        })
-        .collect();
-    for writer in writers {
-        writer.await.unwrap();
-    }
-    let together = per_second(EVENTS, begin.elapsed());
-
-    let mut file = std::fs::File::create(folder.path().join("bare")).unwrap();
-    let begin = Instant::now();
-    for id in 0..EVENTS {
-        serde_json::to_writer(&mut file, &event(id)).unwrap();
-        file.write_all(b"\n").unwrap();
-    }
-    let bare = per_second(EVENTS, begin.elapsed());
-    vec![
+    let bare = bare(&folder.path().join("bare"), EVENTS, |_| {});
+    let synced = bare_synced(&folder.path().join("synced"));
+    let open = async |durability| {
+        Arc::new(SqliteStore::open(folder.path().join("log.db"), durability).await.unwrap())
+    };
+    let store = open(Durability::ProcessDeath).await;
+    let alone = rate(&store, "alone", 1, EVENTS).await;
+    let together = rate(&store, "eight", 8, EVENTS).await;
+    let many = rate(&store, "many", MANY, MANY_EVENTS).await;
+    let mut figures = vec![
         Figure::plain("events appended by one conversation (floor: bare file)", alone, "events/s")
             .with_floor(bare),
         Figure::plain("events appended by 8 conversations at once", together, "events/s").with_floor(bare),
-    ]
+        Figure::above("events appended by 64 conversations at once", many, "events/s", 20_000.0)
+            .with_floor(bare),
+    ];
+    figures.extend(follow(store).await);
+    let store = open(Durability::PowerCut).await;
+    let alone = rate(&store, "alone-on-disk", 1, EVENTS / 10).await;
+    let many = rate(&store, "many-on-disk", MANY, MANY_EVENTS).await;
+    figures.extend([
+        Figure::plain("the same on the disk, by one (floor: bare file, synced)", alone, "events/s")
+            .with_floor(synced),
+        Figure::above("the same on the disk, by 64 at once", many, "events/s", 10_000.0).with_floor(synced),
+    ]);
+    figures
+}
+
+/// Events appended per second by so many conversations at once.
+async fn rate(store: &Arc<SqliteStore>, name: &str, conversations: u64, events: u64) -> f64 {
+    let begin = Instant::now();
+    let appending: Vec<_> = (0..conversations)
+        .map(|number| {
+            let id = format!("{name}-{number}").parse().unwrap();
+            tokio::spawn(append(Arc::clone(store), id, events / conversations))
+        })
+        .collect();
+    for task in appending {
+        task.await.unwrap();
+    }
+    per_second(events, begin.elapsed())
 }
 
 async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u64) {
     for id in 0..events {
         store.append(&conversation, &[event(id)]).await.unwrap();
     }
+}
+
+/// How long it takes until somebody who follows a log has what is appended to it: from its being asked for, and from its being
+/// durable, before which nobody may see it.
+async fn follow(store: Arc<SqliteStore>) -> Vec<Figure> {
+    let (log, _) = EventLog::open(store, "followed".parse().unwrap()).await.unwrap();
+    let mut cursor = log.cursor(EventId::FIRST);
+    let (told, mut news) = tokio::sync::mpsc::channel(1);
+    let follower = tokio::spawn(async move {
+        while let Some(event) = cursor.next().await.unwrap().last() {
+            told.send((event.id, Instant::now())).await.unwrap();
+        }
+    });
+    let (mut since_asked, mut since_durable) = (Vec::new(), Vec::new());
+    for id in 0..FOLLOWED {
+        let event = event(id);
+        let asked = Instant::now();
+        log.append(&[event]).await.unwrap();
+        let durable = Instant::now();
+        let (heard, at) = news.recv().await.unwrap();
+        assert_eq!(heard, EventId(id));
+        since_asked.push(at - asked);
+        // The follower may run before the one who appended.
+        since_durable.push(at.saturating_duration_since(durable));
+    }
+    drop(log);
+    follower.await.unwrap();
+    vec![
+        Figure::below(
+            "an appended event to a live subscriber, p50",
+            quantile_ms(&mut since_durable, 0.5),
+            "ms",
+            0.1,
+        ),
+        Figure::plain("the same, from before the append", quantile_ms(&mut since_asked, 0.5), "ms"),
+    ]
+}
+
+/// Events written to a file per second, by who does nothing else.
+fn bare(path: &std::path::Path, events: u64, after_each: impl Fn(&File)) -> f64 {
+    let mut file = File::create(path).unwrap();
+    let begin = Instant::now();
+    for id in 0..events {
+        serde_json::to_writer(&mut file, &event(id)).unwrap();
+        file.write_all(b"\n").unwrap();
+        after_each(&file);
+    }
+    per_second(events, begin.elapsed())
+}
+
+fn bare_synced(path: &std::path::Path) -> f64 {
+    bare(path, EVENTS / 10, |file| file.sync_data().unwrap())
 }
 
 fn event(id: u64) -> Event {

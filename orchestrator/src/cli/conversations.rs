@@ -50,7 +50,7 @@ that you chose with -d is shared. Prints the new id; go on with `glovebox resume
 pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
     let config = load_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let store = state_dir.store().await?;
+    let store = state_dir.store(config.durability).await?;
     match command {
         ConversationsCommand::Fork { id, at } => fork(store.as_ref(), &state_dir, &id, at.map(EventId)).await,
         ConversationsCommand::Ls { json } => list(store.as_ref(), json).await,

@@ -60,7 +60,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
-    let log = conversations::read_all(state_dir.store().await?.as_ref(), &id).await?;
+    let log = conversations::read_all(state_dir.store(config.durability).await?.as_ref(), &id).await?;
     let differences = trajectory.differences(&log);
     if is_json {
         let told: Vec<_> = differences.iter().map(to_json).collect();

@@ -70,8 +70,9 @@ impl From<FromLoop> for Recovery {
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let ResumeArguments { id, task, from_loop, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
-    let state_dir = StateDir::open(&Config::load(&overrides, |name| std::env::var(name).ok())?.state_dir)?;
-    let store = state_dir.store().await?;
+    let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let store = state_dir.store(config.durability).await?;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
     let state = read_state(store.clone(), &id).await?;

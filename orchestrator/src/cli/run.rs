@@ -182,7 +182,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     };
     let spec = spec(config, &task.id, &started);
-    let store = state_dir.store().await?;
+    let store = state_dir.store(config.durability).await?;
     let connect = |settings: &LlmSettings| task.work.llm(settings, 0);
     let parts = compose::parts(config, state_dir, store, task.llm, agent, spec, &connect)?;
     warn_of_memory(&parts);

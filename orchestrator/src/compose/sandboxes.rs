@@ -273,7 +273,7 @@ async fn resumable(config: &Config, state_dir: &StateDir) -> anyhow::Result<Hash
         Afterwards::Remove => config.sandbox.close_delay.as_secs_f64(),
         Afterwards::Pause | Afterwards::Keep => f64::INFINITY,
     };
-    let conversations = state_dir.store().await?.conversations().await?;
+    let conversations = state_dir.store(config.durability).await?.conversations().await?;
     let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
     Ok(conversations
         .into_iter()

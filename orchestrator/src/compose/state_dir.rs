@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use engine::events::EventStore;
 use protocol::{ConversationId, EventId};
 use sandbox::HostSecret;
-use storage::SqliteStore;
+use storage::{Durability, SqliteStore};
 
 use crate::exit::UsageError;
 
@@ -31,9 +31,9 @@ impl StateDir {
     }
 
     /// Opens the store of event logs.
-    pub(crate) async fn store(&self) -> anyhow::Result<Arc<SqliteStore>> {
+    pub(crate) async fn store(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.0.join("glovebox.db");
-        let store = SqliteStore::open(&path).await;
+        let store = SqliteStore::open(&path, durability).await;
         store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
     }
 

@@ -108,6 +108,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "default_agent", Kind::Text),
     ("core", "runtime", Kind::Text),
     ("core", "file_store_path", Kind::Text),
+    ("core", "sync_events", Kind::Flag),
     ("core", "max_iterations", Kind::Integer),
     ("core", "max_budget_per_task", Kind::Number),
     ("core", "workspace_base", Kind::Text),

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use engine::agent::AgentDefinition;
 use secrecy::SecretString;
+use storage::Durability;
 
 pub(crate) use agent::AgentSettings;
 use agent::Folders;
@@ -81,6 +82,8 @@ pub(crate) struct Config {
     pub command_timeout: f64,
     /// Where conversations, workspaces and keys are kept.
     pub state_dir: PathBuf,
+    /// What an event that counts survives.
+    pub durability: Durability,
     /// The folder that the agent works in when none is named; nothing: a fresh one a conversation.
     pub workspace_base: Option<PathBuf>,
     /// Where the trajectory is saved at the end.
@@ -278,6 +281,10 @@ impl Config {
                 analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
             },
             state_dir,
+            durability: match settings.flag("core", "sync_events") {
+                Some(true) => Durability::PowerCut,
+                _ => Durability::ProcessDeath,
+            },
             condenser,
             lets_loops_be: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),

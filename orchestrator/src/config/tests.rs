@@ -1,6 +1,7 @@
 use std::io::Write;
 
 use engine::condenser::CondenserConfig;
+use storage::Durability;
 
 use super::{Config, ConfigError, Overrides};
 
@@ -32,6 +33,14 @@ fn flags_win_over_the_environment_that_over_the_file_that_over_defaults() {
     assert_eq!(config.max_iterations, 8);
     let flags = Overrides { max_iterations: Some(9), ..Default::default() };
     assert_eq!(load(file, &[("MAX_ITERATIONS", "8")], flags).unwrap().max_iterations, 9);
+}
+
+#[test]
+fn events_wait_for_the_disk_where_that_is_configured() {
+    let durability = |file, environment| load(file, environment, Overrides::default()).unwrap().durability;
+    assert_eq!(durability("", &[]), Durability::ProcessDeath);
+    assert_eq!(durability("[core]\nsync_events = true\n", &[]), Durability::PowerCut);
+    assert_eq!(durability("", &[("SYNC_EVENTS", "true")]), Durability::PowerCut);
 }
 
 #[test]

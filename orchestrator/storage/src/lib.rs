@@ -5,4 +5,4 @@
 
 pub mod sqlite;
 
-pub use sqlite::{OpenError, SqliteStore};
+pub use sqlite::{Durability, OpenError, SqliteStore};

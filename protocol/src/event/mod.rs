@@ -1,10 +1,13 @@
 //! An event: one entry of a conversation's log, in V0's JSON.
 
+mod borrowed;
+mod likeness;
 #[cfg(test)]
 mod tests;
 mod timestamp;
 mod variance;
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -13,9 +16,10 @@ use crate::ids::EventId;
 use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
-use crate::observation::Observation;
+use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
 use crate::tool_call::ToolCallMetadata;
+use borrowed::Borrowed;
 pub use timestamp::Timestamp;
 use variance::Variance;
 
@@ -135,21 +139,35 @@ impl Event {
         };
         let body = Body::from_map(map)?;
         let envelope: Envelope = lenient::read("", value)?;
-        let mut event = Self {
-            id: envelope.id,
-            timestamp: envelope.timestamp,
-            source: envelope.source,
-            cause: envelope.cause,
-            delegation: envelope.delegation,
-            timeout: envelope.timeout,
-            tool_call_metadata: envelope.tool_call_metadata,
-            llm_metrics: envelope.llm_metrics,
-            body,
-            variance: Variance::default(),
-        };
+        let mut event = Self::assemble(envelope, body);
         let ours = event.canonical().map_err(|error| malformed("", &error.to_string()))?;
         event.variance = Variance::between(&ours, map);
         Ok(event)
+    }
+
+    /// Reads an event that is written as we would write it; anything else is nothing.
+    fn without_variance(json: &Borrowed<'_>) -> Option<Self> {
+        let envelope = Envelope::deserialize(json).ok()?;
+        let event = Self::assemble(envelope, Body::of_today(json)?);
+        likeness::is_written_as(&Canonical(&event), json).then_some(event)
+    }
+
+    fn assemble(envelope: Envelope, body: Body) -> Self {
+        let Envelope { id, timestamp, source, cause, delegation, timeout, tool_call_metadata, llm_metrics } =
+            envelope;
+        let variance = Variance::default();
+        Self {
+            id,
+            timestamp,
+            source,
+            cause,
+            delegation,
+            timeout,
+            tool_call_metadata,
+            llm_metrics,
+            body,
+            variance,
+        }
     }
 
     /// One line for people, V0's `message`.
@@ -163,46 +181,25 @@ impl Event {
 
     /// The event as the newest V0 writes it.
     fn canonical(&self) -> Result<Map<String, Value>, serde_json::Error> {
-        let mut map = Map::new();
-        map.insert("id".into(), self.id.0.into());
-        map.insert("timestamp".into(), self.timestamp.as_str().into());
-        map.insert("source".into(), serde_json::to_value(self.source)?);
-        if let Some(cause) = self.cause {
-            map.insert("cause".into(), cause.0.into());
-        }
-        if let Some(delegation) = self.delegation {
-            map.insert("delegation".into(), delegation.0.into());
-        }
-        if let Some(timeout) = self.timeout {
-            map.insert("timeout".into(), timeout.into());
-        }
-        if let Some(metadata) = &self.tool_call_metadata {
-            map.insert("tool_call_metadata".into(), serde_json::to_value(metadata)?);
-        }
-        if let Some(metrics) = &self.llm_metrics {
-            map.insert("llm_metrics".into(), serde_json::to_value(metrics)?);
-        }
-        match &self.body {
-            Body::Action(action) => {
-                map.insert("action".into(), action.kind().into());
-                map.insert("args".into(), serde_json::to_value(Fields(action))?);
-                map.insert("message".into(), action.message().into());
-            }
-            Body::Observation(observation) => {
-                if let Value::Object(fields) = serde_json::to_value(observation)? {
-                    map.extend(fields);
-                }
-            }
-            Body::Record(record) => {
-                map.insert("record".into(), record.kind().into());
-                map.insert("args".into(), serde_json::to_value(Fields(record))?);
-            }
-        }
-        Ok(map)
+        Map::deserialize(serde_json::to_value(Canonical(self))?)
     }
 }
 
 impl Body {
+    /// Reads what today's fields are enough for.
+    fn of_today(json: &Borrowed<'_>) -> Option<Self> {
+        let kind = |key| json.get(key)?.as_text();
+        if let Some(kind) = kind("action") {
+            Action::of_today(kind, json.get("args")?).ok().map(Self::Action)
+        } else if let Some(observation) = kind("observation") {
+            let content = json.get("content")?.as_text()?;
+            let kind = ObservationKind::of_today(observation, json.get("extras")?).ok()?;
+            Some(Self::Observation(Observation::new(content, kind)))
+        } else {
+            Record::of_today(kind("record")?, json.get("args")?).ok().map(Self::Record)
+        }
+    }
+
     fn from_map(map: &Map<String, Value>) -> Result<Self, EventError> {
         let no_args = Value::Object(Map::new());
         let args = map.get("args").unwrap_or(&no_args);
@@ -241,6 +238,47 @@ impl From<Record> for Body {
     }
 }
 
+/// Writes an event as the newest V0 does.
+struct Canonical<'a>(&'a Event);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(event) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &event.id)?;
+        map.serialize_entry("timestamp", event.timestamp.as_str())?;
+        map.serialize_entry("source", &event.source)?;
+        if let Some(cause) = &event.cause {
+            map.serialize_entry("cause", cause)?;
+        }
+        if let Some(delegation) = &event.delegation {
+            map.serialize_entry("delegation", delegation)?;
+        }
+        if let Some(timeout) = &event.timeout {
+            map.serialize_entry("timeout", timeout)?;
+        }
+        if let Some(metadata) = &event.tool_call_metadata {
+            map.serialize_entry("tool_call_metadata", metadata)?;
+        }
+        if let Some(metrics) = &event.llm_metrics {
+            map.serialize_entry("llm_metrics", metrics)?;
+        }
+        match &event.body {
+            Body::Action(action) => {
+                map.serialize_entry("action", action.kind())?;
+                map.serialize_entry("args", &Fields(action))?;
+                map.serialize_entry("message", &action.message())?;
+            }
+            Body::Observation(observation) => observation.write_into(&mut map)?,
+            Body::Record(record) => {
+                map.serialize_entry("record", record.kind())?;
+                map.serialize_entry("args", &Fields(record))?;
+            }
+        }
+        map.end()
+    }
+}
+
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = self.canonical().map_err(serde::ser::Error::custom)?;
@@ -251,8 +289,11 @@ impl Serialize for Event {
 
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Self::from_value(&value).map_err(serde::de::Error::custom)
+        let json = Borrowed::deserialize(deserializer)?;
+        match Self::without_variance(&json) {
+            Some(event) => Ok(event),
+            None => Self::from_value(&json.into()).map_err(serde::de::Error::custom),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{Body, Event, EventError};
 use crate::action::Action;
 use crate::agent_state::AgentState;
 use crate::observation::ObservationKind;
+use crate::tool_call::ToolCallMetadata;
 
 fn wire_files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire").join(folder);
@@ -56,6 +58,90 @@ fn events_of_the_newest_version_have_no_variance() {
         let event = Event::from_value(&read(&file)).unwrap();
         assert_eq!(event.variance, super::Variance::default(), "{}", file.display());
     }
+}
+
+/// Everywhere in a value: a field less, a field more, another value.
+fn changes(value: &Value) -> Vec<Value> {
+    let mut changed = vec![json!(null), json!({"of": "another kind"})];
+    match value {
+        Value::Object(map) => {
+            let with = |name: &str, value: Option<Value>| {
+                let mut map = map.clone();
+                match value {
+                    Some(value) => map.insert(name.to_owned(), value),
+                    None => map.remove(name),
+                };
+                Value::Object(map)
+            };
+            changed.push(with("a field that is not ours", Some(json!(1))));
+            for (name, inner) in map {
+                changed.push(with(name, None));
+                changed.extend(changes(inner).into_iter().map(|inner| with(name, Some(inner))));
+            }
+        }
+        Value::Array(elements) => {
+            changed.push([elements.as_slice(), &[json!(1)]].concat().into());
+            for (index, inner) in elements.iter().enumerate() {
+                changed.extend(changes(inner).into_iter().map(|inner| {
+                    let mut elements = elements.clone();
+                    elements[index] = inner;
+                    elements.into()
+                }));
+            }
+        }
+        Value::String(text) => changed.push(format!("{text}1").into()),
+        Value::Number(number) => changed.push((number.as_f64().unwrap() + 1.0).into()),
+        Value::Bool(value) => changed.push((!value).into()),
+        Value::Null => changed.push(json!("text")),
+    }
+    changed
+}
+
+#[test]
+fn what_is_changed_in_an_event_is_read_as_such() {
+    let mut read_anew = 0;
+    for file in wire_files("events") {
+        let slowly = Event::from_value(&read(&file)).unwrap();
+        let event = serde_json::to_value(&slowly).unwrap();
+        let quickly = Event::without_variance(&super::Borrowed::deserialize(&event).unwrap());
+        assert_eq!(quickly, Some(slowly), "{}", file.display());
+        for changed in changes(&event) {
+            let Ok(slowly) = Event::from_value(&changed) else { continue };
+            let text = changed.to_string();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), slowly, "{text}");
+            assert_round_trip(&changed, &text);
+            read_anew += 1;
+        }
+    }
+    assert!(read_anew > 1000, "{read_anew}");
+}
+
+#[test]
+fn many_keys_are_not_searched_and_their_order_means_nothing() {
+    let keys = |numbers: &mut dyn Iterator<Item = u32>| {
+        let fields: Vec<_> = numbers.map(|number| format!("\"{number:05}\":{number}")).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    let (sorted, reversed) = (keys(&mut (0..10_000)), keys(&mut (0..10_000).rev()));
+    let mut event = Event::from_value(&read(&wire_files("events")[0])).unwrap();
+    event.tool_call_metadata = Some(ToolCallMetadata {
+        function_name: "f".into(),
+        tool_call_id: "c".into(),
+        model_response: serde_json::from_str(&sorted).unwrap(),
+        total_calls_in_response: 1,
+    });
+    let text = serde_json::to_string(&event).unwrap();
+    let reversed = text.replacen(&sorted, &reversed, 1);
+    let quickly = |text: &str| Event::without_variance(&serde_json::from_str(text).unwrap());
+    assert_eq!((quickly(&text).as_ref(), quickly(&reversed)), (Some(&event), None));
+    assert_eq!(serde_json::from_str::<Event>(&reversed).unwrap(), event);
+}
+
+#[test]
+fn a_field_that_comes_twice_counts_as_it_came_last() {
+    let text = r#"{"id":1,"timestamp":"2025-10-03T12:00:00","source":"user","action":"null","args":{},"args":{"a":1}}"#;
+    let event: Event = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_value(&event).unwrap()["args"], json!({"a": 1}));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A model with a prompt and tools: V0's main agent, and every other that is data.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use protocol::action::{MessageAction, SystemAction};
 use protocol::tool_call::ToolCallMetadata;
@@ -84,7 +86,7 @@ impl CodeActAgent {
                 let metadata = ToolCallMetadata {
                     function_name: call.name.clone(),
                     tool_call_id: call.id.clone(),
-                    model_response: response.0.clone(),
+                    model_response: Arc::new(response.0.clone()),
                     total_calls_in_response: calls.len() as u64,
                 };
                 self.make_call(call, metadata, response.text(), offered)

@@ -46,7 +46,7 @@ fn describe(shown: &Shown) -> String {
     let id = event.id;
     match (&event.body, &event.tool_call_metadata) {
         (Body::Action(_), Some(metadata)) => {
-            let response = ModelResponse(&metadata.model_response);
+            let response = ModelResponse(&*metadata.model_response);
             let mut calls = response.tool_calls().into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
             // What it said beside its calls is told once, with the first.

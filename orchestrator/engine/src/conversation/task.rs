@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::action::CallToolMcpAction;
 use protocol::record::{ModelRetried, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record};
+use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record, SandboxId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -74,9 +74,13 @@ pub(super) struct Task {
     live: broadcast::Sender<Live>,
     show_state: watch::Sender<Arc<State>>,
     state: State,
+    /// What of the log is not in the views yet: the rest is held nowhere, so that what a conversation takes does not grow
+    /// with its log.
     events: Vec<Arc<Event>>,
+    /// The latest sandbox, also when it was lost: what is left of it is still there.
+    latest_sandbox: Option<SandboxId>,
     work: JoinSet<Done>,
-    /// The agents that have taken a step and have not ended.
+    /// The agents that have not ended.
     workers: BTreeMap<AgentId, Worker>,
     /// Steps of the conversation's own agent.
     steps: Steps,
@@ -123,6 +127,7 @@ impl Task {
             live,
             show_state,
             state,
+            latest_sandbox: latest_sandbox(events.iter().map(Arc::as_ref)),
             events,
             work: JoinSet::new(),
             workers: BTreeMap::new(),
@@ -174,12 +179,7 @@ impl Task {
         if afterwards == Afterwards::Keep {
             return Ok(());
         }
-        // The latest, also when it was lost: what is left of it is still there.
-        let latest = self.events.iter().rev().find_map(|event| match &event.body {
-            Body::Record(Record::SandboxLeased(lease)) => Some(lease.sandbox_id.clone()),
-            _ => None,
-        });
-        let Some(sandbox) = latest else { return Ok(()) };
+        let Some(sandbox) = self.latest_sandbox.take() else { return Ok(()) };
         if afterwards == Afterwards::Pause {
             // It runs on where it cannot be frozen.
             if let Err(error) = self.parts.provider.pause(&sandbox).await {
@@ -285,6 +285,7 @@ impl Task {
             let Effect::Append(events) = effects.remove(0) else { return Ok(effects) };
             let appended = self.log.append(&events).await;
             appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
+            self.latest_sandbox = latest_sandbox(&events).or(self.latest_sandbox.take());
             self.events.extend(events.into_iter().map(Arc::new));
         }
         self.show_state.send_replace(Arc::new(self.state.clone()));
@@ -323,15 +324,28 @@ impl Task {
         step.is_some_and(|(current, _)| *current == seen)
     }
 
+    /// Lets the view of every agent go on to the end of the log.
+    fn take_in(&mut self) {
+        for (agent, _) in self.state.agents() {
+            let worker = self.workers.entry(agent).or_insert_with(|| {
+                let child = agent.and_then(|id| self.state.children.get(&id));
+                let steps = child.and_then(|child| self.steps.of(&child.agent));
+                Worker {
+                    view: View::of(agent),
+                    steps: steps.unwrap_or_else(|| self.steps.clone()),
+                    step: None,
+                }
+            });
+            worker.view.take_in(&self.events);
+        }
+        self.events.clear();
+    }
+
     /// Where something of the sandbox is needed for it, the step waits until that is reached.
     fn take_step(&mut self, agent: AgentId, seen: EventId) {
+        self.take_in();
         let is_held = matches!(self.slot, Slot::Held(_));
-        let worker = self.workers.entry(agent).or_insert_with(|| {
-            let child = agent.and_then(|id| self.state.children.get(&id));
-            let steps = child.and_then(|child| self.steps.of(&child.agent));
-            Worker { view: View::of(agent), steps: steps.unwrap_or_else(|| self.steps.clone()), step: None }
-        });
-        worker.view.take_in(&self.events);
+        let Some(worker) = self.workers.get_mut(&agent) else { return };
         worker.step = Some((seen, None));
         if is_held || !worker.steps.want_sandbox(&worker.view) {
             return self.begin_steps(|waiting| waiting == agent);
@@ -493,6 +507,14 @@ fn tell_progress(
         // Nor that nobody hears it now.
         drop(live.send(Live::Model { agent, progress }));
     }
+}
+
+fn latest_sandbox<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<SandboxId> {
+    let leased = |event: &'a Event| match &event.body {
+        Body::Record(Record::SandboxLeased(lease)) => Some(&lease.sandbox_id),
+        _ => None,
+    };
+    events.into_iter().filter_map(leased).last().cloned()
 }
 
 /// Waits for the word or its time, then says it until it is heard: this future is dropped when the action has ended.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use protocol::{ConversationId, Event, EventId};
 use tokio::sync::watch;
 
@@ -13,6 +14,10 @@ use super::{EventStore, StoreError};
 
 /// How many events are read from the store at once: a page is worth a query, and bounds what a reader holds.
 const PAGE: usize = 256;
+
+/// How many pages of a log that is opened are read at once: most of the time is spent making events of text, on every
+/// processor that is free.
+const READ_AHEAD: usize = 4;
 
 /// The one place that appends to a conversation.
 pub struct EventLog {
@@ -30,15 +35,29 @@ impl EventLog {
         store: Arc<dyn EventStore>,
         conversation: ConversationId,
     ) -> Result<(Self, Vec<Arc<Event>>), StoreError> {
-        let mut events = Vec::new();
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        let mut is_long = false;
         loop {
-            let next = EventId(events.len() as u64);
-            let page = store.read(&conversation, next, PAGE).await?;
-            if page.is_empty() {
-                return Ok((Self { store, conversation, head: watch::Sender::new(next) }, events));
+            let next = events.len();
+            let pages = stream::iter((next..).step_by(PAGE))
+                .take(if is_long { usize::MAX } else { 1 })
+                .map(|from| store.read(&conversation, EventId(from as u64), PAGE))
+                .buffered(READ_AHEAD);
+            tokio::pin!(pages);
+            while let Some(page) = pages.try_next().await? {
+                is_long = page.len() == PAGE;
+                events.extend(page.into_iter().map(Arc::new));
+                // What was read beyond it does not follow it.
+                if !is_long {
+                    break;
+                }
             }
-            events.extend(page.into_iter().map(Arc::new));
+            if events.len() == next {
+                break;
+            }
         }
+        let head = watch::Sender::new(EventId(events.len() as u64));
+        Ok((Self { store, conversation, head }, events))
     }
 
     /// Appends events that follow the head, then shows them to the readers.
@@ -97,6 +116,7 @@ mod tests {
     use protocol::{Action, Event, EventId, EventSource};
 
     use super::EventLog;
+    use crate::events::EventStore as _;
     use crate::testing::{MemoryStore, timestamp};
 
     fn event(id: u64) -> Event {
@@ -132,6 +152,18 @@ mod tests {
         let mut reader = log.cursor(EventId::FIRST);
         let (events, ()) = tokio::join!(reader.next(), async { log.append(&[event(0)]).await.unwrap() });
         assert_eq!(events.unwrap(), [event(0)]);
+    }
+
+    #[tokio::test]
+    async fn a_long_log_is_opened_whole() {
+        for length in [1, 255, 256, 257, 512, 3000] {
+            let store = Arc::new(MemoryStore::default());
+            let events: Vec<_> = (0..length).map(event).collect();
+            store.append(&"c".parse().unwrap(), &events).await.unwrap();
+            let (log, opened) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+            assert!(opened.iter().map(AsRef::as_ref).eq(&events), "{length}");
+            log.append(&[event(length)]).await.unwrap();
+        }
     }
 
     #[tokio::test]

@@ -127,7 +127,7 @@ async fn no_secret_gets_into_the_log() {
     event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: "c".into(),
-        model_response: json!({"arguments": json!({"command": VALUE}).to_string()}),
+        model_response: Arc::new(json!({"arguments": json!({"command": VALUE}).to_string()})),
         total_calls_in_response: 1,
     });
     let harmless =

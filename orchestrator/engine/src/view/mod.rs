@@ -162,7 +162,7 @@ impl View {
             .filter(|shown| shown.group == latest.group && shown.event.cause.is_none())
             .filter_map(|shown| Some(shown.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
             .collect();
-        let calls = ModelResponse(&metadata.model_response).tool_calls();
+        let calls = ModelResponse(&*metadata.model_response).tool_calls();
         let call = calls.into_iter().find(|call| !made.contains(call.id.as_str()))?;
         let metadata = ToolCallMetadata {
             function_name: call.name.clone(),

@@ -24,7 +24,7 @@ impl View {
             match (&shown.event.tool_call_metadata, &shown.event.body) {
                 (Some(metadata), _) => {
                     if told.insert(shown.group) {
-                        let response = ModelResponse(&metadata.model_response);
+                        let response = ModelResponse(&*metadata.model_response);
                         telling.tell_response(&response, shown.group, &mut messages);
                     }
                 }

@@ -17,7 +17,7 @@ fn metadata(call: &str) -> ToolCallMetadata {
     ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: call.into(),
-        model_response: json!({"id": "r1", "choices": [{"message": {"role": "assistant", "content": "both", "tool_calls": calls}}]}),
+        model_response: json!({"id": "r1", "choices": [{"message": {"role": "assistant", "content": "both", "tool_calls": calls}}]}).into(),
         total_calls_in_response: 2,
     }
 }
@@ -262,7 +262,8 @@ fn calls_that_share_an_id_are_made_once() {
     let twice = |event: &Arc<Event>| {
         let mut event = Event::clone(event);
         if let Some(metadata) = &mut event.tool_call_metadata {
-            let calls = &mut metadata.model_response["choices"][0]["message"]["tool_calls"];
+            let calls =
+                &mut Arc::make_mut(&mut metadata.model_response)["choices"][0]["message"]["tool_calls"];
             *calls = json!([calls[0], calls[0]]);
         }
         Arc::new(event)

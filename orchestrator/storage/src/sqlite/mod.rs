@@ -5,9 +5,9 @@
 //! one file, as long as each conversation is appended to by one of them.
 //!
 //! What [`append`](EventStore::append) has acknowledged survives the death of the process, `kill -9` included: the
-//! operating system holds it. It is not forced to the disk with every commit (`synchronous = NORMAL`), so a power cut
-//! may lose the newest acknowledged events, in whole transactions, back to the last checkpoint (by default 1,000
-//! pages, 4 MiB). It never damages the file nor leaves a gap.
+//! operating system holds it. Unless [`Durability::PowerCut`] is asked for it is not forced to the disk with every commit
+//! (`synchronous = NORMAL`), so a power cut may lose the newest acknowledged events, in whole transactions, back to the last
+//! checkpoint (by default 1,000 pages, 4 MiB). It never damages the file nor leaves a gap.
 //!
 //! Dropping the store commits what is queued, then ends the writer; the drop waits for that.
 
@@ -30,6 +30,16 @@ pub use open::OpenError;
 use readers::Readers;
 use writer::Writer;
 
+/// What an append that is acknowledged survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The death of the process: the operating system holds it.
+    #[default]
+    ProcessDeath,
+    /// A power cut too: the disk holds it. Appends that come at once wait for the disk together.
+    PowerCut,
+}
+
 /// Logs in one SQLite file.
 pub struct SqliteStore {
     writer: Writer,
@@ -41,8 +51,8 @@ impl SqliteStore {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub async fn open(file: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        let location = Location::new(file.into());
+    pub async fn open(file: impl Into<PathBuf>, durability: Durability) -> Result<Self, OpenError> {
+        let location = Location::new(file.into(), durability);
         let subject = location.clone();
         tokio::task::spawn_blocking(move || Self::open_blocking(location))
             .await

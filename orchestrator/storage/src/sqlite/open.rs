@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::Durability;
+
 /// Other processes hold the write lock for one group of appends, or for one checkpoint; both take milliseconds. Longer
 /// than this is a process that was stopped in the middle.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,11 +86,12 @@ pub enum OpenError {
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     file: PathBuf,
+    durability: Durability,
 }
 
 impl Location {
-    pub(super) fn new(file: PathBuf) -> Self {
-        Self { file }
+    pub(super) fn new(file: PathBuf, durability: Durability) -> Self {
+        Self { file, durability }
     }
 
     pub(super) fn file(&self) -> &Path {
@@ -128,7 +131,11 @@ impl Location {
         let connection = Connection::open_with_flags(&self.file, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let synchronous = match self.durability {
+            Durability::ProcessDeath => "NORMAL",
+            Durability::PowerCut => "FULL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "journal_size_limit", WAL_LIMIT_BYTES)?;
         Ok(connection)
@@ -137,6 +144,20 @@ impl Location {
 
 #[cfg(test)]
 mod tests {
+    use super::{Durability, Location};
+
+    #[test]
+    fn every_connection_waits_for_the_disk_if_and_only_if_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        for (durability, expected) in [(Durability::ProcessDeath, 1), (Durability::PowerCut, 2)] {
+            let location = Location::new(folder.path().join("log.db"), durability);
+            location.create().unwrap();
+            let connection = location.connect().unwrap();
+            let synchronous = connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+            assert_eq!(synchronous, Ok(expected), "{durability:?}");
+        }
+    }
+
     #[test]
     fn the_bundled_sqlite_cannot_corrupt_its_log_on_reset() {
         assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());

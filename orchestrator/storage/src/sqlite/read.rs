@@ -22,6 +22,18 @@ enum Damage {
     Unreadable(#[from] serde_json::Error),
 }
 
+/// Why a stretch of a log cannot be read.
+enum ReadError {
+    Storage(rusqlite::Error),
+    Damaged(EventId, Damage),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Storage(error)
+    }
+}
+
 pub(super) fn events(
     connection: &mut Connection,
     conversation: &ConversationId,
@@ -33,11 +45,14 @@ pub(super) fn events(
         return Ok(Vec::new());
     };
     let end = end.min(from.0.saturating_add(limit as u64));
-    let rows = rows(&snapshot, number, from.0, end).map_err(|error| failed(EVENTS, error))?;
-    decode(&rows, from.0, end).map_err(|(id, damage)| StoreError::Damaged {
-        conversation: conversation.clone(),
-        id,
-        source: Box::new(damage),
+    if from.0 >= end {
+        return Ok(Vec::new());
+    }
+    stretch(&snapshot, number, from.0..end).map_err(|error| match error {
+        ReadError::Storage(error) => failed(EVENTS, error),
+        ReadError::Damaged(id, damage) => {
+            StoreError::Damaged { conversation: conversation.clone(), id, source: Box::new(damage) }
+        }
     })
 }
 
@@ -49,35 +64,24 @@ fn log(snapshot: &Transaction<'_>, conversation: &ConversationId) -> rusqlite::R
         .optional()
 }
 
-/// Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
-fn rows(
+/// Made into events where SQLite holds their text: a copy of it would be read a second time.
+fn stretch(
     snapshot: &Transaction<'_>,
     number: i64,
-    from: u64,
-    end: u64,
-) -> rusqlite::Result<Vec<(u64, Vec<u8>)>> {
-    if from >= end {
-        return Ok(Vec::new());
-    }
-    snapshot
-        .prepare_cached(
-            "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
-        )?
-        .query_map(params![number, from, end], |row| {
-            Ok((row.get(0)?, row.get_ref(1)?.as_bytes().unwrap_or_default().to_vec()))
-        })?
-        .collect()
-}
-
-fn decode(rows: &[(u64, Vec<u8>)], from: u64, end: u64) -> Result<Vec<Event>, (EventId, Damage)> {
-    let mut rows = rows.iter();
-    (from..end)
-        .map(|id| {
-            match rows.next() {
-                Some((stored, json)) if *stored == id => event(EventId(id), json),
-                _ => Err(Damage::Missing),
+    ids: std::ops::Range<u64>,
+) -> Result<Vec<Event>, ReadError> {
+    let mut statement = snapshot.prepare_cached(
+        "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
+    )?;
+    let mut rows = statement.query(params![number, ids.start, ids.end])?;
+    ids.map(EventId)
+        .map(|id| match rows.next()? {
+            Some(row) if row.get(0) == Ok(id.0) => {
+                // Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
+                let json = row.get_ref(1)?.as_bytes().unwrap_or_default();
+                event(id, json).map_err(|damage| ReadError::Damaged(id, damage))
             }
-            .map_err(|damage| (EventId(id), damage))
+            _ => Err(ReadError::Damaged(id, Damage::Missing)),
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use engine::events::EventStore as _;
-use storage::SqliteStore;
+use storage::{Durability, SqliteStore};
 
 use crate::scene::{Scene, conversation, event, events, id};
 
@@ -64,7 +64,7 @@ impl Drop for Appender {
 #[tokio::test]
 #[ignore = "run by the other tests here, in a process of its own"]
 async fn appends_and_reports() {
-    let store = SqliteStore::open(std::env::var_os(FILE).unwrap()).await.unwrap();
+    let store = SqliteStore::open(std::env::var_os(FILE).unwrap(), Durability::default()).await.unwrap();
     let log = conversation(&std::env::var(CONVERSATION).unwrap());
     for next in 0.. {
         store.append(&log, &[event(next)]).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::events::{ConversationSummary, EventStore as _, StoreError};
 use protocol::Timestamp;
-use storage::{OpenError, SqliteStore};
+use storage::{Durability, OpenError, SqliteStore};
 
 use crate::scene::{Scene, conversation, event, events, id};
 
@@ -140,7 +140,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     let scene = Scene::new();
     drop(scene.store().await);
     scene.tamper("PRAGMA user_version = 1000");
-    let error = SqliteStore::open(scene.file()).await.err().unwrap();
+    let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::TooNew { found: 1000, .. }), "{error}");
 }
 
@@ -150,7 +150,7 @@ async fn a_file_that_is_no_database_is_named() {
     std::fs::create_dir(scene.file().parent().unwrap()).unwrap();
     std::fs::write(scene.file(), "this is not a database, it is much too friendly for one".repeat(100))
         .unwrap();
-    let error = SqliteStore::open(scene.file()).await.err().unwrap();
+    let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::Open { .. }), "{error}");
     assert_eq!(error.to_string(), format!("opening {}", scene.file().display()));
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use protocol::{ConversationId, Event, EventId};
 use rusqlite::Connection;
 use serde_json::json;
-use storage::SqliteStore;
+use storage::{Durability, SqliteStore};
 use tempfile::TempDir;
 
 pub(crate) struct Scene {
@@ -23,7 +23,7 @@ impl Scene {
     }
 
     pub(crate) async fn store(&self) -> SqliteStore {
-        SqliteStore::open(self.file()).await.unwrap()
+        SqliteStore::open(self.file(), Durability::default()).await.unwrap()
     }
 
     /// The file behind the store's back.

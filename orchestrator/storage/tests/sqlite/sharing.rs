@@ -1,7 +1,7 @@
 //! Several stores on one file, as several processes have them (that they are real processes is `crash`'s part).
 
 use engine::events::{EventStore as _, StoreError};
-use storage::SqliteStore;
+use storage::{Durability, SqliteStore};
 
 use crate::scene::{Scene, conversation, event, events, id};
 
@@ -20,7 +20,8 @@ async fn an_append_of_another_store_is_seen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_file_may_be_opened_by_many_at_once() {
     let scene = Scene::new();
-    let opening: Vec<_> = (0..8).map(|_| tokio::spawn(SqliteStore::open(scene.file()))).collect();
+    let opening: Vec<_> =
+        (0..8).map(|_| tokio::spawn(SqliteStore::open(scene.file(), Durability::default()))).collect();
     for store in opening {
         store.await.unwrap().unwrap();
     }

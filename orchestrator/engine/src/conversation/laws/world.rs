@@ -424,7 +424,7 @@ impl World {
         let metadata = ToolCallMetadata {
             function_name: DELEGATE.into(),
             tool_call_id: format!("{id}-0"),
-            model_response: json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]}),
+            model_response: json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]}).into(),
             total_calls_in_response: count as u64,
         };
         Ok(Box::new(delegate(metadata, call())))

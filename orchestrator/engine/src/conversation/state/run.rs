@@ -115,7 +115,7 @@ fn goes_on_delegating(metadata: &ToolCallMetadata) -> bool {
     if metadata.total_calls_in_response < 2 {
         return false;
     }
-    let calls = ModelResponse(&metadata.model_response).tool_calls();
+    let calls = ModelResponse(&*metadata.model_response).tool_calls();
     let mut after = calls.iter().skip_while(|call| call.id != metadata.tool_call_id);
     after.find(|call| call.id != metadata.tool_call_id).is_some_and(|call| call.name == DELEGATE)
 }

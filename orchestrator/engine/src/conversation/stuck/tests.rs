@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use protocol::AgentState;
 use protocol::action::{BrowseAction, RunAction, ThinkAction};
@@ -86,7 +88,7 @@ impl Log {
                 self.events.last_mut().unwrap().tool_call_metadata = Some(ToolCallMetadata {
                     function_name: "execute_bash".into(),
                     tool_call_id: format!("call {}", id.0),
-                    model_response: serde_json::Value::Null,
+                    model_response: Arc::default(),
                     total_calls_in_response: 1,
                 });
                 id

@@ -1,0 +1,78 @@
+//! Conversations to measure: a model and a sandbox that answer at once.
+
+use std::sync::Arc;
+
+use engine::agent::tools::ToolName;
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
+use engine::condenser::CondenserConfig;
+use engine::conversation::{Conversation, Parts};
+use engine::events::EventStore;
+use engine::llm::Llm;
+use engine::sandbox::SandboxSpec;
+use engine::testing::{Ending, ScriptedProvider};
+use engine::tool_servers::NoToolServers;
+use llm::ScriptedLlm;
+use protocol::action::MessageAction;
+use protocol::observation::RunObservation;
+use protocol::record::ConversationStarted;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ConversationId, Observation};
+use serde_json::{Value, json};
+
+/// A command that goes on until it is cancelled.
+pub(crate) const WAIT: &str = "wait";
+
+/// A sandbox in which every command says this much.
+pub(crate) fn provider(output: &str) -> ScriptedProvider {
+    let output = output.to_owned();
+    ScriptedProvider::new(move |request: &ActionRequest| {
+        let observation = Observation::new(output.clone(), RunObservation::default());
+        match &request.action {
+            SandboxAction::Run(run) if run.command == WAIT => Ending::WhenCancelled(observation),
+            _ => Ending::Observation(observation),
+        }
+    })
+}
+
+/// A conversation with such a sandbox and a model that answers this; it is told to work.
+pub(crate) async fn begin(
+    id: &str,
+    store: Arc<dyn EventStore>,
+    provider: ScriptedProvider,
+    responses: Vec<Value>,
+    condenser: CondenserConfig,
+) -> Conversation {
+    let id: ConversationId = id.parse().unwrap();
+    let steps = u32::try_from(responses.len()).unwrap();
+    let script = json!({"responses": responses}).to_string();
+    let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
+    let parts = Parts {
+        store,
+        agent: Arc::new(CodeActAgent {
+            definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+            command_timeout: 120.0,
+            declares_risk: false,
+        }),
+        condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
+        llm,
+        provider: Arc::new(provider),
+        spec: SandboxSpec::of(id.clone()),
+        tool_servers: Arc::new(NoToolServers),
+        analyzer: None,
+        memory: None,
+        team: Arc::default(),
+    };
+    let started = ConversationStarted {
+        agent: "CodeActAgent".into(),
+        model: "scripted".into(),
+        // The condenser's steps are counted by nobody else.
+        max_iterations: steps,
+        runtime: "scripted".into(),
+        // Every step is the same.
+        lets_loops_be: true,
+        ..Default::default()
+    };
+    let conversation = Conversation::begin(parts, id, started).await.unwrap();
+    conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    conversation
+}
