@@ -114,7 +114,7 @@ async fn crowd() -> Vec<Figure> {
         crowd.push(conversation::begin(&id, store, provider, responses, CondenserConfig::Noop {}).await);
     }
     for conversation in &crowd {
-        conversation.wait_for(|state| state.iterations == 21 && state.is_performing()).await;
+        conversation.wait_for(|state| state.iterations == 21 && state.is_underway()).await;
     }
     let took = begin.elapsed();
     let growth = rss_mb() - before;
