@@ -1,7 +1,7 @@
 //! Calls to language models.
 //!
 //! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
-//! everything compatible speaks, and Anthropic's messages. [`ScriptedLlm`] plays answers from a file and calls nobody;
+//! everything compatible speaks, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] plays answers from a file and calls nobody;
 //! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
 //! user's for an action's risk: it is here because the HTTP client is.
 //!
@@ -18,6 +18,7 @@ mod openai;
 mod prices;
 mod recording;
 mod retry;
+mod router;
 mod scripted;
 mod secrets;
 mod text_calls;
@@ -31,6 +32,7 @@ pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
 pub use retry::RetryPolicy;
+pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
 pub use wire::ProviderLlm;
 

@@ -13,6 +13,7 @@ mod resume;
 mod run;
 mod sandbox;
 mod sandbox_host;
+mod title;
 mod transcript;
 mod writing;
 

@@ -94,9 +94,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
     let agent = compose::agent(&config)?;
-    let llm = work.llm(&config.llm, state.iterations as usize)?;
+    let models = work.models(&config, state.iterations as usize)?;
     let spec = spec(&config, &id, &started);
-    let parts = compose::parts(&config, &state_dir, store, llm, agent, spec)?;
+    let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
@@ -132,7 +132,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         // Until it is heard the conversation looks as much at rest as it was.
         conversation.wait_for(|now| now.next_id > from).await;
     }
-    let exit = finish(conversation, &parts, &config, &work, from, None).await;
+    let exit = finish(conversation, &parts, &config, &work, from, None, &models).await;
     sweep.end().await;
     exit
 }

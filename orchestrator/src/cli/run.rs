@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
-use engine::llm::Llm;
 use engine::memory::Memory;
 use engine::replay::{Replay, Trajectory};
 use engine::sandbox::SandboxSpec;
@@ -16,9 +15,10 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
+use super::title::entitle;
 use super::{PlaceArguments, conversations, prepare, print};
-use crate::compose::{self, StateDir, Sweep};
-use crate::config::{Config, LlmSettings, Overrides};
+use crate::compose::{self, Models, StateDir, Sweep};
+use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
 
@@ -102,15 +102,9 @@ impl WorkArguments {
         }
     }
 
-    /// The model, as [`compose::llm`] has it, recorded or replayed.
-    pub(super) fn llm(&self, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
-        match (&self.replay, &self.record) {
-            (Some(folder), _) => compose::replayed_llm(folder, settings),
-            (None, Some(folder)) => {
-                compose::recorded_llm(compose::llm(settings, answered)?, folder, settings)
-            }
-            (None, None) => compose::llm(settings, answered),
-        }
+    /// The models, recorded or replayed.
+    pub(super) fn models(&self, config: &Config, answered: usize) -> anyhow::Result<Models> {
+        Models::new(config, answered, self.record.as_deref(), self.replay.as_deref())
     }
 
     pub(super) fn output(&self) -> Output {
@@ -124,12 +118,12 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
-    let llm = arguments.work.llm(&config.llm, 0)?;
+    let models = arguments.work.models(&config, 0)?;
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, what: What::Asked(task), workspace, setup, llm, model, work: arguments.work };
+    let task = Task { id, what: What::Asked(task), workspace, setup, models, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 
@@ -140,7 +134,7 @@ pub(super) struct Task {
     pub(super) workspace: WorkFolder,
     /// How it is made ready.
     pub(super) setup: Option<WorkspaceSetup>,
-    pub(super) llm: Arc<dyn Llm>,
+    pub(super) models: Models,
     /// The name that the conversation is resumed with.
     pub(super) model: String,
     pub(super) work: WorkArguments,
@@ -182,7 +176,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     };
     let spec = spec(config, &task.id, &started);
-    let parts = compose::parts(config, state_dir, state_dir.store().await?, task.llm, agent, spec)?;
+    let parts = compose::parts(config, state_dir, state_dir.store().await?, &task.models, agent, spec)?;
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
@@ -196,7 +190,9 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         let content = compose::redactor(config)?.text(&text).into_owned();
         conversation.say(MessageAction { content, ..Default::default() })?;
     }
-    let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref()).await;
+    let exit =
+        finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref(), &task.models)
+            .await;
     sweep.end().await;
     exit
 }
@@ -210,6 +206,7 @@ pub(super) async fn finish(
     work: &WorkArguments,
     from: EventId,
     replayed: Option<&Trajectory>,
+    models: &Models,
 ) -> anyhow::Result<Exit> {
     let following = Follow {
         conversation: &conversation,
@@ -218,7 +215,14 @@ pub(super) async fn finish(
         auto_continue: !work.no_auto_continue,
         replayed,
     };
-    let exit = following.follow().await;
+    let exit = tokio::select! {
+        exit = following.follow() => exit,
+        // Nothing waits for a title.
+        never = async {
+            entitle(&conversation, models.title()).await;
+            std::future::pending().await
+        } => never,
+    };
     let id = conversation.id().clone();
     let state = conversation.state();
     // Those in the sandbox too, while it is there.

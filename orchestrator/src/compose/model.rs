@@ -1,20 +1,89 @@
-//! The model that is configured.
+//! The models that are configured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::llm::Llm;
-use llm::{LlmConfig, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
+use llm::{LlmConfig, MultimodalRouter, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
+use secrecy::SecretString;
 
-use crate::config::LlmSettings;
+use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
 
-/// The configured model. A scripted one begins after `answered` answers, for a conversation that goes on.
-pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+/// The models of one conversation.
+pub(crate) struct Models {
+    /// What the agent asks: the configured model, or two behind a router.
+    pub(super) agent: Arc<dyn Llm>,
+    title: Option<Arc<dyn Llm>>,
+    calls: Calls,
+}
+
+/// What becomes of a call.
+enum Calls {
+    Made,
+    /// It is made, and written to the folder without the keys.
+    Recorded(PathBuf, Vec<SecretString>),
+    /// It is answered from what was written; nothing is sent.
+    Replayed(Arc<dyn Llm>),
+}
+
+impl Models {
+    /// The configured models; their calls recorded to a folder, or replayed from one. A scripted model begins after
+    /// `answered` answers, for a conversation that goes on.
+    pub(crate) fn new(
+        config: &Config,
+        answered: usize,
+        record: Option<&Path>,
+        replay: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let keys: Vec<_> = config.llms().filter_map(|llm| llm.api_key.clone()).collect();
+        let calls = match (record, replay) {
+            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, keys)?)),
+            (Some(folder), None) => Calls::Recorded(folder.to_owned(), keys),
+            (None, None) => Calls::Made,
+        };
+        let agent = calls.of(|| {
+            let primary = connect(&config.llm, answered)?;
+            let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
+            Ok(Arc::new(MultimodalRouter { primary, secondary: connect(secondary, 0)? }))
+        })?;
+        let title = config.title_llm.as_ref();
+        let title = title.map(|settings| calls.of(|| connect(settings, 0))).transpose()?;
+        Ok(Self { agent, title, calls })
+    }
+
+    /// The agent's model plays a script.
+    pub(crate) fn scripted(script: &str) -> anyhow::Result<Self> {
+        Ok(Self { agent: scripted(script, 0)?, title: None, calls: Calls::Made })
+    }
+
+    /// What finds titles, if something does.
+    pub(crate) fn title(&self) -> Option<&dyn Llm> {
+        self.title.as_deref()
+    }
+
+    /// A model beside the agent's.
+    pub(super) fn other(&self, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+        self.calls.of(|| connect(settings, 0))
+    }
+}
+
+impl Calls {
+    /// The model that these calls are made to.
+    fn of(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
+        Ok(match self {
+            Self::Made => llm()?,
+            Self::Recorded(folder, keys) => Arc::new(RecordingLlm::new(llm()?, folder, keys.clone())?),
+            Self::Replayed(llm) => Arc::clone(llm),
+        })
+    }
+}
+
+fn connect(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let Some(model) = &settings.model else {
         let text = "no model is named: set LLM_MODEL (and LLM_API_KEY, LLM_BASE_URL), or use --model; \
                     `glovebox demo` needs none";
@@ -23,7 +92,7 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
     if let Some(file) = model.strip_prefix(SCRIPTED) {
         let script = std::fs::read_to_string(file)
             .map_err(|error| UsageError(format!("reading the script {file}: {error}")))?;
-        return scripted_llm(&script, answered)
+        return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
@@ -31,6 +100,10 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()
     })
+}
+
+fn scripted(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
 }
 
 /// Whether the answers come from a file.
@@ -43,25 +116,6 @@ pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
     let model = settings.model.clone().unwrap_or_default();
     let script = model.strip_prefix(SCRIPTED).and_then(|file| Path::new(file).canonicalize().ok());
     script.map_or(model, |path| format!("{SCRIPTED}{}", path.display()))
-}
-
-/// A model that plays a script.
-pub(crate) fn scripted_llm(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
-}
-
-/// That model, its calls written to a folder.
-pub(crate) fn recorded_llm(
-    llm: Arc<dyn Llm>,
-    folder: &Path,
-    settings: &LlmSettings,
-) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(RecordingLlm::new(llm, folder, settings.api_key.clone())?))
-}
-
-/// A model that says what was written to a folder.
-pub(crate) fn replayed_llm(folder: &Path, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(ReplayLlm::open(folder, settings.api_key.clone())?))
 }
 
 /// Only what is configured differs from the wire's own defaults, which are V0's.

@@ -38,9 +38,7 @@ impl CondenserSettings {
             let group = groups.get(&("llm".to_owned(), name.to_owned()));
             let group = group
                 .ok_or_else(|| ConfigError::Condenser(format!("llm_config: there is no [llm.{name}]")))?;
-            let mut of_group = settings.clone();
-            of_group.overlay(group.clone());
-            llms.insert(name.to_owned(), LlmSettings::of(of_group));
+            llms.insert(name.to_owned(), LlmSettings::of_group(settings, group));
         }
         Ok(Self { chosen: Some(chosen), is_usual_wanted, llms })
     }

@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Servers,
     /// Which actions are asked about.
     Confirmation,
+    /// Which of several models is asked.
+    Router,
     /// Of texts.
     List,
     Table,
@@ -42,6 +44,7 @@ impl Kind {
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
             Self::Url => "an address such as https://host:3000",
             Self::Confirmation => "never, low, medium, high or always",
+            Self::Router => "noop_router or multimodal_router",
             Self::UnknownHosts => "refuse, accept-new or ask",
             Self::Servers => "a list of servers",
             Self::List => "a list of strings",
@@ -116,6 +119,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "enable_default_condenser", Kind::Flag),
     ("core", "git_user_name", Kind::Text),
     ("core", "git_user_email", Kind::Text),
+    ("core", "title_llm_config", Kind::Text),
     ("security", "confirmation_mode", Kind::Flag),
     ("llm", "model", Kind::Text),
     ("llm", "api_key", Kind::Text),
@@ -142,6 +146,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "completion_kwargs", Kind::Table),
     ("llm", "reasoning_effort", Kind::Text),
     ("llm", "seed", Kind::Integer),
+    ("llm", "for_routing", Kind::Flag),
+    ("model_routing", "router_name", Kind::Router),
     ("agent", "enable_history_truncation", Kind::Flag),
     ("agent", "enable_stuck_detection", Kind::Flag),
     ("condenser", "type", Kind::Text),
@@ -153,6 +159,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("condenser", "max_event_length", Kind::Integer),
     ("condenser", "condensers", Kind::Tables),
     ("agent", "llm_config", Kind::Text),
+    ("agent", "model_routing", Kind::Table),
     ("agent", "system_prompt_filename", Kind::Text),
     ("agent", "enable_cmd", Kind::Flag),
     ("agent", "enable_editor", Kind::Flag),
@@ -219,12 +226,12 @@ const KNOWN: &[(&str, &str)] = &[
         "llm",
         "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars \
          ollama_base_url modify_params \
-         log_completions log_completions_folder safety_settings custom_tokenizer for_routing",
+         log_completions log_completions_folder safety_settings custom_tokenizer",
     ),
     (
         "agent",
         "enable_browsing enable_jupyter enable_llm_editor \
-          condenser model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
+          condenser enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
     ),
     (
@@ -240,6 +247,5 @@ const KNOWN: &[(&str, &str)] = &[
          resource_memory_limit image_pull_secret ingress_tls_secret node_selector_key node_selector_val \
          tolerations_yaml privileged",
     ),
-    ("model_routing", "router_name"),
     ("cli", "vi_mode"),
 ];

@@ -376,3 +376,40 @@ fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
         assert!(error.starts_with(part) && !error.contains("hunter2"), "{error}");
     }
 }
+
+#[test]
+fn a_router_has_the_second_model_that_is_meant_for_it() {
+    let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.fast]\nmodel = \"small\"\nfor_routing = true\n";
+    let second = |more: &str| {
+        let config = load(&format!("{file}{more}"), &[], Overrides::default()).unwrap();
+        assert_eq!((config.llm.model.as_deref(), config.warnings), (Some("big"), Vec::new()));
+        config.secondary_llm.map(|llm| (llm.model.unwrap(), llm.settings.text("llm", "base_url").unwrap()))
+    };
+    let found = |model: &str| Some((model.to_owned(), "http://h".to_owned()));
+    let router = "[model_routing]\nrouter_name = \"multimodal_router\"\n";
+    let v0 = "[llm.secondary_model]\nmodel = \"tiny\"\nfor_routing = true\n";
+    assert_eq!(second(""), None);
+    assert_eq!(second(router), found("small"));
+    assert_eq!(second(&format!("{v0}{router}")), found("tiny"));
+    assert_eq!(second(&format!("[agent.model_routing]\nrouter_name = \"noop_router\"\n{router}")), None);
+    assert_eq!(
+        second("[agent.CodeActAgent.model_routing]\nrouter_name = \"multimodal_router\"\n"),
+        found("small")
+    );
+    for (file, problem) in [
+        (
+            router,
+            "model_routing: multimodal_router needs one [llm.NAME] with for_routing = true, and there are 0",
+        ),
+        (
+            "[model_routing]\nrouter_name = \"x\"\n",
+            ":2: model_routing.router_name must be noop_router or multimodal_router, not \"x\"",
+        ),
+        (
+            "[agent.model_routing]\nrouter_name = \"x\"\n",
+            "model_routing: there is no router x, but multimodal_router",
+        ),
+    ] {
+        assert_eq!(error_of(file, &[]), problem);
+    }
+}

@@ -21,6 +21,8 @@ pub struct State {
     pub next_id: EventId,
     /// What the conversation was asked to be; nothing before it begins.
     pub started: Option<ConversationStarted>,
+    /// What it is about, in one line, if a title was found.
+    pub title: Option<String>,
     /// What the agent does.
     pub agent_state: AgentState,
     /// Steps taken.
@@ -84,6 +86,7 @@ impl Default for State {
         Self {
             next_id: EventId::FIRST,
             started: None,
+            title: None,
             agent_state: AgentState::Loading,
             iterations: 0,
             max_iterations: 0,
@@ -119,8 +122,8 @@ impl State {
         if let Some(metrics) = &event.llm_metrics {
             self.metrics.clone_from(metrics);
             // It is paid for, but the agent has not stepped.
-            let is_condensation = matches!(event.body, Body::Action(Action::Condensation(_)));
-            self.iterations += u32::from(!is_condensation);
+            let is_aside = matches!(event.body, Body::Action(Action::Condensation(_)) | Body::Record(_));
+            self.iterations += u32::from(!is_aside);
         }
         match &event.body {
             Body::Action(action) => self.apply_action(event, action),
@@ -278,6 +281,7 @@ impl State {
                 }
             }
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
+            Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
             Record::ModelRetried(_) => {}
         }
     }

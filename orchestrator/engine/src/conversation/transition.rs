@@ -10,9 +10,11 @@
 use std::time::Duration;
 
 use protocol::action::{ChangeAgentStateAction, CondensationRequestAction};
+use protocol::metrics::Metrics;
 use protocol::observation::{AgentStateChangedObservation, ThinkObservation, UserRejectedObservation};
 use protocol::record::{
-    ConfirmationChanged, Limit, LimitExtended, LimitReached, ModelRetried, SandboxLeased, SandboxReleased,
+    ConfirmationChanged, ConversationTitled, Limit, LimitExtended, LimitReached, ModelRetried, SandboxLeased,
+    SandboxReleased,
 };
 use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
@@ -21,7 +23,7 @@ use super::input::{Begin, Effect, Input, InputKind, News, Terms};
 use super::setup::{self, Outcome, SetupStep};
 use super::state::{Request, State};
 use super::stuck::Recovery;
-use crate::agent::{Step, track};
+use crate::agent::{ModelCall, Step, track};
 use crate::clock;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
@@ -94,6 +96,14 @@ impl Turn {
             InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
             InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
             InputKind::SandboxRemoved => self.sandbox_removed(),
+            InputKind::Titled { title, call } => {
+                if self.state.title.is_none() {
+                    let mut event =
+                        self.event(EventSource::Environment, Record::from(ConversationTitled { title }));
+                    event.llm_metrics = self.metrics_with(call.as_ref());
+                    self.push(event);
+                }
+            }
         }
     }
 
@@ -559,12 +569,15 @@ impl Turn {
         let mut event = self.event(EventSource::Agent, step.body.clone());
         event.timeout = step.timeout;
         event.tool_call_metadata.clone_from(&step.tool_call_metadata);
-        if let Some(call) = &step.call {
-            let mut metrics = self.state.metrics.totals();
-            call.record_in(&mut metrics, clock::epoch_seconds(&self.at));
-            event.llm_metrics = Some(metrics);
-        }
+        event.llm_metrics = self.metrics_with(step.call.as_ref());
         self.push(event)
+    }
+
+    /// The totals with one more call.
+    fn metrics_with(&self, call: Option<&ModelCall>) -> Option<Metrics> {
+        let mut metrics = self.state.metrics.totals();
+        call?.record_in(&mut metrics, clock::epoch_seconds(&self.at));
+        Some(metrics)
     }
 
     fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {
