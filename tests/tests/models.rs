@@ -71,3 +71,23 @@ fn a_title_is_found_beside_the_conversation_and_paid_for() {
     assert_eq!(titled(), (vec![], "fix login".to_owned(), 0));
     home.assert_nothing_runs();
 }
+
+#[test]
+fn completions_are_logged_where_the_section_says() {
+    let home = Home::new();
+    let config = format!(
+        "[llm]\n{}\nlog_completions = true\nlog_completions_folder = \"calls\"\n",
+        script(&home, "agent", &json!([bash("echo 1"), finish()]))
+    );
+    home.write("config.toml", config.replace("log_completions_folder = \"calls\"\n", ""));
+    let run = || home.run(&["run", "--json", "-t", "x", "--runtime", "local"]).expect(0);
+    assert!(!run().stderr.contains("without effect"));
+    home.write("config.toml", config);
+    run();
+    for folder in [".glovebox/completions", "calls"] {
+        let call = std::fs::read_to_string(home.path().join(folder).join("000002.json")).unwrap();
+        let call: Value = serde_json::from_str(&call).unwrap();
+        assert_eq!(call["model"], "agent");
+    }
+    home.assert_nothing_runs();
+}

@@ -21,6 +21,7 @@ mod retry;
 mod router;
 mod scripted;
 mod secrets;
+mod shortened;
 mod text_calls;
 mod wire;
 
@@ -36,17 +37,24 @@ pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
 pub use wire::ProviderLlm;
 
-/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself.
+/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself, and told no
+/// more of a result than it is to be.
 ///
 /// # Errors
 /// See [`ConfigError`].
 pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
-    if config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model)) {
-        return Ok(Arc::new(ProviderLlm::new(config)?));
-    }
-    let mut config = config.clone();
-    if !config.disable_stop_word {
-        config.stop.push(text_calls::STOP.to_owned());
-    }
-    Ok(Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?))))
+    let is_native = config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model));
+    let inner: Arc<dyn Llm> = if is_native {
+        Arc::new(ProviderLlm::new(config)?)
+    } else {
+        let mut config = config.clone();
+        if !config.disable_stop_word {
+            config.stop.push(text_calls::STOP.to_owned());
+        }
+        Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))
+    };
+    Ok(match config.max_message_chars {
+        Some(most) => Arc::new(shortened::ShortenedLlm { inner, most }),
+        None => inner,
+    })
 }

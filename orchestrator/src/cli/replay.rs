@@ -73,7 +73,8 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     Ok(if differences.is_empty() { Exit::Finished } else { Exit::Failed })
 }
 
-fn read(path: &Path) -> anyhow::Result<Trajectory> {
+/// A saved trajectory.
+pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
     let wrong = |problem: String| UsageError(format!("the trajectory {}: {problem}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if size > LONGEST {

@@ -16,7 +16,7 @@ use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
 use super::title::entitle;
-use super::{PlaceArguments, conversations, prepare, print};
+use super::{PlaceArguments, conversations, prepare, print, replay};
 use crate::compose::{self, Models, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -113,17 +113,25 @@ impl WorkArguments {
 }
 
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let task = read_task(arguments.task, arguments.file.as_deref())?;
     let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
+    let replayed = Config::load(&overrides, |name| std::env::var(name).ok())?.replay_trajectory;
+    let what = match replayed {
+        Some(_) if arguments.task.is_some() || arguments.file.is_some() => {
+            let text = "core.replay_trajectory_path is set, and a trajectory brings its own task: give none";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        Some(path) => What::Replayed { trajectory: replay::read(&path)?, hands_over: true },
+        None => What::Asked(read_task(arguments.task, arguments.file.as_deref())?),
+    };
     let (config, state_dir) = prepare(&overrides).await?;
     let models = arguments.work.models(&config, 0)?;
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, what: What::Asked(task), workspace, setup, models, model, work: arguments.work };
+    let task = Task { id, what, workspace, setup, models, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn condenser(config: &Config, models: &Models) -> anyhow::Result<Arc<
         None => CondenserConfig::ConversationWindow {},
     };
     condenser.build(&|group| match group.and_then(|name| settings.llms.get(name)) {
-        Some(settings) => models.other(settings),
+        Some(settings) => models.other(config, settings),
         None => Ok(Arc::clone(&models.agent)),
     })
 }

@@ -14,6 +14,9 @@ use crate::exit::UsageError;
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
 
+/// Prefixes by which V0's users choose Ollama.
+const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
+
 /// The models of one conversation.
 pub(crate) struct Models {
     /// What the agent asks: the configured model, or two behind a router.
@@ -40,19 +43,19 @@ impl Models {
         record: Option<&Path>,
         replay: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let keys: Vec<_> = config.llms().filter_map(|llm| llm.api_key.clone()).collect();
+        let keys = keys(config);
         let calls = match (record, replay) {
             (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, keys)?)),
             (Some(folder), None) => Calls::Recorded(folder.to_owned(), keys),
             (None, None) => Calls::Made,
         };
         let agent = calls.of(|| {
-            let primary = connect(&config.llm, answered)?;
+            let primary = connect(config, &config.llm, answered)?;
             let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
-            Ok(Arc::new(MultimodalRouter { primary, secondary: connect(secondary, 0)? }))
+            Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
         })?;
         let title = config.title_llm.as_ref();
-        let title = title.map(|settings| calls.of(|| connect(settings, 0))).transpose()?;
+        let title = title.map(|settings| calls.of(|| connect(config, settings, 0))).transpose()?;
         Ok(Self { agent, title, calls })
     }
 
@@ -67,8 +70,8 @@ impl Models {
     }
 
     /// A model beside the agent's.
-    pub(super) fn other(&self, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
-        self.calls.of(|| connect(settings, 0))
+    pub(super) fn other(&self, config: &Config, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+        self.calls.of(|| connect(config, settings, 0))
     }
 }
 
@@ -83,7 +86,23 @@ impl Calls {
     }
 }
 
-fn connect(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+/// No key of any model is written down.
+fn keys(config: &Config) -> Vec<SecretString> {
+    config.llms().filter_map(|llm| llm.api_key.clone()).collect()
+}
+
+/// One model, its calls kept where its section says so.
+fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    let llm = connect_unlogged(settings, answered)?;
+    if !settings.settings.flag("llm", "log_completions").unwrap_or(false) {
+        return Ok(llm);
+    }
+    let folder = settings.settings.path("llm", "log_completions_folder");
+    let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
+    Ok(Arc::new(RecordingLlm::new(llm, &folder, keys(config))?))
+}
+
+fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let Some(model) = &settings.model else {
         let text = "no model is named: set LLM_MODEL (and LLM_API_KEY, LLM_BASE_URL), or use --model; \
                     `glovebox demo` needs none";
@@ -128,6 +147,12 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.api_key.clone_from(api_key);
     config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
     config.base_url = settings.text("llm", "base_url");
+    if OLLAMA.iter().any(|prefix| model.starts_with(prefix)) {
+        config.base_url =
+            Some(ollama(config.base_url.take().or_else(|| settings.text("llm", "ollama_base_url"))));
+    }
+    config.max_message_chars =
+        settings.integer("llm", "max_message_chars").and_then(|most| usize::try_from(most).ok());
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
@@ -144,6 +169,10 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");
     config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
+    let has_safety_settings = ["gemini", "mistral"].iter().any(|name| model.contains(name));
+    if let Some(list) = settings.tables("llm", "safety_settings").filter(|_| has_safety_settings) {
+        config.completion_kwargs.entry("safety_settings").or_insert(list);
+    }
     config.timeouts.total = seconds("timeout").unwrap_or(config.timeouts.total);
     let RetryPolicy { num_retries, multiplier, min_wait, max_wait } = &mut config.retry;
     let configured = settings.integer("llm", "num_retries").and_then(|number| u32::try_from(number).ok());
@@ -152,4 +181,27 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     *min_wait = seconds("retry_min_wait").unwrap_or(*min_wait);
     *max_wait = seconds("retry_max_wait").unwrap_or(*max_wait);
     config
+}
+
+/// Where Ollama speaks OpenAI's format; its users give the address of its own.
+fn ollama(base_url: Option<String>) -> String {
+    let base_url = base_url.unwrap_or_else(|| "http://localhost:11434".to_owned());
+    let server = base_url.trim_end_matches('/');
+    format!("{}/v1", server.strip_suffix("/v1").unwrap_or(server))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollamas_models_are_asked_in_openais_format() {
+        for (given, base_url) in [
+            (None, "http://localhost:11434/v1"),
+            (Some("http://h:1/"), "http://h:1/v1"),
+            (Some("http://h:1/v1/"), "http://h:1/v1"),
+        ] {
+            assert_eq!(ollama(given.map(str::to_owned)), base_url);
+        }
+    }
 }

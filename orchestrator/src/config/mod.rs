@@ -83,6 +83,8 @@ pub(crate) struct Config {
     pub workspace_base: Option<PathBuf>,
     /// Where the trajectory is saved at the end.
     pub save_trajectory: Option<PathBuf>,
+    /// The trajectory that is done again instead of a task.
+    pub replay_trajectory: Option<PathBuf>,
     /// The model.
     pub llm: LlmSettings,
     /// The model that is asked first, if another one answers what that cannot.
@@ -244,6 +246,10 @@ impl Config {
                 .save_trajectory
                 .clone()
                 .or_else(|| settings.path("core", "save_trajectory_path")),
+            replay_trajectory: settings
+                .path("core", "replay_trajectory_path")
+                .map(|path| expand_home(path, &environment))
+                .transpose()?,
             selected_repository: overrides
                 .selected_repository
                 .clone()

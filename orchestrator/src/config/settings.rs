@@ -180,7 +180,10 @@ impl Settings {
             .values
             .keys()
             .filter(|(section, name)| keys::find(section, name).is_some_and(|key| !key.has_effect))
-            .map(|(section, name)| format!("{section}.{name}"))
+            .map(|(section, name)| match keys::instead(section, name) {
+                Some(instead) => format!("{section}.{name} ({instead})"),
+                None => format!("{section}.{name}"),
+            })
             .collect();
         (!names.is_empty()).then(|| format!("without effect in this version: {}", names.join(", ")))
     }
@@ -241,6 +244,11 @@ impl Settings {
             Ok(serde_json::Value::Object(map)) => Some(map),
             _ => None,
         }
+    }
+
+    /// A list of tables, as JSON.
+    pub(crate) fn tables(&self, section: &str, name: &str) -> Option<serde_json::Value> {
+        serde_json::to_value(self.value(section, name)?).ok()
     }
 
     /// A whole section, as JSON.

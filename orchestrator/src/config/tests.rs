@@ -413,3 +413,27 @@ fn a_router_has_the_second_model_that_is_meant_for_it() {
         assert_eq!(error_of(file, &[]), problem);
     }
 }
+
+#[test]
+fn an_agents_own_condenser_wins() {
+    let file = "[condenser]\ntype = \"noop\"\n[agent.quick.condenser]\ntype = \"recent\"\nmax_events = 7\n";
+    let of = |agent: Option<&str>| {
+        let named = Overrides { agent: agent.map(Into::into), ..Default::default() };
+        load(file, &[], named).unwrap().condenser.chosen.unwrap()
+    };
+    assert_eq!(of(None), CondenserConfig::Noop {});
+    assert_eq!(of(Some("quick")), CondenserConfig::Recent { keep_first: 1, max_events: 7 });
+}
+
+#[test]
+fn a_key_that_will_never_have_an_effect_says_what_to_do() {
+    let file = "[llm]\naws_region_name = \"eu\"\nmodify_params = true\n[cli]\nvi_mode = true\n";
+    let warnings = load(file, &[], Overrides::default()).unwrap().warnings;
+    assert_eq!(
+        warnings,
+        [
+            "without effect in this version: cli.vi_mode, llm.aws_region_name (for Bedrock give the base_url of a \
+          LiteLLM proxy), llm.modify_params (requests are always made as the provider wants them)"
+        ]
+    );
+}
