@@ -148,8 +148,8 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
     config.base_url = settings.text("llm", "base_url");
     if OLLAMA.iter().any(|prefix| model.starts_with(prefix)) {
-        config.base_url =
-            Some(ollama(config.base_url.take().or_else(|| settings.text("llm", "ollama_base_url"))));
+        // The other one may be inherited by a group that is for Ollama.
+        config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
     }
     config.max_message_chars =
         settings.integer("llm", "max_message_chars").and_then(|most| usize::try_from(most).ok());

@@ -27,6 +27,7 @@ pub struct RecordingLlm {
 
 impl RecordingLlm {
     /// Records into `folder`, which is made if it is not there; calls that are in it stay, and these follow them.
+    /// Others may record into it at the same time.
     ///
     /// # Errors
     /// [`RecordingError::Folder`].
