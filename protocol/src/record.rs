@@ -25,6 +25,8 @@ kinds! {
         "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
         /// A call to the model failed and is made again.
         "model_retried" => ModelRetried(ModelRetried),
+        /// A title was found for the conversation.
+        "conversation_titled" => ConversationTitled(ConversationTitled),
     }
 }
 
@@ -156,4 +158,11 @@ pub struct ModelRetried {
     pub after: f64,
     /// What went wrong, in a sentence.
     pub reason: String,
+}
+
+/// A title was found for the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationTitled {
+    /// One short line.
+    pub title: String,
 }

@@ -227,6 +227,8 @@ fn wrong_usage_is_named() {
     refused(&home.run(&["run", "-t", "x", "-i", "0"]), 2, "--max-iterations");
     refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
     refused(&home.run(&["resume", "../x"]), 2, "an id");
+    refused(&home.run(&["demo", "--log-level", "zzz"]), 2, "error, warn, info, debug and trace");
+    refused(&home.run(&["demo", "--log-level", "a=zzz"]), 2, "--log-level");
     refused(&home.run(&["resume", "nothing"]), 2, "there is no conversation nothing");
     refused(&home.run(&["conversations", "show", "nothing"]), 2, "there is no conversation nothing");
     let model = home.script(&json!([finish()]));

@@ -12,6 +12,7 @@ mod engine_restart;
 mod host_killed;
 mod image_check;
 mod mcp_servers;
+mod models;
 mod out_of_memory;
 mod replay_and_fork;
 mod sandbox_commands;

@@ -63,6 +63,21 @@ fn a_trajectory_that_comes_to_the_same_differs_nowhere_and_the_agent_goes_on_whe
 }
 
 #[test]
+fn a_trajectory_that_is_configured_is_done_again_by_a_run_without_a_task() {
+    let home = Home::new();
+    let file = home.path().join("done.json");
+    let save = ["-i", "1", "--save-trajectory", file.to_str().unwrap()];
+    run(&home, &json!([bash("echo 1")]), &save).expect(3);
+    home.write("config.toml", "[core]\nreplay_trajectory_path = \"done.json\"\n");
+    let ended = run(&home, &json!([]), &[]).expect(2);
+    assert!(ended.stderr.contains("a trajectory brings its own task"), "{}", ended.stderr);
+    let model = home.script(&json!([bash("echo 2"), finish()]));
+    let again = home.run(&[["run", "--json", "-l", &model].as_slice(), &LOCAL].concat()).expect(0).events();
+    assert_eq!(outputs(&again), ["1", "2"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
     let home = Home::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/wire/trajectories");

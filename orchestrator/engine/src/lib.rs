@@ -18,5 +18,6 @@ pub mod secrets;
 pub mod security;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod title;
 pub mod tool_servers;
 pub mod view;

@@ -14,8 +14,8 @@ use crate::retry::RetryPolicy;
 /// One `[llm]` section.
 #[derive(Debug, Clone)]
 pub struct LlmConfig {
-    /// The model. The prefixes `openai/`, `litellm_proxy/` and `anthropic/`, which V0's users write to choose the wire,
-    /// are not sent; every other name is sent as written.
+    /// The model. The prefixes `openai/`, `litellm_proxy/`, `ollama/`, `ollama_chat/` and `anthropic/`, which V0's users
+    /// write to choose the wire, are not sent; every other name is sent as written.
     pub model: String,
     /// `anthropic` chooses Anthropic's wire whatever the model is called, any other name OpenAI's.
     pub custom_llm_provider: Option<String>,
@@ -37,6 +37,8 @@ pub struct LlmConfig {
     pub max_input_tokens: Option<u64>,
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u64>,
+    /// How much of a tool's result the model is told, in characters; nothing: all of it.
+    pub max_message_chars: Option<usize>,
     /// Texts that end the answer before they are written.
     pub stop: Vec<String>,
     /// For providers that can repeat themselves.
@@ -158,6 +160,7 @@ impl LlmConfig {
             top_k: None,
             max_input_tokens: None,
             max_output_tokens: None,
+            max_message_chars: None,
             stop: Vec::new(),
             seed: None,
             reasoning_effort: None,
@@ -188,7 +191,7 @@ impl LlmConfig {
     /// The name that goes over the wire.
     pub(crate) fn wire_model(&self) -> &str {
         let prefixes: &[&str] = match self.provider() {
-            Provider::OpenAi => &["openai/", "litellm_proxy/"],
+            Provider::OpenAi => &["openai/", "litellm_proxy/", "ollama/", "ollama_chat/"],
             Provider::Anthropic => &["anthropic/"],
         };
         prefixes.iter().find_map(|prefix| self.model.strip_prefix(prefix)).unwrap_or(&self.model)
@@ -238,6 +241,8 @@ mod tests {
             ("o3-mini-high", "o3-mini-high"),
             ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B"),
             ("openai/openai/gpt-oss", "openai/gpt-oss"),
+            ("ollama/llama3", "llama3"),
+            ("ollama_chat/llama3", "llama3"),
         ] {
             assert_eq!(LlmConfig::new(written).wire_model(), sent);
         }

@@ -1,7 +1,7 @@
 //! Calls to language models.
 //!
 //! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
-//! everything compatible speaks, and Anthropic's messages. [`ScriptedLlm`] plays answers from a file and calls nobody;
+//! everything compatible speaks, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] plays answers from a file and calls nobody;
 //! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
 //! user's for an action's risk: it is here because the HTTP client is.
 //!
@@ -18,8 +18,10 @@ mod openai;
 mod prices;
 mod recording;
 mod retry;
+mod router;
 mod scripted;
 mod secrets;
+mod shortened;
 mod text_calls;
 mod wire;
 
@@ -31,20 +33,28 @@ pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
 pub use retry::RetryPolicy;
+pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
 pub use wire::ProviderLlm;
 
-/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself.
+/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself, and told no
+/// more of a result than it is to be.
 ///
 /// # Errors
 /// See [`ConfigError`].
 pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
-    if config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model)) {
-        return Ok(Arc::new(ProviderLlm::new(config)?));
-    }
-    let mut config = config.clone();
-    if !config.disable_stop_word {
-        config.stop.push(text_calls::STOP.to_owned());
-    }
-    Ok(Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?))))
+    let is_native = config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model));
+    let inner: Arc<dyn Llm> = if is_native {
+        Arc::new(ProviderLlm::new(config)?)
+    } else {
+        let mut config = config.clone();
+        if !config.disable_stop_word {
+            config.stop.push(text_calls::STOP.to_owned());
+        }
+        Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))
+    };
+    Ok(match config.max_message_chars {
+        Some(most) => Arc::new(shortened::ShortenedLlm { inner, most }),
+        None => inner,
+    })
 }

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use engine::clock;
 use engine::conversation::{self, State};
 use engine::events::EventStore;
+use engine::title;
 use protocol::{AgentState, Body, ConversationId, Event, EventId, Record};
 use serde_json::json;
 
@@ -63,7 +64,11 @@ async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
     for summary in store.conversations().await? {
         // One damaged log must not hide the others.
         let (agent_state, title) = match read_all(store, &summary.id).await {
-            Ok(events) => (State::fold(&events).agent_state.as_str(), title(&events)),
+            Ok(events) => {
+                let State { agent_state, title, .. } = State::fold(&events);
+                let title = title.map(|title| print::for_terminal(&title));
+                (agent_state.as_str(), title.unwrap_or_else(|| first_words(&events)))
+            }
             Err(error) => ("damaged", error.to_string()),
         };
         rows.push((summary, agent_state, title));
@@ -199,17 +204,11 @@ pub(super) async fn read_all(store: &dyn EventStore, id: &ConversationId) -> any
     }
 }
 
-/// The first line that the user said.
-fn title(events: &[Event]) -> String {
-    const LONGEST: usize = 60;
+/// How the first message begins.
+fn first_words(events: &[Event]) -> String {
     let said = events.iter().find_map(|event| match &event.body {
         Body::Action(protocol::Action::Message(message)) => Some(message.content.as_str()),
         _ => None,
     });
-    let line = print::for_terminal(said.unwrap_or_default().trim());
-    let line = line.lines().next().unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("{}…", &line[..cut]),
-        None => line.to_owned(),
-    }
+    title::first_line(&print::for_terminal(said.unwrap_or_default()))
 }

@@ -10,7 +10,7 @@ use protocol::ObservationKind;
 use super::follow::Output;
 use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
 use super::{exec, prepare, print};
-use crate::compose;
+use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::Exit;
 use crate::workspace::WorkFolder;
@@ -80,7 +80,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         what: What::Asked(TASK.to_owned()),
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
-        llm: compose::scripted_llm(&script_for(inside)?, 0)?,
+        models: Models::scripted(&script_for(inside)?)?,
         model: "scripted:demo".to_owned(),
         work,
     };

@@ -75,7 +75,7 @@ impl Follow<'_> {
             {
                 said += 1;
                 self.conversation.say(message.clone())?;
-                self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                self.conversation.wait_for(|now| has_heard(now, &state)).await;
                 continue;
             }
             // Somebody who is there is asked while other agents work.
@@ -85,14 +85,14 @@ impl Follow<'_> {
                 if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
                     nudges += 1;
                     self.conversation.say(MessageAction { content: NUDGE.into(), ..Default::default() })?;
-                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
                 if let Some(questions) = questions.as_mut().filter(|_| asks && stopping.is_none())
                     && let Some(content) = screen.aside(questions.answer(&mut interrupts)).await
                 {
                     self.conversation.say(MessageAction { content, ..Default::default() })?;
-                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
                 if let (Some(questions), Some((task, _)), None) = (questions.as_mut(), asked, stopping) {
@@ -102,7 +102,7 @@ impl Follow<'_> {
                         Answer::Stop => self.conversation.stop()?,
                         Answer::Leave => return Ok(exit_of(&state, false)),
                     }
-                    self.conversation.wait_for(|now| now.next_id > state.next_id).await;
+                    self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
                 return Ok(exit_of(&state, stopping.is_some()));
@@ -152,6 +152,12 @@ async fn passing_of(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+/// Whether something came of what was said in the state before. A title comes by itself.
+fn has_heard(now: &State, before: &State) -> bool {
+    let by_itself = u64::from(now.title != before.title);
+    now.next_id.0 > before.next_id.0 + by_itself
 }
 
 /// Whether nothing more happens by itself.

@@ -13,6 +13,7 @@ mod resume;
 mod run;
 mod sandbox;
 mod sandbox_host;
+mod title;
 mod transcript;
 mod writing;
 
@@ -20,6 +21,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 pub(crate) use completions::answer_if_asked as answer_completions_if_asked;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
@@ -38,7 +41,7 @@ pub(crate) struct Arguments {
     config_file: Option<PathBuf>,
 
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
-    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
 }
 
@@ -117,6 +120,15 @@ impl MachineArguments {
     fn overrides(&self, overrides: Overrides) -> Overrides {
         Overrides { unsafe_local: self.unsafe_local, ssh_host: self.host.clone(), ..overrides }
     }
+}
+
+/// A level alone is one that there is: `RUST_LOG` takes any other word for a target.
+fn log_filter(text: &str) -> Result<String, String> {
+    let is_word = text.chars().all(char::is_alphanumeric);
+    if is_word && text.parse::<LevelFilter>().is_err() {
+        return Err("there are the levels off, error, warn, info, debug and trace".to_owned());
+    }
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Does what the command line asks for.

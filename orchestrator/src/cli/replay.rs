@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
 use super::{PlaceArguments, conversations, prepare, print};
-use crate::compose;
+use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
@@ -48,14 +48,14 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
-    let (llm, model) = if diff {
-        (compose::scripted_llm(r#"{"responses": []}"#, 0)?, "none".to_owned())
+    let (models, model) = if diff {
+        (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
-        (work.llm(&config.llm, 0)?, compose::lasting_model_name(&config.llm))
+        (work.models(&config, 0)?, compose::lasting_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };
-    let task = Task { id: id.clone(), what, workspace, setup, llm, model, work };
+    let task = Task { id: id.clone(), what, workspace, setup, models, model, work };
     let exit = perform(task, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
@@ -73,7 +73,8 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     Ok(if differences.is_empty() { Exit::Finished } else { Exit::Failed })
 }
 
-fn read(path: &Path) -> anyhow::Result<Trajectory> {
+/// A saved trajectory.
+pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
     let wrong = |problem: String| UsageError(format!("the trajectory {}: {problem}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
     if size > LONGEST {

@@ -12,7 +12,7 @@ use super::follow::Output;
 use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
 use super::{MachineArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
-use crate::config::{Config, LlmSettings, Overrides};
+use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
@@ -95,10 +95,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
     let agent = compose::agent(&config)?;
-    let llm = work.llm(&config.llm, state.iterations as usize)?;
+    let models = work.models(&config, state.iterations as usize)?;
     let spec = spec(&config, &id, &started);
-    let connect = |settings: &LlmSettings| work.llm(settings, 0);
-    let parts = compose::parts(&config, &state_dir, store, llm, agent, spec, &connect)?;
+    let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
@@ -134,7 +133,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         // Until it is heard the conversation looks as much at rest as it was.
         conversation.wait_for(|now| now.next_id > from).await;
     }
-    let exit = finish(conversation, &parts, &config, &work, from, None).await;
+    let exit = finish(conversation, &parts, &config, &work, from, None, &models).await;
     sweep.end().await;
     exit
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
-use engine::llm::Llm;
 use engine::memory::Memory;
 use engine::replay::{Replay, Trajectory};
 use engine::sandbox::SandboxSpec;
@@ -16,9 +15,10 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Output};
-use super::{PlaceArguments, conversations, prepare, print};
-use crate::compose::{self, StateDir, Sweep};
-use crate::config::{Config, LlmSettings, Overrides};
+use super::title::entitle;
+use super::{PlaceArguments, conversations, prepare, print, replay};
+use crate::compose::{self, Models, StateDir, Sweep};
+use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
 
@@ -102,15 +102,9 @@ impl WorkArguments {
         }
     }
 
-    /// The model, as [`compose::llm`] has it, recorded or replayed.
-    pub(super) fn llm(&self, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
-        match (&self.replay, &self.record) {
-            (Some(folder), _) => compose::replayed_llm(folder, settings),
-            (None, Some(folder)) => {
-                compose::recorded_llm(compose::llm(settings, answered)?, folder, settings)
-            }
-            (None, None) => compose::llm(settings, answered),
-        }
+    /// The models, recorded or replayed.
+    pub(super) fn models(&self, config: &Config, answered: usize) -> anyhow::Result<Models> {
+        Models::new(config, answered, self.record.as_deref(), self.replay.as_deref())
     }
 
     pub(super) fn output(&self) -> Output {
@@ -119,17 +113,25 @@ impl WorkArguments {
 }
 
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let task = read_task(arguments.task, arguments.file.as_deref())?;
     let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
+    let replayed = Config::load(&overrides, |name| std::env::var(name).ok())?.replay_trajectory;
+    let what = match replayed {
+        Some(_) if arguments.task.is_some() || arguments.file.is_some() => {
+            let text = "core.replay_trajectory_path is set, and a trajectory brings its own task: give none";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        Some(path) => What::Replayed { trajectory: replay::read(&path)?, hands_over: true },
+        None => What::Asked(read_task(arguments.task, arguments.file.as_deref())?),
+    };
     let (config, state_dir) = prepare(&overrides).await?;
-    let llm = arguments.work.llm(&config.llm, 0)?;
+    let models = arguments.work.models(&config, 0)?;
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, what: What::Asked(task), workspace, setup, llm, model, work: arguments.work };
+    let task = Task { id, what, workspace, setup, models, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 
@@ -140,7 +142,7 @@ pub(super) struct Task {
     pub(super) workspace: WorkFolder,
     /// How it is made ready.
     pub(super) setup: Option<WorkspaceSetup>,
-    pub(super) llm: Arc<dyn Llm>,
+    pub(super) models: Models,
     /// The name that the conversation is resumed with.
     pub(super) model: String,
     pub(super) work: WorkArguments,
@@ -183,8 +185,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     };
     let spec = spec(config, &task.id, &started);
     let store = state_dir.store(config.durability).await?;
-    let connect = |settings: &LlmSettings| task.work.llm(settings, 0);
-    let parts = compose::parts(config, state_dir, store, task.llm, agent, spec, &connect)?;
+    let parts = compose::parts(config, state_dir, store, &task.models, agent, spec)?;
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
@@ -198,7 +199,9 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         let content = compose::redactor(config)?.text(&text).into_owned();
         conversation.say(MessageAction { content, ..Default::default() })?;
     }
-    let exit = finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref()).await;
+    let exit =
+        finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref(), &task.models)
+            .await;
     sweep.end().await;
     exit
 }
@@ -212,6 +215,7 @@ pub(super) async fn finish(
     work: &WorkArguments,
     from: EventId,
     replayed: Option<&Trajectory>,
+    models: &Models,
 ) -> anyhow::Result<Exit> {
     let following = Follow {
         conversation: &conversation,
@@ -220,7 +224,14 @@ pub(super) async fn finish(
         auto_continue: !work.no_auto_continue,
         replayed,
     };
-    let exit = following.follow().await;
+    let exit = tokio::select! {
+        exit = following.follow() => exit,
+        // Nothing waits for a title.
+        never = async {
+            entitle(&conversation, models.title()).await;
+            std::future::pending().await
+        } => never,
+    };
     let id = conversation.id().clone();
     let state = conversation.state();
     // Those in the sandbox too, while it is there.

@@ -215,6 +215,7 @@ fn record_text(record: &Record) -> String {
         | Record::SandboxReleased(_)
         | Record::LimitReached(_)
         | Record::ConfirmationChanged(_)
+        | Record::ConversationTitled(_)
         | Record::ModelRetried(_) => String::new(),
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use engine::condenser::{Condenser, CondenserConfig};
-use engine::llm::Llm;
 
-use super::model;
+use super::{Models, model};
 use crate::config::Config;
 
 /// The configured condenser. Where none is, V0's usual one; a script has no answers for it, and with one only what does
-/// not fit is cut. `llm` is the agent's model.
-pub(crate) fn condenser(config: &Config, llm: &Arc<dyn Llm>) -> anyhow::Result<Arc<dyn Condenser>> {
+/// not fit is cut.
+pub(crate) fn condenser(config: &Config, models: &Models) -> anyhow::Result<Arc<dyn Condenser>> {
     let settings = &config.condenser;
     let condenser = match &settings.chosen {
         Some(chosen) => chosen.clone(),
@@ -18,7 +17,7 @@ pub(crate) fn condenser(config: &Config, llm: &Arc<dyn Llm>) -> anyhow::Result<A
         None => CondenserConfig::ConversationWindow {},
     };
     condenser.build(&|group| match group.and_then(|name| settings.llms.get(name)) {
-        Some(settings) => model::llm(settings, 0),
-        None => Ok(Arc::clone(llm)),
+        Some(settings) => models.other(config, settings),
+        None => Ok(Arc::clone(&models.agent)),
     })
 }

@@ -13,7 +13,7 @@ mod tool_servers;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
-pub(crate) use model::{lasting_model_name, llm, recorded_llm, replayed_llm, scripted_llm};
+pub(crate) use model::{Models, lasting_model_name};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
     Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,

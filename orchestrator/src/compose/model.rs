@@ -1,20 +1,121 @@
-//! The model that is configured.
+//! The models that are configured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::llm::Llm;
-use llm::{LlmConfig, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
+use llm::{LlmConfig, MultimodalRouter, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
+use secrecy::SecretString;
 
-use crate::config::LlmSettings;
+use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
 
-/// The configured model. A scripted one begins after `answered` answers, for a conversation that goes on.
-pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+/// Prefixes by which V0's users choose Ollama.
+const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
+
+/// The models of one conversation.
+pub(crate) struct Models {
+    /// What the agent asks: the configured model, or two behind a router.
+    pub(super) agent: Arc<dyn Llm>,
+    title: Option<Arc<dyn Llm>>,
+    calls: Calls,
+}
+
+/// What becomes of a call.
+#[derive(Clone)]
+enum Calls {
+    Made,
+    /// It is made, and written to the folder without the keys.
+    Recorded(PathBuf, Vec<SecretString>),
+    /// It is answered from what was written; nothing is sent.
+    Replayed(Arc<dyn Llm>),
+}
+
+impl Models {
+    /// The configured models; their calls recorded to a folder, or replayed from one. A scripted model begins after
+    /// `answered` answers, for a conversation that goes on.
+    pub(crate) fn new(
+        config: &Config,
+        answered: usize,
+        record: Option<&Path>,
+        replay: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let keys = keys(config);
+        let calls = match (record, replay) {
+            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, keys)?)),
+            (Some(folder), None) => Calls::Recorded(folder.to_owned(), keys),
+            (None, None) => Calls::Made,
+        };
+        let agent = calls.of(|| routed(config, answered))?;
+        let title = config.title_llm.as_ref();
+        let title = title.map(|settings| calls.of(|| connect(config, settings, 0))).transpose()?;
+        Ok(Self { agent, title, calls })
+    }
+
+    /// The agent's model plays a script.
+    pub(crate) fn scripted(script: &str) -> anyhow::Result<Self> {
+        Ok(Self { agent: scripted(script, 0)?, title: None, calls: Calls::Made })
+    }
+
+    /// What finds titles, if something does.
+    pub(crate) fn title(&self) -> Option<&dyn Llm> {
+        self.title.as_deref()
+    }
+
+    /// The models of an agent that tasks are handed on to. Who is configured for the same shares it.
+    pub(super) fn of_another(&self, config: &Config, another: &Config) -> anyhow::Result<Self> {
+        let agent = match another.llm.is_like(&config.llm) {
+            true => Arc::clone(&self.agent),
+            false => self.calls.of(|| routed(another, 0))?,
+        };
+        Ok(Self { agent, title: None, calls: self.calls.clone() })
+    }
+
+    /// A model beside the agent's.
+    pub(super) fn other(&self, config: &Config, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+        self.calls.of(|| connect(config, settings, 0))
+    }
+}
+
+impl Calls {
+    /// The model that these calls are made to.
+    fn of(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
+        Ok(match self {
+            Self::Made => llm()?,
+            Self::Recorded(folder, keys) => Arc::new(RecordingLlm::new(llm()?, folder, keys.clone())?),
+            Self::Replayed(llm) => Arc::clone(llm),
+        })
+    }
+}
+
+/// The agent's model, or two behind a router.
+fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    let primary = connect(config, &config.llm, answered)?;
+    let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
+    Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
+}
+
+/// No key of any model is written down.
+fn keys(config: &Config) -> Vec<SecretString> {
+    config.llms().filter_map(|llm| llm.api_key.clone()).collect()
+}
+
+/// One model, its calls kept where its section says so.
+fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    let llm = connect_unlogged(settings, answered)?;
+    if !settings.settings.flag("llm", "log_completions").unwrap_or(false) {
+        return Ok(llm);
+    }
+    let folder = settings.settings.path("llm", "log_completions_folder");
+    let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
+    Ok(Arc::new(RecordingLlm::new(llm, &folder, keys(config))?))
+}
+
+fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let Some(model) = &settings.model else {
         let text = "no model is named: set LLM_MODEL (and LLM_API_KEY, LLM_BASE_URL), or use --model; \
                     `glovebox demo` needs none";
@@ -23,7 +124,7 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
     if let Some(file) = model.strip_prefix(SCRIPTED) {
         let script = std::fs::read_to_string(file)
             .map_err(|error| UsageError(format!("reading the script {file}: {error}")))?;
-        return scripted_llm(&script, answered)
+        return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
@@ -31,6 +132,10 @@ pub(crate) fn llm(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()
     })
+}
+
+fn scripted(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
 }
 
 /// Whether the answers come from a file.
@@ -45,25 +150,6 @@ pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
     script.map_or(model, |path| format!("{SCRIPTED}{}", path.display()))
 }
 
-/// A model that plays a script.
-pub(crate) fn scripted_llm(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
-}
-
-/// That model, its calls written to a folder.
-pub(crate) fn recorded_llm(
-    llm: Arc<dyn Llm>,
-    folder: &Path,
-    settings: &LlmSettings,
-) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(RecordingLlm::new(llm, folder, settings.api_key.clone())?))
-}
-
-/// A model that says what was written to a folder.
-pub(crate) fn replayed_llm(folder: &Path, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(ReplayLlm::open(folder, settings.api_key.clone())?))
-}
-
 /// Only what is configured differs from the wire's own defaults, which are V0's.
 fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     let LlmSettings { api_key, settings, .. } = settings;
@@ -74,6 +160,12 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.api_key.clone_from(api_key);
     config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
     config.base_url = settings.text("llm", "base_url");
+    if OLLAMA.iter().any(|prefix| model.starts_with(prefix)) {
+        // The other one may be inherited by a group that is for Ollama.
+        config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
+    }
+    config.max_message_chars =
+        settings.integer("llm", "max_message_chars").and_then(|most| usize::try_from(most).ok());
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
@@ -90,6 +182,10 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");
     config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
+    let has_safety_settings = ["gemini", "mistral"].iter().any(|name| model.contains(name));
+    if let Some(list) = settings.tables("llm", "safety_settings").filter(|_| has_safety_settings) {
+        config.completion_kwargs.entry("safety_settings").or_insert(list);
+    }
     config.timeouts.total = seconds("timeout").unwrap_or(config.timeouts.total);
     let RetryPolicy { num_retries, multiplier, min_wait, max_wait } = &mut config.retry;
     let configured = settings.integer("llm", "num_retries").and_then(|number| u32::try_from(number).ok());
@@ -98,4 +194,27 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     *min_wait = seconds("retry_min_wait").unwrap_or(*min_wait);
     *max_wait = seconds("retry_max_wait").unwrap_or(*max_wait);
     config
+}
+
+/// Where Ollama speaks OpenAI's format; its users give the address of its own.
+fn ollama(base_url: Option<String>) -> String {
+    let base_url = base_url.unwrap_or_else(|| "http://localhost:11434".to_owned());
+    let server = base_url.trim_end_matches('/');
+    format!("{}/v1", server.strip_suffix("/v1").unwrap_or(server))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ollamas_models_are_asked_in_openais_format() {
+        for (given, base_url) in [
+            (None, "http://localhost:11434/v1"),
+            (Some("http://h:1/"), "http://h:1/v1"),
+            (Some("http://h:1/v1/"), "http://h:1/v1"),
+        ] {
+            assert_eq!(ollama(given.map(str::to_owned)), base_url);
+        }
+    }
 }

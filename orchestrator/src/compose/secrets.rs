@@ -16,13 +16,13 @@ const SHORTEST_KEY: usize = 16;
 
 /// Knows every secret of the configuration, the program's own keys too.
 pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
-    let keys: [(&str, &Option<SecretString>); 4] = [
-        ("llm.api_key", &config.llm.api_key),
+    let keys: [(&str, &Option<SecretString>); 3] = [
         ("sandbox.api_key", &config.sandbox.remote.api_key),
         ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
         ("security.security_analyzer_key", &config.security.analyzer_key),
     ];
-    let keys = keys.into_iter().filter_map(|(name, key)| Some((name, key.as_ref()?)));
+    let of_models = config.llms().map(|llm| ("llm.api_key", &llm.api_key));
+    let keys = keys.into_iter().chain(of_models).filter_map(|(name, key)| Some((name, key.as_ref()?)));
     let keys = keys.filter(|(_, key)| key.expose_secret().len() >= SHORTEST_KEY);
     let named = config.secrets.iter().map(|(name, value)| (name.as_str(), value));
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)

@@ -1,4 +1,4 @@
-//! `[condenser]`, with the models that it names.
+//! `[condenser]`, or an agent's own, with the models that it names.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::settings::{ConfigError, Settings};
 /// How long histories are kept short.
 #[derive(Debug, Clone)]
 pub(crate) struct CondenserSettings {
-    /// What `[condenser]` says; nothing: it says nothing.
+    /// What the configuration says; nothing: it says nothing.
     pub chosen: Option<CondenserConfig>,
     /// Whether there is to be one all the same.
     pub is_usual_wanted: bool,
@@ -20,13 +20,14 @@ pub(crate) struct CondenserSettings {
 }
 
 impl CondenserSettings {
-    /// Reads the section, and the groups of models that it names of those there are.
+    /// Reads the section, and the groups of models that it names of those there are. `settings` hold the agent's keys.
     pub(super) fn read(
         settings: &Settings,
         groups: &BTreeMap<(String, String), Settings>,
     ) -> Result<Self, ConfigError> {
         let is_usual_wanted = settings.flag("core", "enable_default_condenser").unwrap_or(true);
-        let section = settings.section("condenser");
+        let of_agent = settings.table("agent", "condenser");
+        let section = of_agent.unwrap_or_else(|| settings.section("condenser"));
         if section.is_empty() {
             return Ok(Self { chosen: None, is_usual_wanted, llms: BTreeMap::new() });
         }
@@ -38,9 +39,7 @@ impl CondenserSettings {
             let group = groups.get(&("llm".to_owned(), name.to_owned()));
             let group = group
                 .ok_or_else(|| ConfigError::Condenser(format!("llm_config: there is no [llm.{name}]")))?;
-            let mut of_group = settings.clone();
-            of_group.overlay(group.clone());
-            llms.insert(name.to_owned(), LlmSettings::of(of_group));
+            llms.insert(name.to_owned(), LlmSettings::of_group(settings, group));
         }
         Ok(Self { chosen: Some(chosen), is_usual_wanted, llms })
     }

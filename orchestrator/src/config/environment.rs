@@ -30,9 +30,13 @@ fn variable_name(key: Key) -> String {
 
 fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
     match kind {
-        Kind::Text | Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts | Kind::Confirmation => {
-            Some(toml::Value::String(text.to_owned()))
-        }
+        Kind::Text
+        | Kind::Size
+        | Kind::Volumes
+        | Kind::Url
+        | Kind::UnknownHosts
+        | Kind::Confirmation
+        | Kind::Router => Some(toml::Value::String(text.to_owned())),
         Kind::Integer => text.parse().ok().map(toml::Value::Integer),
         Kind::Number => text.parse().ok().map(toml::Value::Float),
         // As V0 reads it.

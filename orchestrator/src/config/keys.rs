@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Servers,
     /// Which actions are asked about.
     Confirmation,
+    /// Which of several models is asked.
+    Router,
     /// Of texts.
     List,
     Table,
@@ -42,6 +44,7 @@ impl Kind {
             Self::Volumes => "HOST:CONTAINER[:ro], with commas between them",
             Self::Url => "an address such as https://host:3000",
             Self::Confirmation => "never, low, medium, high or always",
+            Self::Router => "noop_router or multimodal_router",
             Self::UnknownHosts => "refuse, accept-new or ask",
             Self::Servers => "a list of servers",
             Self::List => "a list of strings",
@@ -68,6 +71,18 @@ pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
 /// The key of that name, if there is one.
 pub(super) fn find(section: &str, name: &str) -> Option<Key> {
     all().find(|key| key.section == section && key.name == name)
+}
+
+/// What a user of a key needs to know that will never have an effect.
+pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
+    match (section, name) {
+        ("llm", "aws_access_key_id" | "aws_secret_access_key" | "aws_region_name") => {
+            Some("for Bedrock give the base_url of a LiteLLM proxy")
+        }
+        ("llm", "modify_params") => Some("requests are always made as the provider wants them"),
+        ("llm", "custom_tokenizer") => Some("tokens are estimated by what the provider counted"),
+        _ => None,
+    }
 }
 
 /// The known name in `section` that is nearest to `name`, if one is near.
@@ -117,6 +132,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "enable_default_condenser", Kind::Flag),
     ("core", "git_user_name", Kind::Text),
     ("core", "git_user_email", Kind::Text),
+    ("core", "title_llm_config", Kind::Text),
+    ("core", "replay_trajectory_path", Kind::Text),
     ("security", "confirmation_mode", Kind::Flag),
     ("llm", "model", Kind::Text),
     ("llm", "api_key", Kind::Text),
@@ -143,6 +160,13 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "completion_kwargs", Kind::Table),
     ("llm", "reasoning_effort", Kind::Text),
     ("llm", "seed", Kind::Integer),
+    ("llm", "max_message_chars", Kind::Integer),
+    ("llm", "ollama_base_url", Kind::Url),
+    ("llm", "log_completions", Kind::Flag),
+    ("llm", "log_completions_folder", Kind::Text),
+    ("llm", "safety_settings", Kind::Tables),
+    ("llm", "for_routing", Kind::Flag),
+    ("model_routing", "router_name", Kind::Router),
     ("agent", "enable_history_truncation", Kind::Flag),
     ("agent", "enable_stuck_detection", Kind::Flag),
     ("condenser", "type", Kind::Text),
@@ -154,6 +178,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("condenser", "max_event_length", Kind::Integer),
     ("condenser", "condensers", Kind::Tables),
     ("agent", "llm_config", Kind::Text),
+    ("agent", "model_routing", Kind::Table),
+    ("agent", "condenser", Kind::Table),
     ("agent", "system_prompt_filename", Kind::Text),
     ("agent", "enable_cmd", Kind::Flag),
     ("agent", "enable_editor", Kind::Flag),
@@ -211,23 +237,18 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
 const KNOWN: &[(&str, &str)] = &[
     (
         "core",
-        "enable_browser save_screenshots_in_trajectory replay_trajectory_path search_api_key \
+        "enable_browser save_screenshots_in_trajectory search_api_key \
          workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
          max_concurrent_conversations file_store cache_dir \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
-    (
-        "llm",
-        "aws_access_key_id aws_secret_access_key aws_region_name max_message_chars \
-         ollama_base_url modify_params \
-         log_completions log_completions_folder safety_settings custom_tokenizer for_routing",
-    ),
+    ("llm", "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer"),
     (
         "agent",
         "enable_browsing enable_jupyter enable_llm_editor \
-          condenser model_routing enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
+          enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
          codeact_enable_llm_editor classpath",
     ),
     (
@@ -243,6 +264,5 @@ const KNOWN: &[(&str, &str)] = &[
          resource_memory_limit image_pull_secret ingress_tls_secret node_selector_key node_selector_val \
          tolerations_yaml privileged",
     ),
-    ("model_routing", "router_name"),
     ("cli", "vi_mode"),
 ];

@@ -10,6 +10,7 @@ mod environment;
 mod file;
 mod keys;
 mod mcp;
+mod routing;
 mod sandbox;
 mod secrets;
 mod settings;
@@ -88,8 +89,14 @@ pub(crate) struct Config {
     pub workspace_base: Option<PathBuf>,
     /// Where the trajectory is saved at the end.
     pub save_trajectory: Option<PathBuf>,
+    /// The trajectory that is done again instead of a task.
+    pub replay_trajectory: Option<PathBuf>,
     /// The model.
     pub llm: LlmSettings,
+    /// The model that is asked first, if another one answers what that cannot.
+    pub secondary_llm: Option<LlmSettings>,
+    /// The model that finds titles for conversations; nothing: none does.
+    pub title_llm: Option<LlmSettings>,
     /// How long histories are kept short.
     pub condenser: CondenserSettings,
     /// Whether a history that does not fit the model's window stays as it is.
@@ -173,9 +180,26 @@ impl LlmSettings {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.model == other.model && self.settings.section("llm") == other.settings.section("llm")
     }
+
+    /// The model of a group, which inherits from its section.
+    fn of_group(settings: &Settings, group: &Settings) -> Self {
+        let mut of_group = settings.clone();
+        of_group.overlay(group.clone());
+        Self::of(of_group)
+    }
 }
 
 impl Config {
+    /// Every model that is asked: the agent's first.
+    pub(crate) fn llms(&self) -> impl Iterator<Item = &LlmSettings> {
+        std::iter::once(self).chain(self.team.values()).flat_map(Self::llms_of_agent)
+    }
+
+    fn llms_of_agent(&self) -> impl Iterator<Item = &LlmSettings> {
+        let beside = self.secondary_llm.iter().chain(&self.title_llm).chain(self.condenser.llms.values());
+        std::iter::once(&self.llm).chain(beside)
+    }
+
     /// Reads file and environment, and lets the command line win.
     ///
     /// # Errors
@@ -212,7 +236,6 @@ impl Config {
         let groups = file.groups.clone();
         let mut settings = std::mem::take(&mut file.base);
         settings.overlay(environment::read(environment)?);
-        let condenser = CondenserSettings::read(&settings, &groups)?;
         let state_dir = match settings.path("core", "file_store_path") {
             Some(path) => expand_home(path, environment)?,
             None => home(environment)?.join(".glovebox"),
@@ -224,6 +247,9 @@ impl Config {
         settings.overlay(section.clone().unwrap_or_default());
         let folders = Folders { state_dir: &state_dir, config_file: config_file.as_deref() };
         let agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
+        let condenser = CondenserSettings::read(&settings, &groups)?;
+        let secondary_llm = routing::read(&settings, &groups)?;
+        let title_llm = title_llm(&settings, &groups)?;
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
         let model = named.filter(|_| group.is_none());
@@ -259,6 +285,10 @@ impl Config {
                 .save_trajectory
                 .clone()
                 .or_else(|| settings.path("core", "save_trajectory_path")),
+            replay_trajectory: settings
+                .path("core", "replay_trajectory_path")
+                .map(|path| expand_home(path, &environment))
+                .transpose()?,
             selected_repository: overrides
                 .selected_repository
                 .clone()
@@ -286,6 +316,8 @@ impl Config {
                 _ => Durability::ProcessDeath,
             },
             condenser,
+            secondary_llm,
+            title_llm,
             lets_loops_be: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
@@ -303,6 +335,17 @@ impl Config {
                 .collect(),
             warnings,
         })
+    }
+}
+
+fn title_llm(
+    settings: &Settings,
+    groups: &BTreeMap<(String, String), Settings>,
+) -> Result<Option<LlmSettings>, ConfigError> {
+    let Some(name) = settings.text("core", "title_llm_config") else { return Ok(None) };
+    match groups.get(&("llm".to_owned(), name.clone())) {
+        Some(group) => Ok(Some(LlmSettings::of_group(settings, group))),
+        None => Err(ConfigError::NoTitleModel(name)),
     }
 }
 

@@ -73,6 +73,12 @@ pub(crate) enum ConfigError {
     /// The condenser cannot be as it is described.
     #[error("condenser: {0}")]
     Condenser(String),
+    /// There is no such choice between models.
+    #[error("model_routing: {0}")]
+    Routing(String),
+    /// The model for titles is not configured.
+    #[error("core.title_llm_config: there is no [llm.{0}]")]
+    NoTitleModel(String),
     /// A secret that is none.
     #[error("the secret {name:?} {problem}")]
     BadSecret {
@@ -140,7 +146,12 @@ impl Settings {
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
                 (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
                 (
-                    Kind::Size | Kind::Volumes | Kind::Url | Kind::UnknownHosts | Kind::Confirmation,
+                    Kind::Size
+                    | Kind::Volumes
+                    | Kind::Url
+                    | Kind::UnknownHosts
+                    | Kind::Confirmation
+                    | Kind::Router,
                     toml::Value::String(text),
                 ) => {
                     format!("{text:?}")
@@ -169,7 +180,10 @@ impl Settings {
             .values
             .keys()
             .filter(|(section, name)| keys::find(section, name).is_some_and(|key| !key.has_effect))
-            .map(|(section, name)| format!("{section}.{name}"))
+            .map(|(section, name)| match keys::instead(section, name) {
+                Some(instead) => format!("{section}.{name} ({instead})"),
+                None => format!("{section}.{name}"),
+            })
             .collect();
         (!names.is_empty()).then(|| format!("without effect in this version: {}", names.join(", ")))
     }
@@ -237,6 +251,11 @@ impl Settings {
         }
     }
 
+    /// A list of tables, as JSON.
+    pub(crate) fn tables(&self, section: &str, name: &str) -> Option<serde_json::Value> {
+        serde_json::to_value(self.value(section, name)?).ok()
+    }
+
     /// A whole section, as JSON.
     pub(super) fn section(&self, section: &str) -> serde_json::Map<String, serde_json::Value> {
         let values = self.values.iter().filter(|((of, _), _)| *of == section);
@@ -269,6 +288,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Confirmation => {
             matches!(value.as_str(), Some("never" | "low" | "medium" | "high" | "always"))
         }
+        Kind::Router => matches!(value.as_str(), Some("noop_router" | "multimodal_router")),
         Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
         Kind::Tables => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_table)),

@@ -385,3 +385,64 @@ fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
         assert!(error.starts_with(part) && !error.contains("hunter2"), "{error}");
     }
 }
+
+#[test]
+fn a_router_has_the_second_model_that_is_meant_for_it() {
+    let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.fast]\nmodel = \"small\"\nfor_routing = true\n";
+    let second = |more: &str| {
+        let config = load(&format!("{file}{more}"), &[], Overrides::default()).unwrap();
+        assert_eq!((config.llm.model.as_deref(), config.warnings), (Some("big"), Vec::new()));
+        config.secondary_llm.map(|llm| (llm.model.unwrap(), llm.settings.text("llm", "base_url").unwrap()))
+    };
+    let found = |model: &str| Some((model.to_owned(), "http://h".to_owned()));
+    let router = "[model_routing]\nrouter_name = \"multimodal_router\"\n";
+    let v0 = "[llm.secondary_model]\nmodel = \"tiny\"\nfor_routing = true\n";
+    assert_eq!(second(""), None);
+    assert_eq!(second(router), found("small"));
+    assert_eq!(second(&format!("{v0}{router}")), found("tiny"));
+    assert_eq!(second(&format!("[agent.model_routing]\nrouter_name = \"noop_router\"\n{router}")), None);
+    assert_eq!(
+        second("[agent.CodeActAgent.model_routing]\nrouter_name = \"multimodal_router\"\n"),
+        found("small")
+    );
+    for (file, problem) in [
+        (
+            router,
+            "model_routing: multimodal_router needs one [llm.NAME] with for_routing = true, and there are 0",
+        ),
+        (
+            "[model_routing]\nrouter_name = \"x\"\n",
+            ":2: model_routing.router_name must be noop_router or multimodal_router, not \"x\"",
+        ),
+        (
+            "[agent.model_routing]\nrouter_name = \"x\"\n",
+            "model_routing: there is no router x, but multimodal_router",
+        ),
+    ] {
+        assert_eq!(error_of(file, &[]), problem);
+    }
+}
+
+#[test]
+fn an_agents_own_condenser_wins() {
+    let file = "[condenser]\ntype = \"noop\"\n[agent.quick.condenser]\ntype = \"recent\"\nmax_events = 7\n";
+    let of = |agent: Option<&str>| {
+        let named = Overrides { agent: agent.map(Into::into), ..Default::default() };
+        load(file, &[], named).unwrap().condenser.chosen.unwrap()
+    };
+    assert_eq!(of(None), CondenserConfig::Noop {});
+    assert_eq!(of(Some("quick")), CondenserConfig::Recent { keep_first: 1, max_events: 7 });
+}
+
+#[test]
+fn a_key_that_will_never_have_an_effect_says_what_to_do() {
+    let file = "[llm]\naws_region_name = \"eu\"\nmodify_params = true\n[cli]\nvi_mode = true\n";
+    let warnings = load(file, &[], Overrides::default()).unwrap().warnings;
+    assert_eq!(
+        warnings,
+        [
+            "without effect in this version: cli.vi_mode, llm.aws_region_name (for Bedrock give the base_url of a \
+          LiteLLM proxy), llm.modify_params (requests are always made as the provider wants them)"
+        ]
+    );
+}

@@ -15,7 +15,7 @@ use super::input::{Begin, InputKind, Terms};
 use super::state::{AgentId, State};
 use super::stuck::Recovery;
 use super::task::Task;
-use crate::agent::{Agent, Team};
+use crate::agent::{Agent, ModelCall, Team};
 use crate::condenser::Condenser;
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
@@ -257,6 +257,14 @@ impl Conversation {
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn reject(&self, reason: impl Into<String>) -> Result<(), ConversationError> {
         self.tell(InputKind::UserReject { reason: reason.into() })
+    }
+
+    /// Says what the conversation is about, in one line, and what finding that took. The first title stays.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn entitle(&self, title: String, call: Option<ModelCall>) -> Result<(), ConversationError> {
+        self.tell(InputKind::Titled { title, call })
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.

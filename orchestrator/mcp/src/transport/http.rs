@@ -1,18 +1,15 @@
 //! Servers behind HTTP: the client that speaks to one, and nobody else.
 //!
-//! TLS is ring's, with the machine's roots. A redirect is followed only where it leads to the same scheme, host and port:
+//! A redirect is followed only where it leads to the same scheme, host and port:
 //! the key goes nowhere else.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::LONGEST_MESSAGE;
@@ -34,9 +31,9 @@ pub(crate) enum HttpError {
 }
 
 pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
-    let is_tls = remote.url.scheme() == "https";
+    let tls = tls::http_client(remote.url.scheme()).map_err(|error| HttpError::Client(error.to_string()))?;
     Client::builder()
-        .tls_backend_preconfigured(tls(if is_tls { roots() } else { RootCertStore::empty() })?)
+        .tls_backend_preconfigured(tls)
         .connect_timeout(CONNECT)
         .redirect(Policy::custom(|attempt| {
             let is_near = attempt.previous().iter().all(|previous| is_same_place(previous, attempt.url()));
@@ -79,23 +76,4 @@ fn headers(remote: &Remote) -> Result<HashMap<HeaderName, HeaderValue>, HttpErro
             Ok((header, value))
         })
         .collect()
-}
-
-fn roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    // None at all is no error here: TLS fails when it is spoken, and says so then.
-    let (usable, unusable) = roots.add_parsable_certificates(found.certs);
-    tracing::debug!(usable, unusable, errors = ?found.errors, "loaded the machine's certificates");
-    roots
-}
-
-fn tls(roots: RootCertStore) -> Result<ClientConfig, HttpError> {
-    let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| HttpError::Client(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(tls)
 }

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::sandbox::SandboxError;
-use rustls::crypto::ring;
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
@@ -50,22 +49,15 @@ impl Trust {
     /// The file cannot be read, or holds no certificate.
     pub(super) async fn connector(&self, protocol: Protocol) -> Result<TlsConnector, SandboxError> {
         let roots = self.roots.get_or_try_init(|| self.load()).await?;
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+        let config = tls::client(Arc::clone(roots), &[protocol.alpn()])
             .map_err(|error| unusable(format!("TLS cannot be set up: {error}")))?;
-        let mut config = config.with_root_certificates(Arc::clone(roots)).with_no_client_auth();
-        config.alpn_protocols = vec![protocol.alpn().to_vec()];
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
     async fn load(&self) -> Result<Arc<RootCertStore>, SandboxError> {
         let additional_ca = self.additional_ca.clone();
         let loaded = spawn_blocking(move || {
-            let mut roots = RootCertStore::empty();
-            // None at all is no error yet: then a server's certificate does not hold, and that is said of it.
-            let found = rustls_native_certs::load_native_certs();
-            let (usable, ignored) = roots.add_parsable_certificates(found.certs);
-            tracing::debug!(usable, ignored, errors = ?found.errors, "loaded the machine's certificates");
+            let mut roots = tls::roots();
             if let Some(file) = additional_ca {
                 add(&mut roots, &file).map_err(|problem| {
                     unusable(format!(

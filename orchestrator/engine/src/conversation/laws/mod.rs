@@ -36,6 +36,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Pause),
         1 => any::<bool>().prop_map(Happening::Resume),
         2 => Just(Happening::Confirm),
+        1 => Just(Happening::TitleIsFound),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
         1 => Just(Happening::AgentIsTold),
@@ -195,6 +196,16 @@ fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
         world.happen(&happening);
     }
     assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn what_is_to_be_made_ready_waits_for_a_tool_server_and_no_longer() {
+    let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
+    let (mut world, _) = after(&ready);
+    for happening in [StepEnds(Decision::CallTool), SandboxIsLost, Stop, Message, ActionEnds, SandboxComes] {
+        world.happen(&happening);
+    }
+    assert_eq!((world.state.agent_state, world.executing().is_some()), (AgentState::Loading, true));
 }
 
 #[test]

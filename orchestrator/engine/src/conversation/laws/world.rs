@@ -35,6 +35,7 @@ pub(in crate::conversation) enum Happening {
     Pause,
     Resume(bool),
     Confirm,
+    TitleIsFound,
     Reject(&'static str),
     CallIsRetried(bool),
     AgentIsTold,
@@ -220,6 +221,9 @@ impl World {
                 self.tell(InputKind::UserResume(Terms { max_iterations, max_budget, confirmation: None }));
             }
             Happening::Confirm => self.tell(InputKind::UserConfirm),
+            Happening::TitleIsFound => {
+                self.tell(InputKind::Titled { title: "work".into(), call: None });
+            }
             Happening::Reject(reason) => {
                 self.tell(InputKind::UserReject { reason: (*reason).to_owned() });
             }

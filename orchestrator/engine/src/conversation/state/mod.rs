@@ -28,6 +28,8 @@ pub struct State {
     pub next_id: EventId,
     /// What the conversation was asked to be; nothing before it begins.
     pub started: Option<ConversationStarted>,
+    /// What it is about, in one line, if a title was found.
+    pub title: Option<String>,
     /// What the agent does.
     pub agent_state: AgentState,
     /// Steps taken.
@@ -63,6 +65,7 @@ impl Default for State {
         Self {
             next_id: EventId::FIRST,
             started: None,
+            title: None,
             agent_state: AgentState::Loading,
             iterations: 0,
             max_iterations: 0,
@@ -93,8 +96,8 @@ impl State {
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
         if let Some(metrics) = &event.llm_metrics {
-            // A condensation is paid for, but the agent has not stepped.
-            let is_step = !matches!(event.body, Body::Action(Action::Condensation(_)));
+            // A condensation is paid for, and a title, but the agent has not stepped.
+            let is_step = !matches!(event.body, Body::Action(Action::Condensation(_)) | Body::Record(_));
             self.iterations += u32::from(is_step);
             self.metrics.clone_from(metrics);
             if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
@@ -334,6 +337,7 @@ impl State {
                 }
             }
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
+            Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
             Record::ModelRetried(_) => {}
         }
     }

@@ -16,13 +16,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::action::ChangeAgentStateAction;
+use protocol::metrics::Metrics;
 use protocol::observation::{AgentStateChangedObservation, UserRejectedObservation};
-use protocol::record::{Limit, LimitReached};
+use protocol::record::{ConversationTitled, Limit, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
 use super::state::{AgentId, Pending, Request, State};
+use crate::agent::ModelCall;
 use crate::clock;
 use delegation::Ending;
 
@@ -122,6 +124,14 @@ impl Turn {
             InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
             InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
             InputKind::SandboxRemoved => self.sandbox_removed(),
+            InputKind::Titled { title, call } => {
+                if self.state.title.is_none() {
+                    let title = Record::from(ConversationTitled { title });
+                    let mut event = self.event(None, EventSource::Environment, title);
+                    event.llm_metrics = self.metrics_with(call.as_ref());
+                    self.push(event);
+                }
+            }
         }
     }
 
@@ -256,6 +266,13 @@ impl Turn {
         event.cause = Some(cause);
         event.tool_call_metadata = tool_call_metadata;
         self.push(event);
+    }
+
+    /// The totals with one more call.
+    fn metrics_with(&self, call: Option<&ModelCall>) -> Option<Metrics> {
+        let mut metrics = self.state.metrics.totals();
+        call?.record_in(&mut metrics, clock::epoch_seconds(&self.at));
+        Some(metrics)
     }
 
     fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {

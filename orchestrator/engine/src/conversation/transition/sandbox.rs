@@ -44,9 +44,11 @@ impl Turn {
     pub(super) fn action_done(&mut self, agent: AgentId, observation: Observation) {
         let ended = self.state.run(agent).and_then(|run| run.pending.clone());
         self.end_pending(agent, observation.clone());
-        let Some(Pending { setup: Some(step), request, .. }) = ended else { return };
         // Else the user has stopped it.
-        if self.state.agent_state == AgentState::Loading {
+        if self.state.agent_state != AgentState::Loading {
+            return;
+        }
+        if let Some(Pending { setup: Some(step), request, .. }) = ended {
             match SetupStep::outcome(&observation) {
                 Outcome::Done => self.make_ready(),
                 Outcome::Failed if !step.is_required() => self.make_ready(),
@@ -54,6 +56,9 @@ impl Turn {
                     self.change_state(AgentState::Error, &setup::failure(&request, &observation));
                 }
             }
+        } else {
+            // A tool server's: what was to be made ready waited for it.
+            self.wants_sandbox = true;
         }
     }
 

@@ -9,7 +9,6 @@ use protocol::{Action, AgentState, Body, EventId, EventSource, Observation, Reco
 use super::delegation::Ending;
 use super::{AgentId, Turn, not_performed};
 use crate::agent::{Step, track};
-use crate::clock;
 use crate::conversation::input::News;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
@@ -112,11 +111,7 @@ impl Turn {
         let mut event = self.event(agent, EventSource::Agent, step.body.clone());
         event.timeout = step.timeout;
         event.tool_call_metadata.clone_from(&step.tool_call_metadata);
-        if let Some(call) = &step.call {
-            let mut metrics = self.state.metrics.totals();
-            call.record_in(&mut metrics, clock::epoch_seconds(&self.at));
-            event.llm_metrics = Some(metrics);
-        }
+        event.llm_metrics = self.metrics_with(step.call.as_ref());
         self.push(event)
     }
 }

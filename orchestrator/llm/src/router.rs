@@ -1,0 +1,100 @@
+//! Two models behind one: V0's `multimodal_router`.
+//!
+//! The second, cheaper one is asked unless there are images to see, or more to read than it can; then the first one is.
+//! Decided anew for each request, so that after a condensation the second one is asked again. Each call is counted under
+//! the name of the model that answered it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, Message, Part};
+
+/// Chooses between two models.
+pub struct MultimodalRouter {
+    /// Sees images, and reads the most.
+    pub primary: Arc<dyn Llm>,
+    /// Is asked what it can answer.
+    pub secondary: Arc<dyn Llm>,
+}
+
+#[async_trait]
+impl Llm for MultimodalRouter {
+    fn model(&self) -> &str {
+        self.primary.model()
+    }
+
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        if !has_image(request) {
+            match self.secondary.complete(request, on_progress).await {
+                Err(error) if error.kind == LlmErrorKind::ContextWindowExceeded => {
+                    tracing::debug!(%error, model = self.primary.model(), "asking the other model");
+                }
+                result => return result,
+            }
+        }
+        self.primary.complete(request, on_progress).await
+    }
+}
+
+fn has_image(request: &LlmRequest) -> bool {
+    request.messages.iter().any(|message| match message {
+        Message::User(parts) | Message::ToolResult { parts, .. } => {
+            parts.iter().any(|part| matches!(part, Part::Image(_)))
+        }
+        Message::System(_) | Message::Assistant(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ScriptedLlm;
+
+    fn scripted(model: &str, responses: &serde_json::Value) -> Arc<dyn Llm> {
+        let script = json!({ "model": model, "responses": responses }).to_string();
+        Arc::new(ScriptedLlm::from_json(&script).unwrap())
+    }
+
+    async fn ask(router: &MultimodalRouter, message: Message) -> Result<String, LlmErrorKind> {
+        let request =
+            LlmRequest { messages: vec![Message::System("be good".into()), message], tools: vec![] };
+        let answer = router.complete(&request, &|_| ()).await;
+        answer.map(|completion| completion.usage.model).map_err(|error| error.kind)
+    }
+
+    fn parts(parts: &[Part]) -> Message {
+        Message::User(parts.to_vec())
+    }
+
+    #[tokio::test]
+    async fn images_and_what_is_too_long_are_the_first_models_and_all_else_the_seconds() {
+        let answer = json!({ "text": "so" });
+        let router = MultimodalRouter {
+            primary: scripted("big", &json!([answer, answer, answer])),
+            secondary: scripted(
+                "small",
+                &json!([answer, { "error": "context_window_exceeded" }, answer, { "error": "rate_limited" }]),
+            ),
+        };
+        let (text, image) = (Part::Text("look".into()), Part::Image("data:x".into()));
+        let result =
+            Message::ToolResult { call_id: "c".into(), name: "view".into(), parts: vec![image.clone()] };
+        for (message, answered) in [
+            (parts(std::slice::from_ref(&text)), Ok("small")),
+            (parts(&[text.clone(), image]), Ok("big")),
+            (result, Ok("big")),
+            (parts(std::slice::from_ref(&text)), Ok("big")),
+            (parts(std::slice::from_ref(&text)), Ok("small")),
+            (parts(&[text]), Err(LlmErrorKind::RateLimited)),
+        ] {
+            assert_eq!(ask(&router, message).await.as_deref(), answered.as_deref());
+        }
+        assert_eq!(router.model(), "big");
+    }
+}

@@ -1,0 +1,60 @@
+//! Both wires against the LiteLLM proxy: answers, usage, costs, and what its errors are to us.
+//!
+//! Its models are mocks of its own: nothing leaves this machine.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+#[path = "../pypi/mod.rs"]
+mod pypi;
+
+mod proxy;
+
+use engine::llm::{Completion, LlmError, LlmErrorKind, LlmRequest, Message, Part};
+use llm::{LlmConfig, RetryPolicy, connect};
+use proxy::{KEY, Proxy};
+use serde_json::json;
+
+async fn ask(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion, LlmError> {
+    let mut config = LlmConfig {
+        base_url: Some(proxy.address.clone()),
+        api_key: Some(KEY.into()),
+        retry: RetryPolicy { num_retries: 1, ..RetryPolicy::default() },
+        ..LlmConfig::new(model)
+    };
+    if !is_streamed {
+        config.completion_kwargs.insert("stream".into(), json!(false));
+    }
+    let messages = vec![Message::System("Be good.".into()), Message::User(vec![Part::Text("Hello?".into())])];
+    connect(&config).unwrap().complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await
+}
+
+/// One test: the proxy takes long to start.
+#[tokio::test]
+async fn a_proxy_answers_on_both_wires_and_its_errors_have_their_kinds() {
+    let Some(proxy) = Proxy::start() else { return };
+    // The mock counts for itself; of a stream LiteLLM counts the tokens, and it knows what GPT-4o costs.
+    for (model, is_streamed, tokens, cost) in [
+        ("openai/answering", true, (16, 5), Some(90)),
+        ("openai/answering", false, (10, 20), Some(225)),
+        ("anthropic/answering", true, (2095, 503), None),
+        ("anthropic/answering", false, (2095, 503), None),
+    ] {
+        let answer = ask(&proxy, model, is_streamed).await.unwrap();
+        assert_eq!(answer.response.text(), "Hello from the proxy.", "{model} {is_streamed}");
+        let usage = &answer.usage;
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), tokens, "{model} {is_streamed}");
+        let millionths = answer.cost.map(|dollars| (dollars * 1e6).round());
+        assert_eq!(millionths, cost.map(f64::from), "{model} {is_streamed}");
+    }
+    for wire in ["openai", "anthropic"] {
+        for (name, kind) in [
+            ("limited", LlmErrorKind::RateLimited),
+            ("overflowing", LlmErrorKind::ContextWindowExceeded),
+            ("failing", LlmErrorKind::Unavailable),
+            ("missing", LlmErrorKind::UnknownModel),
+        ] {
+            let error = ask(&proxy, &format!("{wire}/{name}"), true).await.unwrap_err();
+            assert_eq!(error.kind, kind, "{wire}/{name}: {error}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A title for a conversation, found beside it.
+
+use engine::conversation::Conversation;
+use engine::llm::Llm;
+use engine::title::title;
+use protocol::{Action, Body, EventId, EventSource};
+
+/// Finds a title as soon as the user has said something, if there is a model for it and no title. What fails in this has no
+/// effect on the conversation; what is not done when the conversation ends is dropped.
+pub(super) async fn entitle(conversation: &Conversation, llm: Option<&dyn Llm>) {
+    let Some(llm) = llm.filter(|_| conversation.state().title.is_none()) else { return };
+    let Some(message) = first_message(conversation).await else { return };
+    let (title, call) = title(llm, &message).await;
+    if let Err(error) = conversation.entitle(title, call) {
+        tracing::debug!(%error, "the title is dropped");
+    }
+}
+
+/// What the user says first, once it is said.
+async fn first_message(conversation: &Conversation) -> Option<String> {
+    let mut cursor = conversation.log().cursor(EventId::FIRST);
+    loop {
+        let events = cursor.next().await.ok().filter(|events| !events.is_empty())?;
+        for event in events {
+            if let (EventSource::User, Body::Action(Action::Message(message))) = (event.source, event.body) {
+                return Some(message.content);
+            }
+        }
+    }
+}
