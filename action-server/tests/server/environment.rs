@@ -121,6 +121,7 @@ async fn what_no_command_can_have_is_refused_and_not_repeated() {
         json!({"A": "s3cret\0"}),
         json!({"A": long}),
         json!({"A": ["s3cret"]}),
+        json!("s3cret"),
     ] {
         let request = lending("touch ran", "default", variables).to_string();
         let refused = server.send(Method::POST, "/v1/actions/a", request).await;

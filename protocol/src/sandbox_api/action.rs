@@ -149,7 +149,9 @@ impl<'de> Deserialize<'de> for ActionRequest {
             None => SessionName::default(),
         };
         let environment = match map.get("environment") {
-            Some(environment) => lenient::read("environment", environment).map_err(D::Error::custom)?,
+            Some(environment) => CommandEnvironment::of(environment).ok_or_else(|| {
+                D::Error::custom("field `environment`: expected an object of names to texts")
+            })?,
             None => CommandEnvironment::default(),
         };
         Ok(Self { action, timeout, session, environment })

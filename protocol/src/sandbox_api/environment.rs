@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 /// The longest environment, names and values together, in bytes.
 pub const MAX_ENVIRONMENT_BYTES: usize = 1 << 20;
@@ -16,9 +17,17 @@ pub const MAX_VARIABLE_BYTES: usize = (128 << 10) - 2;
 
 /// Variables of one command alone: names to values, bounded as above; a name is one that a shell takes (letters, digits
 /// and `_`, no digit first). Does not print its values, which are secrets.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct CommandEnvironment(pub BTreeMap<String, String>);
+
+impl CommandEnvironment {
+    /// An object of names to texts; nothing for what is none. Unlike serde's, the error that comes of it quotes no value.
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        let variable = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+        value.as_object()?.iter().map(variable).collect::<Option<_>>().map(Self)
+    }
+}
 
 impl fmt::Debug for CommandEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
