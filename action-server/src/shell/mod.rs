@@ -125,9 +125,9 @@ impl Shell {
         Self(Arc::new(handle))
     }
 
-    /// Runs one action to its ending. A new command has `environment` beside the shell's own, and it alone. `output` gets the raw bytes of the terminal as they come. `cancel` kills all
-    /// that the command started; the observation still comes. Dropping the future does not stop a command that has
-    /// begun; what it says next is told to the next action.
+    /// Runs one action to its ending. A new command has `environment` beside the shell's own, and it alone. `output` gets
+    /// the raw bytes of the terminal as they come. `cancel` kills all that the command started; the observation still
+    /// comes. Dropping the future does not stop a command that has begun; what it says next is told to the next action.
     pub(crate) async fn run(
         &self,
         action: RunAction,
