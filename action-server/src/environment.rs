@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::geteuid;
-use protocol::sandbox_api::{MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
+use protocol::sandbox_api::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 
 use crate::accounts::{Account, Accounts};
 
@@ -82,6 +82,18 @@ impl Environment {
 impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Environment(…)")
+    }
+}
+
+/// Whether a command can have these for itself. A shell is told their names.
+pub(crate) fn check_for_a_command(variables: &CommandEnvironment) -> Result<(), EnvironmentError> {
+    let is_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_name = |name: &String| {
+        name.bytes().all(is_of_a_name) && !name.starts_with(|first: char| first.is_ascii_digit())
+    };
+    match variables.0.keys().find(|name| !is_name(name)) {
+        Some(name) => Err(EnvironmentError::Name(name.chars().take(64).collect())),
+        None => check(&variables.0),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::sandbox_api::{ActionRequest, CommandEnvironment, SandboxAction};
 use protocol::{ActionId, Observation, SessionName};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -52,7 +52,13 @@ impl Executor {
     }
 
     /// Begins the action, or finds it when it was begun before.
-    pub(crate) fn execute(&self, id: ActionId, request: ActionRequest) -> Result<Arc<Entry>, LedgerError> {
+    pub(crate) fn execute(
+        &self,
+        id: ActionId,
+        mut request: ActionRequest,
+    ) -> Result<Arc<Entry>, LedgerError> {
+        // Whoever asks again may not know the values any more.
+        let environment = std::mem::take(&mut request.environment);
         match self.ledger.begin(id.clone(), &request)? {
             Begun::Known(entry) => Ok(entry),
             Begun::New(running) => {
@@ -60,7 +66,7 @@ impl Executor {
                 let (executor, active) = (self.clone(), self.activity.begin());
                 tracing::debug!(%id, "an action begins");
                 self.tasks.spawn(async move {
-                    let observation = executor.perform(&running, request).await;
+                    let observation = executor.perform(&running, request, environment).await;
                     running.end(observation);
                     tracing::debug!(%id, "an action has ended");
                     drop(active);
@@ -70,8 +76,13 @@ impl Executor {
         }
     }
 
-    async fn perform(&self, running: &Running, request: ActionRequest) -> Observation {
-        let ActionRequest { action, timeout, session } = request;
+    async fn perform(
+        &self,
+        running: &Running,
+        request: ActionRequest,
+        environment: CommandEnvironment,
+    ) -> Observation {
+        let ActionRequest { action, timeout, session, .. } = request;
         let timeout = timeout.and_then(duration);
         let cancelled = running.cancellation();
         match action {
@@ -80,7 +91,7 @@ impl Executor {
                     Ok(shell) => shell,
                     Err(error) => return Observation::error(format!("{error}."), ""),
                 };
-                shell.run(run, timeout, Box::new(running.output()), cancelled).await
+                shell.run(run, environment, timeout, Box::new(running.output()), cancelled).await
             }
             SandboxAction::Read(read) => {
                 self.on_files(&session, timeout, cancelled, move |files, dir| files.read(&read, dir)).await

@@ -1,66 +1,190 @@
-//! A canary: a secret that the agent gets to see in every way shows up nowhere.
+//! A canary: a secret that commands use, and that the agent gets to see in every way, shows up nowhere.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::json;
-use tests::glovebox::{Home, bash, finish};
+use tests::glovebox::{Home, bash, calls, finish};
 
-const CANARY: &str = "canary/7f3b+c2 \"x\"=END";
+/// Longer than a line of base64 takes. Its middle is what is looked for.
+const CANARY: &str =
+    "canary/begins with some text, so that it is long; 7f3b+c2 \"x\"=it's 9d41?e8&END of the canary";
+
+/// The same in a URL.
+const IN_URL: &str = "canary%2Fbegins%20with%20some%20text%2C%20so%20that%20it%20is%20long%3B%207f3b%2Bc2%20%22x%22%3Dit%27s%209d41%3Fe8%26END%20of%20the%20canary";
+
+/// What tells that a text shows the canary, in any form: parts of its middle as they are, escaped, and in base64.
+fn signs() -> Vec<String> {
+    let middle = "7f3b+c2 \"x\"=it's 9d41?e8&END";
+    let in_base64 = (0..3).map(|before| {
+        let letters = STANDARD_NO_PAD.encode(format!("{}{middle}", "a".repeat(before)));
+        // The first and the last depend on what stands beside them.
+        letters[4..letters.len() - 4].to_owned()
+    });
+    ["7f3b", "9d41", "e8&END"].map(str::to_owned).into_iter().chain(in_base64).collect()
+}
+
+fn assert_hidden(what: &str, text: &str) {
+    let one_line = text.replace(['\r', '\n'], "").replace("\\r", "").replace("\\n", "");
+    for sign in signs() {
+        for text in [text, &one_line] {
+            if let Some(at) = text.find(&sign) {
+                let around: String =
+                    text.get(at.saturating_sub(200)..).unwrap_or(text).chars().take(400).collect();
+                panic!("{sign} in {what}: {around}");
+            }
+        }
+    }
+}
+
+/// All files below a folder, but for those in which the test itself put the canary.
+fn assert_hidden_below(folder: &Path, own: &[&Path]) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if own.contains(&path.as_path()) {
+            continue;
+        } else if kind.is_dir() {
+            assert_hidden_below(&path, own);
+        } else if kind.is_file() {
+            assert_hidden(
+                &path.display().to_string(),
+                &String::from_utf8_lossy(&std::fs::read(&path).unwrap()),
+            );
+        }
+    }
+}
+
+/// Looks at the command lines of all processes again and again, until it is told to stop.
+fn look_at_arguments(stop: Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<String>> {
+    std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                shown.extend(signs().iter().any(|sign| line.contains(sign)).then_some(line));
+            }
+        }
+        shown
+    })
+}
+
+/// In hexadecimal digits.
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
 
 #[test]
-fn a_secret_is_in_no_event_log_or_trajectory() {
+fn a_secret_that_commands_use_is_seen_by_them_alone() {
     let home = Home::new();
-    let workspace = home.workspace();
-    std::fs::write(workspace.join("held"), format!("{CANARY}\n")).unwrap();
+    let held = home.write("held-by-the-user", format!("{CANARY}\n"));
     let model = home.script(&json!([
-        bash(
-            "cat held; base64 -w0 held; (printf a; cat held) | base64 -w0; (printf ab; cat held) | base64 -w0"
-        ),
-        bash("head -c 9 held; sleep 0.5; tail -c +10 held"),
-        bash(&format!("echo '{CANARY}'; cat /nowhere/'{CANARY}'")),
+        bash("printf %s \"$CANARY\" | sha256sum; sleep 0.3"),
+        // Neither the next command has it, nor can it be read of the shell, nor does another shell have it.
+        bash("env | grep -c '^CANAR[Y]='; tr '\\0' '\\n' </proc/$$/environ | grep -c 'CANAR[Y]'; grep -c '7f3[b]' /proc/self/fd/250"),
+        // The agent shows it in every way.
+        bash("echo \"$CANARY\"; printf %s \"$CANARY\" | base64; printf %s \"$CANARY\" | base64 -w0; echo \"a$CANARY\" | base64"),
+        bash("echo \"ab$CANARY\" | base64 -w 64; set -x; : \"$CANARY\"; set +x; export -p | grep CANARY; printf %q \"$CANARY\""),
+        bash("printf %s \"$CANARY\" | head -c 60; sleep 0.4; printf %s \"$CANARY\" | tail -c +61"),
+        bash("printf %s \"$CANARY\" | base64 | head -c 70; sleep 0.4; printf %s \"$CANARY\" | base64 | tail -c +71"),
+        bash("cat \"/nowhere/$CANARY\"; \"$CANARY\"; cd \"$CANARY\""),
+        // It has come to know it somehow.
+        bash(&format!("echo {}; echo {IN_URL}", quoted(CANARY))),
+        bash(&format!("cat <<'END'\n{}\nEND", json!({"k": CANARY}))),
+        calls("str_replace_editor", &json!({"command": "view", "path": format!("/nowhere/{CANARY}")})),
+        calls("think", &json!({"thought": CANARY})),
+        bash("env | grep -c '^CANAR[Y]='"),
         finish(),
     ]));
-    let trajectory = home.path().join("trajectory.json");
-    let held = format!("CANARY=@{}", workspace.join("held").display());
+    let (trajectory, recorded) = (home.path().join("trajectory.json"), home.path().join("recorded"));
+    let secret = format!("CANARY=@{}", held.display());
     let task = format!("work with {CANARY}");
     for output in [&["--json"][..], &[]] {
-        let arguments = [
-            &[
-                "--log-level",
-                "trace",
-                "run",
-                "--runtime",
-                "local",
-                "-t",
-                &task,
-                "-l",
-                &model,
-                "--secret",
-                &held,
-            ],
-            &["-d", workspace.to_str().unwrap(), "--save-trajectory", trajectory.to_str().unwrap()][..],
-            output,
-        ];
-        let run = home.run(&arguments.concat()).expect(0);
+        let begin = ["--log-level", "trace", "run", "--runtime", "local", "-l", &model, "--secret", &secret];
+        let place = ["-d", "work", "--save-trajectory", "trajectory.json", "--record", "recorded"];
+        // Not as an argument: the user would show it by that.
+        let task = home.write("task", &task);
+        let task = ["-f", task.to_str().unwrap()];
+        let stop = Arc::new(AtomicBool::new(false));
+        let arguments = look_at_arguments(Arc::clone(&stop));
+        let run = home.run(&[&begin[..], &place, &task, output].concat());
+        stop.store(true, Ordering::Relaxed);
+        let shown = arguments.join().unwrap();
+        let run = run.expect(0);
+        assert!(shown.is_empty(), "{shown:?}");
+        assert_hidden("stdout", &run.stdout);
+        assert_hidden("stderr", &run.stderr);
         let saved = std::fs::read_to_string(&trajectory).unwrap();
+        assert!(saved.contains("<secret_hidden>") && saved.contains("\"CANARY\": \"\""), "{saved}");
+        // The command had it, whole; no other had.
+        assert!(saved.contains(&digest(CANARY)), "{saved}");
+        let events: Vec<serde_json::Value> = serde_json::from_str(&saved).unwrap();
+        let said: Vec<_> = events
+            .iter()
+            .filter(|event| event["observation"] == "run")
+            .map(|event| event["content"].as_str().unwrap())
+            .collect();
+        assert_eq!((said[1], said.last().copied()), ("0\n0\n0", Some("0")), "{said:#?}");
         let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
-        for (what, text) in
-            [("stdout", &run.stdout), ("stderr", &run.stderr), ("trajectory", &saved), ("list", &list)]
-        {
-            assert_hidden(what, text);
-        }
-        assert!(saved.contains("<secret_hidden>"), "{saved}");
+        assert_hidden("list", &list);
+        std::fs::remove_dir_all(&recorded).unwrap();
     }
-    let kept = std::fs::read(home.path().join(".glovebox/glovebox.db")).unwrap();
-    assert_hidden("the log", &String::from_utf8_lossy(&kept));
+    assert!(home.path().join(".glovebox/glovebox.db").exists());
+    let own = [held.as_path(), &home.path().join("task"), &home.path().join("script.json")];
+    assert_hidden_below(home.path(), &own);
     home.assert_nothing_runs();
 }
 
-/// Neither the value nor what base64 makes of its middle.
-fn assert_hidden(what: &str, text: &str) {
-    for part in ["7f3b+c2", "dmM2IrYzIg", "3ZjNiK2MyIC", "N2YzYitjMi"] {
-        if let Some(at) = text.find(part) {
-            let around: String =
-                text.get(at.saturating_sub(200)..).unwrap_or(text).chars().take(400).collect();
-            panic!("{part} in {what}: {around}");
-        }
+#[test]
+fn what_is_run_by_hand_uses_and_hides_them_too() {
+    let home = Home::new();
+    let description = "for the forge";
+    let secrets =
+        format!("[secrets]\nCANARY = {{ value = '''{CANARY}''', description = \"{description}\" }}\n");
+    home.write("config.toml", secrets);
+    let words =
+        "printf %s \"$CANARY\" | sha256sum; printf %s \"$CANARY\"; printf %s \"$CANARY\" | base64 >&2";
+    for json in [&["--json"][..], &[]] {
+        let run = home.run(&[&["exec", "--runtime", "local"], json, &["--", words]].concat()).expect(0);
+        assert!(
+            run.stdout.contains(&digest(CANARY)) && run.stdout.contains("<secret_hidden>"),
+            "{}",
+            run.stdout
+        );
+        assert_hidden("exec", &(run.stdout + &run.stderr));
     }
+    home.run(&["sandbox", "create", "box", "--runtime", "local"]).expect(0);
+    let held = home.write("held", CANARY);
+    home.run(&["sandbox", "cp", "--runtime", "local", held.to_str().unwrap(), "box:held"]).expect(0);
+    let exec = ["sandbox", "exec", "--runtime", "local", "box", "-n", "--"];
+    let words =
+        ["sh", "-c", "printf a; head -c 60 held; sleep 0.4; tail -c +61 held; base64 held >&2; printf b"];
+    let shown = home.run(&[&exec[..], &words].concat()).expect(0);
+    assert_eq!(shown.stdout, "a<secret_hidden>b");
+    assert_hidden("sandbox exec", &shown.stderr);
+    let bytes = home.run(&[&exec[..], &["head", "-c", "60", "held"]].concat()).expect(0).stdout;
+    assert_eq!(bytes, CANARY[..60], "what only begins like it is whole");
+    home.run(&["sandbox", "rm", "--runtime", "local", "box"]).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_is_told_what_there_is() {
+    let home = Home::new();
+    let secrets = "[secrets]\nFORGE_TOKEN = { value = 'secret value', description = 'for the forge' }\n";
+    home.write("config.toml", secrets);
+    let model = home.script(&json!([finish()]));
+    let run = home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", "work", "--json"]);
+    let events = run.expect(0).events();
+    let recall = events.iter().find(|event| event["observation"] == "recall").unwrap();
+    let told = &recall["extras"]["custom_secrets_descriptions"];
+    assert_eq!(told, &json!({"FORGE_TOKEN": "for the forge"}));
 }

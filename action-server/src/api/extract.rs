@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Api, BODY_BYTES};
+use crate::environment::check_for_a_command;
 use crate::error::ApiError;
 use crate::execute::duration;
 
@@ -128,6 +129,8 @@ pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
     }
     let request: ActionRequest =
         serde_json::from_value(event).map_err(|error| ApiError::Malformed(error.to_string()))?;
+    check_for_a_command(&request.environment)
+        .map_err(|error| ApiError::Malformed(format!("field `environment`: {error}")))?;
     match request.timeout {
         Some(seconds) if duration(seconds).is_none() => {
             Err(ApiError::Malformed(format!("field `timeout`: {seconds} is no number of seconds")))

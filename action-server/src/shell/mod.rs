@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use protocol::Observation;
 use protocol::action::RunAction;
+use protocol::sandbox_api::CommandEnvironment;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,7 @@ mod facts;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod guess;
+mod loan;
 mod marks;
 mod output;
 mod process_tree;
@@ -123,19 +125,20 @@ impl Shell {
         Self(Arc::new(handle))
     }
 
-    /// Runs one action to its ending. `output` gets the raw bytes of the terminal as they come. `cancel` kills all
-    /// that the command started; the observation still comes. Dropping the future does not stop a command that has
-    /// begun; what it says next is told to the next action.
+    /// Runs one action to its ending. A new command has `environment` beside the shell's own, and it alone. `output` gets
+    /// the raw bytes of the terminal as they come. `cancel` kills all that the command started; the observation still
+    /// comes. Dropping the future does not stop a command that has begun; what it says next is told to the next action.
     pub(crate) async fn run(
         &self,
         action: RunAction,
+        environment: CommandEnvironment,
         timeout: Option<Duration>,
         output: OutputSink,
         cancel: CancellationToken,
     ) -> Observation {
         let observation = match action.is_static {
-            true => self.run_static(action, timeout, output, cancel).await,
-            false => self.run_in_session(action, timeout, output, cancel).await,
+            true => self.run_static(action, environment, timeout, output, cancel).await,
+            false => self.run_in_session(action, environment, timeout, output, cancel).await,
         };
         observation.unwrap_or_else(StartError::into_observation)
     }
@@ -143,6 +146,7 @@ impl Shell {
     async fn run_in_session(
         &self,
         action: RunAction,
+        environment: CommandEnvironment,
         timeout: Option<Duration>,
         output: OutputSink,
         cancel: CancellationToken,
@@ -155,7 +159,7 @@ impl Shell {
             () = self.0.stop.cancelled() => return Err(StartError::Stopped),
         };
         let (reply, observation) = oneshot::channel();
-        let request = Request { action, timeout, output, cancel, reply, turn };
+        let request = Request { action, environment, timeout, output, cancel, reply, turn };
         self.0.requests.send(request).await.map_err(|_| StartError::Stopped)?;
         observation.await.map_err(|_| StartError::Stopped)
     }
@@ -165,6 +169,7 @@ impl Shell {
     async fn run_static(
         &self,
         action: RunAction,
+        environment: CommandEnvironment,
         timeout: Option<Duration>,
         output: OutputSink,
         cancel: CancellationToken,
@@ -179,7 +184,7 @@ impl Shell {
         let action = RunAction { blocking: true, ..action };
         // A task, so that a lost caller does not stop it; it is the parent shell's, whose end ends it.
         let run = self.0.tasks.spawn(async move {
-            let observation = shell.run_in_session(action, timeout, output, cancel).await;
+            let observation = shell.run_in_session(action, environment, timeout, output, cancel).await;
             shell.shut_down().await;
             observation
         });

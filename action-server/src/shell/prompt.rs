@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::guess;
+use super::loan::Loan;
 use super::program::Dialect;
 
 /// Which session a process belongs to, for as long as it keeps its environment.
@@ -114,14 +115,22 @@ impl Prompt {
         }
     }
 
-    /// How to have `command` run, with at least this `care`, by a shell that reads scripts from `script`.
-    pub(super) fn orders(&self, command: &str, number: u64, care: Care, script: &Path) -> Orders {
+    /// How to have `command` run, with at least this `care`, by a shell that reads scripts from `script`. What is lent or
+    /// owed takes a guarded command.
+    pub(super) fn orders(
+        &self,
+        command: &str,
+        number: u64,
+        care: Care,
+        loan: Loan<'_>,
+        script: &Path,
+    ) -> Orders {
         let source = || format!(". {}", quote(&script.to_string_lossy()));
         let scripted = |first_line: &str| Some([first_line, command, "\n"].concat());
         if self.dialect != Dialect::Bash {
             return Orders {
                 number: Some(number),
-                script: scripted(&self.first_line(number)),
+                script: scripted(&self.first_line(number, loan)),
                 line: format!("{};{{ __glovebox&&:;}} 2>/dev/null\n", source()),
             };
         }
@@ -138,8 +147,16 @@ impl Prompt {
             Care::Inspect => unguarded("__glovebox_inspect&&:;", ";__glovebox&&:"),
             Care::Guard => Orders {
                 number: Some(number),
-                script: scripted(&format!("{{ __glovebox_start {number}&&:;}} 2>/dev/null\n")),
-                line: format!("{};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n", source()),
+                script: scripted(&format!(
+                    "{{ {}__glovebox_start {number}&&:;}} 2>/dev/null\n",
+                    lending(loan)
+                )),
+                line: match loan.lent.0.is_empty() {
+                    true => format!("{};{{ __glovebox 9&&:;}} 9>&2 2>/dev/null\n", source()),
+                    false => {
+                        format!("{};{{ __glovebox_take&&:;__glovebox 9&&:;}} 9>&2 2>/dev/null\n", source())
+                    }
+                },
             },
         }
     }
@@ -157,16 +174,30 @@ impl Prompt {
 
     /// The line before the user's text in dash and ash. It announces the start, and leaves behind what the typed
     /// line calls at the end: that announces it before the prompt does, also where `exec 2>file` hides the prompt.
-    fn first_line(&self, number: u64) -> String {
+    fn first_line(&self, number: u64, loan: Loan<'_>) -> String {
         let Self { nonce, text, .. } = self;
         let prompt = quote(text);
+        let (owed, take, lend) = (loan.take_owed(), loan.take_lent(), loan.lend());
         format!(
-            "{{ __glovebox_status=$?;__glovebox() {{ __glovebox_status=$?;PS1={prompt} PS2=;\
+            "{{ __glovebox_status=$?;{owed}__glovebox() {{ __glovebox_status=$?;{take}PS1={prompt} PS2=;\
              printf '\\033]{nonce};E;%d;~;%s\\007' \"$__glovebox_status\" \"$PWD\" >/dev/tty;return $__glovebox_status; }};\
              __glovebox_start() {{ printf '\\033]{nonce};S;{number}\\007' >/dev/tty;return $__glovebox_status; }};\
-             __glovebox_start&&:;}} 2>/dev/null\n"
+             {lend}__glovebox_start&&:;}} 2>/dev/null\n"
         )
     }
+}
+
+/// What a bash does before it announces a command's start, if anything is lent or owed. It leaves behind what the typed
+/// line calls at the end.
+fn lending(loan: Loan<'_>) -> String {
+    if loan.is_none() {
+        return String::new();
+    }
+    let (owed, take, lend) = (loan.take_owed(), loan.take_lent(), loan.lend());
+    format!(
+        "__glovebox_status=$?;{owed}__glovebox_take() {{ __glovebox_status=$?;{take}return $__glovebox_status; }};\
+         {lend}(exit $__glovebox_status)&&:;"
+    )
 }
 
 /// What a bash runs once to become a session's shell. What is announced is announced first: what follows may be forbidden
@@ -223,7 +254,7 @@ fn typed(command: &str) -> Option<String> {
 }
 
 /// `text` as one word.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)) {
         return text.to_owned();
     }

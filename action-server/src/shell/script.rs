@@ -71,10 +71,19 @@ impl Script {
         // In this order: a page that is given back and taken again costs more than the whole command.
         file.set_len(text.len() as u64)
     }
+
+    /// Takes the text away from whoever else can read it, as all can that the shell has started.
+    pub(super) fn wipe(&self) {
+        let (Self::Memory { file, .. } | Self::Disk { file, .. }) = self;
+        if let Err(error) = file.set_len(0) {
+            tracing::warn!(%error, "emptying a script");
+        }
+    }
 }
 
 impl Drop for Script {
     fn drop(&mut self) {
+        self.wipe();
         if let Self::Disk { path, .. } = self {
             let _ = std::fs::remove_file(path);
         }

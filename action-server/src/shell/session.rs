@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use protocol::Observation;
 use protocol::action::RunAction;
+use protocol::sandbox_api::CommandEnvironment;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -48,6 +49,7 @@ pub(super) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
 /// One action, and where its observation goes.
 pub(super) struct Request {
     pub(super) action: RunAction,
+    pub(super) environment: CommandEnvironment,
     pub(super) timeout: Option<Duration>,
     pub(super) output: OutputSink,
     pub(super) cancel: CancellationToken,
@@ -194,7 +196,8 @@ impl Session {
             ready = self.make_ready() => ready?,
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
-        let (baseline, number) = process.send_command(&request.action.command).map_err(StartError::Script)?;
+        let sent = process.send_command(&request.action.command, &request.environment);
+        let (baseline, number) = sent.map_err(StartError::Script)?;
         self.running = Some(Running::new(number, baseline, answers::content_limit(&request.action)));
         Ok(self.watch(request).await)
     }

@@ -12,12 +12,13 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use protocol::sandbox_api::MAX_VARIABLE_BYTES;
+use protocol::sandbox_api::{CommandEnvironment, MAX_VARIABLE_BYTES};
 use tokio::process::Command;
 use uuid::Uuid;
 
 use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
+use super::loan::Loan;
 use super::marks::{Mark, MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
@@ -73,6 +74,10 @@ pub(super) struct ShellProcess {
     session: String,
     /// How many commands were sent.
     sent: u64,
+    /// The names of what was lent to the last.
+    lent: Vec<String>,
+    /// The script holds what was lent, and has been read.
+    script_is_done: bool,
     at_prompt: bool,
     /// The next command is to be guarded, because of what was done to the shell.
     distrusted: bool,
@@ -137,6 +142,8 @@ impl ShellProcess {
             last_reads: 0,
             session,
             sent: 0,
+            lent: Vec::new(),
+            script_is_done: false,
             at_prompt: false,
             distrusted: false,
             untouched: !environment
@@ -184,16 +191,21 @@ impl ShellProcess {
 
     /// The `count` bytes heard last, told apart.
     pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
-        let Self { marks, buffer, at_prompt, disturbed, query, .. } = self;
+        let Self { marks, buffer, at_prompt, disturbed, query, script, sent, lent, script_is_done, .. } =
+            self;
         marks.feed(&buffer[..count], |piece| {
             match &piece {
                 Piece::Mark(Mark::End { guarded: asked, .. }) => {
                     *at_prompt = true;
                     *disturbed = *asked;
                     query.reset();
+                    if std::mem::take(script_is_done) {
+                        script.wipe();
+                    }
                 }
                 Piece::Output(bytes) if *at_prompt => query.feed(bytes),
-                Piece::Output(_) | Piece::Mark(Mark::Start { .. }) => {}
+                Piece::Mark(Mark::Start { number }) => *script_is_done = number == sent && !lent.is_empty(),
+                Piece::Output(_) => {}
             }
             sink(piece);
         });
@@ -208,13 +220,19 @@ impl ShellProcess {
         }
     }
 
-    /// Sends a command to the shell that is at its prompt. What it starts is what is not in the returned baseline; its
-    /// output begins at the start mark with the returned number.
+    /// Sends a command to the shell that is at its prompt, which has `environment` for this command alone. What it starts is
+    /// what is not in the returned baseline; its output begins at the start mark with the returned number.
     ///
     /// # Errors
     /// The script could not be written, or the terminal is gone.
-    pub(super) fn send_command(&mut self, command: &str) -> io::Result<(Baseline, Option<u64>)> {
+    pub(super) fn send_command(
+        &mut self,
+        command: &str,
+        environment: &CommandEnvironment,
+    ) -> io::Result<(Baseline, Option<u64>)> {
         self.sent += 1;
+        let owed = std::mem::replace(&mut self.lent, environment.0.keys().cloned().collect());
+        let loan = Loan { owed: &owed, lent: environment };
         let seen = self.beside.take().filter(|(at, _)| at.elapsed() < BESIDE_LIFE);
         let baseline = seen.map_or_else(|| self.look_beside(), |(_, baseline)| baseline);
         // After the look: whoever is gone by then has nothing to say that does not come here.
@@ -223,7 +241,7 @@ impl ShellProcess {
         let is_damaged = self.pty.repair()?;
         let asked = self.prompt.care(command);
         let shell_is_doubtful = self.distrusted || self.disturbed || self.may_have_stopped;
-        let doubtful = is_damaged || shell_is_doubtful || !baseline.is_alone();
+        let doubtful = is_damaged || shell_is_doubtful || !baseline.is_alone() || !loan.is_none();
         let needed = match self.untouched {
             _ if doubtful => Care::Guard,
             true => Care::None,
@@ -231,7 +249,7 @@ impl ShellProcess {
         };
         self.distrusted = asked == Care::Guard;
         self.untouched &= asked == Care::None;
-        let orders = self.prompt.orders(command, self.sent, asked.max(needed), &self.script.path());
+        let orders = self.prompt.orders(command, self.sent, asked.max(needed), loan, &self.script.path());
         if let Some(script) = &orders.script {
             self.script.write(script)?;
         }

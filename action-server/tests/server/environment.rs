@@ -79,3 +79,55 @@ async fn it_cannot_be_read() {
     let refused = set(&server, json!({"TOKEN": "s3cret\0"})).await;
     assert!(!String::from_utf8_lossy(&refused.body).contains("s3cret"), "{refused:?}");
 }
+
+/// A command that has this for itself, in a session.
+fn lending(command: &str, session: &str, variables: serde_json::Value) -> serde_json::Value {
+    json!({"action": "run", "args": {"command": command}, "session": session, "environment": variables})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commands_own_variables_are_nobody_elses() {
+    let server = Server::start();
+    assert_eq!(set(&server, json!({"TOKEN": "of all"})).await.status, 204);
+    let lent = lending("echo $TOKEN; env | grep -c s3cret", "default", json!({"TOKEN": "s3cret"}));
+    assert_eq!(server.act("a1", lent).await.text(), "s3cret\n1\n");
+    assert_eq!(server.run("a2", "echo $TOKEN").await.text(), "of all\n");
+    let other = lending("echo $TOKEN", "other", json!({}));
+    assert_eq!(server.act("a3", other).await.text(), "of all\n");
+    assert_eq!(of_a_process(&server, "p1", "TOKEN").await, "of all");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_know_the_values_any_more_may_ask_again() {
+    let server = Server::start();
+    let with = |variables| lending("echo $TOKEN >> ran", "default", variables);
+    server.act("a", with(json!({"TOKEN": "s3cret"}))).await;
+    server.act("a", with(json!({"TOKEN": "another"}))).await;
+    server.act("a", with(json!({}))).await;
+    assert_eq!(std::fs::read_to_string(server.file("ran")).unwrap(), "s3cret\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_command_can_have_is_refused_and_not_repeated() {
+    let server = Server::start();
+    let long = "s3cret".repeat(32 << 10);
+    for variables in [
+        json!({"A B": "s3cret"}),
+        json!({"1A": "s3cret"}),
+        json!({"": "s3cret"}),
+        json!({"A=": "s3cret"}),
+        json!({"é": "s3cret"}),
+        json!({"A;touch ran": "s3cret"}),
+        json!({"A": "s3cret\0"}),
+        json!({"A": long}),
+        json!({"A": ["s3cret"]}),
+        json!("s3cret"),
+    ] {
+        let request = lending("touch ran", "default", variables).to_string();
+        let refused = server.send(Method::POST, "/v1/actions/a", request).await;
+        let body = String::from_utf8_lossy(&refused.body).into_owned();
+        assert_eq!(refused.status, 422, "{body}");
+        assert!(body.contains("environment") && !body.contains("s3cret"), "{body}");
+    }
+    assert!(!server.file("ran").exists());
+}

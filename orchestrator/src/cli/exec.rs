@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 }
 
 /// Runs one command in a sandbox that is removed afterwards, also after ^C: then there is no observation. Its output
-/// goes to standard output as it comes, unless nothing is to be shown.
+/// goes to standard output as it comes, unless nothing is to be shown. It may name secrets, and shows none.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
@@ -71,7 +71,7 @@ pub(super) async fn in_fresh_sandbox(
 ) -> anyhow::Result<Option<Observation>> {
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock_for_once(&spec.conversation)?;
-    let provider = compose::provider(config, state_dir)?;
+    let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
     let sweep = Sweep::begin(&provider, config, state_dir);
     let screen = std::sync::Mutex::new(Screen::new(output));
     let on_progress = |progress| {

@@ -73,8 +73,8 @@ pub(super) struct WorkArguments {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// What nobody may see: from the environment, from a file, or as it is (then other users see it in the list of
-    /// processes). It is taken out of the log, the output, and what the agent sees.
+    /// What commands may use by its name and nobody may see: from the environment, from a file, or as it is (then other
+    /// users see it in the list of processes). It is taken out of the log, the output, and what the agent sees.
     #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
     pub(super) secrets: Vec<String>,
     /// Write each call of the model and its answer to a file in this folder.

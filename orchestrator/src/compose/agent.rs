@@ -8,7 +8,7 @@ use std::sync::Arc;
 use engine::agent::{Agent, CodeActAgent};
 use engine::memory::{KnowledgeFile, LONGEST_FILE, MOST_FILES, Memory};
 
-use super::security;
+use super::{registry, security};
 use crate::config::Config;
 use crate::exit::UsageError;
 
@@ -33,7 +33,8 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     for folder in v0.chain([config.state_dir.join("microagents")]) {
         collect(&folder, "", 0, &mut files);
     }
-    Some(Memory::new(files, config.agent.disabled_microagents.clone()))
+    let memory = Memory::new(files, config.agent.disabled_microagents.clone());
+    Some(memory.with_secrets(registry(config).descriptions()))
 }
 
 /// What cannot be read is left out: it may be somebody else's. Links to files are followed, to folders not: they may lead

@@ -6,10 +6,11 @@ use engine::agent::{Agent, Member, Team};
 use engine::conversation::Parts;
 use engine::events::EventStore;
 use engine::sandbox::SandboxSpec;
+use engine::secrets::Redactor;
 
 use super::{
-    Models, StateDir, agent as configured_agent, condenser, guarded_provider, guarded_store, memory,
-    security, tool_servers,
+    Models, StateDir, agent as configured_agent, condenser, guarded_provider, guarded_store,
+    guarded_tool_servers, memory, redactor, security, tool_servers,
 };
 use crate::config::Config;
 
@@ -23,28 +24,29 @@ pub(crate) fn parts(
     spec: SandboxSpec,
 ) -> anyhow::Result<Parts> {
     let (_, analyzer) = security(config)?;
+    let redactor = redactor(config)?;
     Ok(Parts {
-        store: guarded_store(store, config)?,
+        store: guarded_store(store, &redactor),
         condenser: condenser(config, models)?,
         llm: Arc::clone(&models.agent),
-        tool_servers: tool_servers(config, agent.as_ref()),
+        tool_servers: guarded_tool_servers(tool_servers(config, agent.as_ref()), &redactor),
         agent,
-        provider: guarded_provider(config, state_dir)?,
+        provider: guarded_provider(config, state_dir, &redactor)?,
         spec,
         analyzer,
         memory: memory(config),
-        team: Arc::new(team(config, models)?),
+        team: Arc::new(team(config, models, &redactor)?),
     })
 }
 
 /// Whom tasks can be handed on to. Who is configured for the same model shares it.
-fn team(config: &Config, models: &Models) -> anyhow::Result<Team> {
+fn team(config: &Config, models: &Models, redactor: &Redactor) -> anyhow::Result<Team> {
     let member = |(name, own): (&String, &Config)| {
         let agent = configured_agent(own)?;
         let models = models.of_another(config, own)?;
         let condenser = condenser(own, &models)?;
         let llm = Arc::clone(&models.agent);
-        let tool_servers = tool_servers(own, agent.as_ref());
+        let tool_servers = guarded_tool_servers(tool_servers(own, agent.as_ref()), redactor);
         Ok((name.clone(), Member { agent, llm, condenser, tool_servers }))
     };
     config.team.iter().map(member).collect()

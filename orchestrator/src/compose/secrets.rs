@@ -1,10 +1,11 @@
-//! What stands between the secrets of the configuration, and the log, the sandbox and the screen.
+//! What stands between the secrets of the configuration, and the log, the sandbox, the tool servers and the screen.
 
 use std::sync::Arc;
 
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
-use engine::secrets::{GuardedProvider, GuardedStore, Redactor};
+use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, Registry};
+use engine::tool_servers::ToolServers;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::StateDir;
@@ -24,23 +25,34 @@ pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
     let of_models = config.llms().map(|llm| ("llm.api_key", &llm.api_key));
     let keys = keys.into_iter().chain(of_models).filter_map(|(name, key)| Some((name, key.as_ref()?)));
     let keys = keys.filter(|(_, key)| key.expose_secret().len() >= SHORTEST_KEY);
-    let named = config.secrets.iter().map(|(name, value)| (name.as_str(), value));
+    let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)
 }
 
 /// The store of a conversation's log.
-pub(crate) fn guarded_store(
-    store: Arc<dyn EventStore>,
-    config: &Config,
-) -> anyhow::Result<Arc<dyn EventStore>> {
-    Ok(Arc::new(GuardedStore::new(store, redactor(config)?)))
+pub(crate) fn guarded_store(store: Arc<dyn EventStore>, redactor: &Redactor) -> Arc<dyn EventStore> {
+    Arc::new(GuardedStore::new(store, redactor.clone()))
 }
 
-/// What places a conversation's sandbox.
+/// What places a sandbox whose commands may use the secrets, and show none.
 pub(crate) fn guarded_provider(
     config: &Config,
     state_dir: &StateDir,
+    redactor: &Redactor,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let provider = super::provider(config, state_dir)?;
-    Ok(Arc::new(GuardedProvider::new(provider, redactor(config)?)))
+    Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(config))))
+}
+
+/// The tool servers of a conversation.
+pub(crate) fn guarded_tool_servers(
+    servers: Arc<dyn ToolServers>,
+    redactor: &Redactor,
+) -> Arc<dyn ToolServers> {
+    Arc::new(GuardedToolServers::new(servers, redactor.clone()))
+}
+
+/// What commands may name: the secrets that the user named, none of the program's own keys.
+pub(crate) fn registry(config: &Config) -> Registry {
+    Registry::new(config.secrets.clone())
 }

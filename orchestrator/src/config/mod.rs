@@ -23,6 +23,7 @@ use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use engine::agent::AgentDefinition;
+use engine::secrets::Secret;
 use secrecy::SecretString;
 use storage::Durability;
 
@@ -130,7 +131,7 @@ pub(crate) struct Config {
     /// Servers whose tools the agent may call; none where it may not.
     pub mcp_servers: Vec<::mcp::McpServer>,
     /// What nobody may see, by name.
-    pub secrets: BTreeMap<String, SecretString>,
+    pub secrets: BTreeMap<String, Secret>,
     /// Who judges actions, and which are asked about.
     pub security: SecuritySettings,
     /// What is worth telling the user.

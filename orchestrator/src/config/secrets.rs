@@ -2,33 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use engine::secrets::Secret;
 use secrecy::SecretString;
 
 use super::settings::ConfigError;
 
-/// The command line's win over the file's.
+/// The command line's win over the file's, whose descriptions stay.
 pub(super) fn read(
     file: BTreeMap<String, toml::Value>,
     flags: &[String],
     environment: &impl Fn(&str) -> Option<String>,
-) -> Result<BTreeMap<String, SecretString>, ConfigError> {
+) -> Result<BTreeMap<String, Secret>, ConfigError> {
     let mut found = BTreeMap::new();
     for (name, value) in file {
-        let text = match &value {
-            toml::Value::String(text) => Some(text),
-            toml::Value::Table(table) => match table.get("value") {
-                Some(toml::Value::String(text)) => Some(text),
-                _ => None,
-            },
-            _ => None,
-        };
-        let expected = "must be a string, or {value = \"…\", description = \"…\"}";
-        let text = text.ok_or_else(|| bad(&name, expected))?;
-        found.insert(name, SecretString::from(text.as_str()));
+        let secret = of_file(value)
+            .ok_or_else(|| bad(&name, "must be a string, or {value = \"…\", description = \"…\"}"))?;
+        found.insert(name, secret);
     }
     for flag in flags {
         let (name, value) = of_flag(flag, environment)?;
-        found.insert(name, value);
+        let description = found.remove(&name).map(|secret: Secret| secret.description).unwrap_or_default();
+        found.insert(name, Secret { value, description });
     }
     match found.keys().find(|name| !is_name(name)) {
         Some(name) => {
@@ -37,6 +31,24 @@ pub(super) fn read(
         }
         None => Ok(found),
     }
+}
+
+/// Nothing for what is none.
+fn of_file(value: toml::Value) -> Option<Secret> {
+    let (value, description) = match value {
+        toml::Value::String(text) => (text, None),
+        toml::Value::Table(mut table) => match table.remove("value")? {
+            toml::Value::String(text) => (text, table.remove("description")),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let description = match description {
+        Some(toml::Value::String(text)) => text,
+        Some(_) => return None,
+        None => String::new(),
+    };
+    Some(Secret { value: value.into(), description })
 }
 
 fn of_flag(

@@ -368,15 +368,24 @@ fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
     let of_file = format!("C=@{}", held.path().display());
     let config = load(file, &[("D", "of the environment")], flags(&["A=of a flag", &of_file, "D"])).unwrap();
     let exposed: Vec<_> =
-        config.secrets.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+        config.secrets.iter().map(|(name, secret)| (name.as_str(), secret.value.expose_secret())).collect();
     assert_eq!(
         exposed,
         [("A", "of a flag"), ("B", "described"), ("C", "of a file"), ("D", "of the environment")]
     );
+    assert_eq!(config.secrets["B"].description, "for b");
     assert!(!format!("{config:?}").contains("of a"));
+    let config = load(file, &[], flags(&["B=of a flag"])).unwrap();
+    let secret = &config.secrets["B"];
+    assert_eq!((secret.value.expose_secret(), secret.description.as_str()), ("of a flag", "for b"));
     for (file, secret, part) in [
         ("[secrets]\nA = 1\n", "B=bbbbbb", "the secret \"A\" must be a string"),
         ("[secrets]\nA = {text = \"hunter2\"}\n", "B=bbbbbb", "the secret \"A\" must be a string"),
+        (
+            "[secrets]\nA = {value = \"hunter2\", description = 1}\n",
+            "B=bbbbbb",
+            "the secret \"A\" must be a string",
+        ),
         ("", "E", "the secret \"E\" is not in the environment"),
         ("", "E=@/nowhere", "the secret \"E\" cannot be read from /nowhere: No such file"),
         ("", "1E=hunter2", "the secret \"1E\" has a name that a shell does not take"),

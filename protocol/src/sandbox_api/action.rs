@@ -8,6 +8,7 @@ use crate::action::{Action, EditAction, ReadAction, RunAction, WriteAction};
 use crate::event::EventError;
 use crate::ids::SessionName;
 use crate::lenient;
+use crate::sandbox_api::CommandEnvironment;
 
 /// An action that a sandbox performs.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +83,7 @@ impl From<SandboxAction> for Action {
 }
 
 /// An action, how long it may take, and where: `{"action": "run", "args": {…}, "timeout": 120.0, "session": "default"}`, as
-/// in V0's events but for the session, which they do not have.
+/// in V0's events but for `session` and `environment`, which they do not have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionRequest {
     /// What to do.
@@ -91,12 +92,16 @@ pub struct ActionRequest {
     pub timeout: Option<f64>,
     /// The shell that it is for: commands run in it, relative paths begin where it is. It is begun when first named.
     pub session: SessionName,
+    /// What the command has in its environment beside the shell's own, and no command after it: `{"NAME": "value"}`. No part
+    /// of what tells one request from another. Only a new command has one.
+    pub environment: CommandEnvironment,
 }
 
 impl ActionRequest {
-    /// An action in the default session.
+    /// An action in the default session, with nothing beside the shell's environment.
     pub fn new(action: SandboxAction, timeout: Option<f64>) -> Self {
-        Self { action, timeout, session: SessionName::default() }
+        let environment = CommandEnvironment::default();
+        Self { action, timeout, session: SessionName::default(), environment }
     }
 }
 
@@ -115,6 +120,9 @@ impl Serialize for ActionRequest {
         }
         if self.session != SessionName::default() {
             map.serialize_entry("session", &self.session)?;
+        }
+        if self.environment != CommandEnvironment::default() {
+            map.serialize_entry("environment", &self.environment)?;
         }
         map.end()
     }
@@ -140,7 +148,13 @@ impl<'de> Deserialize<'de> for ActionRequest {
             Some(session) => lenient::read("session", session).map_err(D::Error::custom)?,
             None => SessionName::default(),
         };
-        Ok(Self { action, timeout, session })
+        let environment = match map.get("environment") {
+            Some(environment) => CommandEnvironment::of(environment).ok_or_else(|| {
+                D::Error::custom("field `environment`: expected an object of names to texts")
+            })?,
+            None => CommandEnvironment::default(),
+        };
+        Ok(Self { action, timeout, session, environment })
     }
 }
 
@@ -163,11 +177,16 @@ mod schema {
             .minimum(Some(0))
             .description(Some("In seconds. When it passes the answer comes, what runs goes on."));
         let name = ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some([kind]));
+        let values = ObjectBuilder::new().schema_type(SchemaType::new(Type::String));
+        let environment = ObjectBuilder::new().additional_properties(Some(values)).description(Some(
+            "What this command alone has in its environment beside the shell's own: names, as a shell takes them, to values.",
+        ));
         ObjectBuilder::new()
             .property("action", name)
             .property("args", Ref::from_schema_name(T::name()))
             .property("timeout", seconds)
             .property("session", Ref::from_schema_name(SessionName::name()))
+            .property("environment", environment)
             .required("action")
             .required("args")
             .into()
@@ -196,6 +215,27 @@ mod schema {
             add::<WriteAction>(schemas);
             add::<EditAction>(schemas);
             add::<SessionName>(schemas);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_command_has_for_itself_crosses_and_does_not_print() {
+        let plain = json!({"action": "run", "args": {"command": "a"}});
+        let lent = json!({"action": "run", "args": {"command": "a"}, "environment": {"A": "it's\ns3cret"}});
+        for (value, count) in [(plain, 0), (lent, 1)] {
+            let request: ActionRequest = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(request.environment.0.len(), count);
+            assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
+            let written = serde_json::to_value(&request).unwrap();
+            assert_eq!(written.get("environment"), value.get("environment"));
+            assert_eq!(serde_json::from_value::<ActionRequest>(written).unwrap(), request);
         }
     }
 }

@@ -58,7 +58,7 @@ mod session;
 mod terminal;
 
 pub use action::{ActionRequest, NotForASandbox, SandboxAction};
-pub use environment::{MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
+pub use environment::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 pub use files::{
     ChangeModeRequest, FileKind, FileList, FileStatus, GlobQuery, GrepMatch, GrepMatches, GrepQuery,
     ListQuery, MakeFolderRequest, Mode, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,

@@ -122,13 +122,13 @@ on_every_shell! {
 
     async fn a_static_action_in_no_folder_is_an_error(fixture) {
         let nowhere = RunAction { is_static: true, cwd: Some("nowhere".into()), ..action("pwd") };
-        let observation = fixture.shell.run(nowhere, None, Box::new(|_| {}), CancellationToken::new()).await;
+        let observation = fixture.shell.run(nowhere, environment(&[]), None, Box::new(|_| {}), CancellationToken::new()).await;
         assert!(observation.content.starts_with("ERROR: "), "{}", observation.content);
     }
 
     async fn after_its_end_a_shell_answers_with_an_error(fixture) {
         fixture.shell.shut_down().await;
-        let observation = fixture.shell.run(action("echo hi"), None, Box::new(|_| {}), CancellationToken::new()).await;
+        let observation = fixture.shell.run(action("echo hi"), environment(&[]), None, Box::new(|_| {}), CancellationToken::new()).await;
         assert!(observation.content.starts_with("ERROR: "), "{}", observation.content);
     }
 }
@@ -137,7 +137,9 @@ on_every_shell! {
 async fn a_machine_without_a_shell_is_an_error_that_names_it() {
     let folder = TempDir::new().unwrap();
     let shell = Shell::start_program(config(folder.path()), ShellProgram::at("/no/such/shell".into()));
-    let observation = shell.run(action("echo hi"), None, Box::new(|_| {}), CancellationToken::new()).await;
+    let observation = shell
+        .run(action("echo hi"), environment(&[]), None, Box::new(|_| {}), CancellationToken::new())
+        .await;
     assert!(observation.content.contains("/no/such/shell"), "{}", observation.content);
     shell.shut_down().await;
 }
@@ -146,7 +148,9 @@ async fn a_machine_without_a_shell_is_an_error_that_names_it() {
 async fn a_shell_that_ends_at_once_is_an_error() {
     let folder = TempDir::new().unwrap();
     let shell = Shell::start_program(config(folder.path()), ShellProgram::at("/bin/true".into()));
-    let observation = shell.run(action("echo hi"), None, Box::new(|_| {}), CancellationToken::new()).await;
+    let observation = shell
+        .run(action("echo hi"), environment(&[]), None, Box::new(|_| {}), CancellationToken::new())
+        .await;
     assert!(observation.content.starts_with("ERROR: "), "{}", observation.content);
     shell.shut_down().await;
 }

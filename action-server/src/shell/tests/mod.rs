@@ -16,6 +16,7 @@ mod asking_again;
 mod cancelling;
 mod damage;
 mod endings;
+mod lent;
 mod many;
 mod output_of_actions;
 
@@ -96,6 +97,10 @@ fn action(command: &str) -> RunAction {
     }
 }
 
+fn environment(lent: &[(&str, &str)]) -> CommandEnvironment {
+    CommandEnvironment(lent.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+}
+
 fn answered(observation: Observation) -> Answered {
     match observation.kind {
         ObservationKind::Run(run) => Answered { content: observation.content, metadata: run.metadata },
@@ -130,7 +135,18 @@ impl Fixture {
     }
 
     async fn act(&self, action: RunAction, limit: Option<Duration>, cancel: CancellationToken) -> Answered {
-        let run = self.shell.run(action.clone(), limit, Box::new(|_| {}), cancel);
+        self.act_with(&[], action, limit, cancel).await
+    }
+
+    /// An action whose command has these for itself.
+    async fn act_with(
+        &self,
+        lent: &[(&str, &str)],
+        action: RunAction,
+        limit: Option<Duration>,
+        cancel: CancellationToken,
+    ) -> Answered {
+        let run = self.shell.run(action.clone(), environment(lent), limit, Box::new(|_| {}), cancel);
         answered(timeout(PATIENCE * 2, run).await.unwrap_or_else(|_| panic!("no answer to {action:?}")))
     }
 
@@ -169,7 +185,7 @@ impl Fixture {
         let action = RunAction { blocking: true, ..action(command) };
         let running = tokio::spawn(async move {
             let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
-            answered(shell.run(action, None, output, cancel).await)
+            answered(shell.run(action, environment(&[]), None, output, cancel).await)
         });
         eventually(sign, || String::from_utf8_lossy(&seen.lock().unwrap()).contains(sign)).await;
         running

@@ -8,7 +8,7 @@ on_every_shell! {
         let sink = Arc::clone(&heard);
         let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
         let command = action("printf 'a\\033[31mb\\033[0m\\r\\nc'");
-        let observation = fixture.shell.run(command, None, output, CancellationToken::new()).await;
+        let observation = fixture.shell.run(command, environment(&[]), None, output, CancellationToken::new()).await;
         assert_eq!(heard.lock().unwrap().as_slice(), b"a\x1b[31mb\x1b[0m\r\nc");
         assert_eq!(observation.content, "ab\nc");
     }
@@ -21,7 +21,7 @@ on_every_shell! {
         let sink = Arc::clone(&heard);
         let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
         let input = RunAction { is_input: true, ..action("x") };
-        let observation = fixture.shell.run(input, None, output, CancellationToken::new()).await;
+        let observation = fixture.shell.run(input, environment(&[]), None, output, CancellationToken::new()).await;
         assert!(observation.content.starts_with("between"), "{}", observation.content);
         assert!(heard.lock().unwrap().starts_with(b"between\n"));
     }

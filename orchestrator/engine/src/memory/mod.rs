@@ -14,7 +14,7 @@ pub use knowledge::{KnowledgeFile, LONGEST_FILE, Problem};
 pub use recall::{Facts, Recall, Recalled};
 pub use tell::tell;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use knowledge::{Knowledge, Place};
 
@@ -31,6 +31,8 @@ pub struct Memory {
     own: Vec<Knowledge>,
     workspace: Vec<Knowledge>,
     problems: Vec<Problem>,
+    /// Names of secrets and what they are for.
+    secrets: BTreeMap<String, String>,
 }
 
 impl Memory {
@@ -39,6 +41,11 @@ impl Memory {
         let mut memory = Self { disabled, ..Self::default() };
         memory.own = memory.read(files, Place::Home);
         memory
+    }
+
+    /// The same memory, which tells of these secrets what they are for, by name.
+    pub fn with_secrets(self, secrets: BTreeMap<String, String>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it. What

@@ -54,7 +54,10 @@ fn secrets(recall: &RecallObservation) -> Option<String> {
     };
     let lines: String = recall.custom_secrets_descriptions.iter().map(line).collect();
     filled(
-        "These secrets are in the environment of a command that names them. Never print their values.",
+        "You may use these secrets without knowing them: a shell command whose text names one has it in its environment, \
+         no other command has it, and where its value would be shown stands <secret_hidden>. Write it as a variable where \
+         it is needed (curl -H \"Authorization: Bearer $NAME\" …), or name it before a program that reads it by itself \
+         (NAME=$NAME ./deploy). Do not copy values into files or other variables, and do not try to see them.",
         &lines,
         "",
     )

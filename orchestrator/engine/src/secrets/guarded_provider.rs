@@ -1,4 +1,4 @@
-//! Places the sandboxes of another provider, and guards what comes out of them.
+//! Places the sandboxes of another provider, and guards what goes into them and what comes out.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 
-use super::Redactor;
 use super::guarded_sandbox::{GuardedSandbox, clean};
+use super::{Redactor, Registry};
 use crate::sandbox::{
     Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
     StartProgress, Usage,
@@ -17,12 +17,14 @@ use crate::sandbox::{
 pub struct GuardedProvider {
     provider: Arc<dyn SandboxProvider>,
     redactor: Redactor,
+    registry: Registry,
 }
 
 impl GuardedProvider {
-    /// Stands before a provider.
-    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor) -> Self {
-        Self { provider, redactor }
+    /// Stands before a provider: commands have the secrets of `registry` that they name, and nothing shows those that
+    /// `redactor` knows.
+    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor, registry: Registry) -> Self {
+        Self { provider, redactor, registry }
     }
 
     fn guard(
@@ -30,7 +32,10 @@ impl GuardedProvider {
         placed: Result<Box<dyn Sandbox>, SandboxError>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         match placed {
-            Ok(sandbox) => Ok(Box::new(GuardedSandbox { sandbox, redactor: self.redactor.clone() })),
+            Ok(sandbox) => {
+                let (redactor, registry) = (self.redactor.clone(), self.registry.clone());
+                Ok(Box::new(GuardedSandbox { sandbox, redactor, registry }))
+            }
             Err(error) => Err(clean(&self.redactor, error)),
         }
     }

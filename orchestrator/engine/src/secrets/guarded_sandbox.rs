@@ -1,4 +1,5 @@
-//! A sandbox whose actions show no secrets: neither in what is heard while they run, nor in how they end.
+//! A sandbox whose commands have the secrets that they name, and whose actions show none: neither in what is heard while
+//! they run, nor in how they end.
 //!
 //! What a user does in it by hand (programs, files, terminals, ports) passes as it is.
 
@@ -13,7 +14,7 @@ use protocol::sandbox_api::{
 };
 use protocol::{ActionId, Observation, ProcessId};
 
-use super::{Redactor, StreamRedactor};
+use super::{Redactor, Registry, StreamRedactor};
 use crate::sandbox::{
     ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, OutputChunk, Sandbox, SandboxError, Shape,
 };
@@ -21,6 +22,7 @@ use crate::sandbox::{
 pub(super) struct GuardedSandbox {
     pub(super) sandbox: Box<dyn Sandbox>,
     pub(super) redactor: Redactor,
+    pub(super) registry: Registry,
 }
 
 /// What an action has shown so far.
@@ -71,6 +73,8 @@ impl Sandbox for GuardedSandbox {
     ) -> Result<Observation, SandboxError> {
         let heard = Mutex::new(Heard { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
         let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let lent = self.registry.lend_to(request);
+        let request = lent.as_ref().unwrap_or(request);
         let result = self.sandbox.execute(id, request, &|chunk| lock().hear(chunk, on_output)).await;
         lock().finish(on_output);
         let observation = result.map_err(|error| clean(&self.redactor, error))?;

@@ -1,23 +1,31 @@
 //! Secrets: what must be seen by commands that name it, and by nobody else.
 //!
 //! The values are taken out wherever text enters or leaves the engine: [`GuardedProvider`] stands before the sandboxes,
-//! [`GuardedStore`] before the log. What prints asks the [`Redactor`] itself.
+//! [`GuardedToolServers`] before the tool servers, [`GuardedStore`] before the log. What prints asks the [`Redactor`]
+//! itself. The only way in is the environment of a command: [`GuardedProvider`] gives it what the [`Registry`] finds named.
 
+mod finder;
 mod guarded_provider;
 mod guarded_sandbox;
 mod guarded_store;
+mod guarded_tool_servers;
 mod redactor;
+mod registry;
 mod spellings;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unwrapped;
 
 pub use guarded_provider::GuardedProvider;
 pub use guarded_store::GuardedStore;
+pub use guarded_tool_servers::GuardedToolServers;
 pub use redactor::{HIDDEN, Redactor};
+pub use registry::{Registry, Secret};
 pub use stream::StreamRedactor;
 
 use secrecy::{ExposeSecret as _, SecretString};
+use spellings::Spellings;
 
 /// What is shorter is a word that stands in any text.
 const SHORTEST: usize = 6;
@@ -61,14 +69,14 @@ impl Redactor {
     pub fn new<'a>(
         secrets: impl IntoIterator<Item = (&'a str, &'a SecretString)>,
     ) -> Result<Self, SecretError> {
-        let mut spellings = Vec::new();
+        let mut spellings = Spellings::default();
         for (count, (name, value)) in secrets.into_iter().enumerate() {
             let name = || name.to_owned();
             match value.expose_secret() {
                 _ if count == MOST => return Err(SecretError::TooMany),
                 value if value.len() < SHORTEST => return Err(SecretError::TooShort { name: name() }),
                 value if value.len() > LONGEST => return Err(SecretError::TooLong { name: name() }),
-                value => spellings.extend(spellings::of(value)),
+                value => spellings.add(value),
             }
         }
         Self::of_spellings(spellings).ok_or(SecretError::TooLarge)

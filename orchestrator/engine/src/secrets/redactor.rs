@@ -1,12 +1,16 @@
-//! Takes every spelling of every secret out of text, JSON and events, in one pass.
+//! Takes every spelling of every secret out of text, JSON and events.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use protocol::{Event, EventError, Observation};
 use serde_json::Value;
+
+use super::finder::Finder;
+use super::spellings::Spellings;
+use super::unwrapped::Unwrapped;
 
 /// What stands in a value's place: V0's word.
 pub const HIDDEN: &str = "<secret_hidden>";
@@ -19,59 +23,72 @@ pub struct Redactor {
 }
 
 pub(super) struct Known {
-    pub(super) automaton: AhoCorasick,
-    /// In order, to find those that begin in a certain way.
-    pub(super) spellings: Vec<Vec<u8>>,
-    pub(super) longest: usize,
+    /// What stands in a text as one piece.
+    whole: Finder,
+    /// Base64, whose lines may end anywhere.
+    wrapped: Finder,
+}
+
+impl Known {
+    /// Where there are secrets: in order, and apart from each other.
+    pub(super) fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let unwrapped = Unwrapped::of(bytes);
+        let place = |found: Range<usize>| {
+            // Up to the last letter, not to the line end after it.
+            unwrapped.place(found.start)..unwrapped.place(found.end.saturating_sub(1)) + 1
+        };
+        let mut found: Vec<_> = self.whole.find(bytes).collect();
+        found.extend(self.wrapped.find(&unwrapped.letters).map(place));
+        found.sort_by_key(|found| found.start);
+        found.dedup_by(|next, last| {
+            let overlap = next.start < last.end;
+            if overlap {
+                last.end = last.end.max(next.end);
+            }
+            overlap
+        });
+        found
+    }
+
+    /// Where the first secret may begin that has not come to its end.
+    pub(super) fn undecided(&self, bytes: &[u8]) -> usize {
+        let unwrapped = Unwrapped::of(bytes);
+        let wrapped = unwrapped.place(self.wrapped.undecided(&unwrapped.letters));
+        self.whole.undecided(bytes).min(wrapped)
+    }
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.known.as_ref().map_or(0, |known| known.spellings.len());
+        let count = self.known.as_ref().map_or(0, |known| known.whole.count() + known.wrapped.count());
         write!(f, "Redactor of {count} spellings")
     }
 }
 
 impl Redactor {
-    /// Nothing when all of them are too much for an automaton.
-    pub(super) fn of_spellings(mut spellings: Vec<Vec<u8>>) -> Option<Self> {
-        spellings.sort();
-        spellings.dedup();
-        let Some(longest) = spellings.iter().map(Vec::len).max() else { return Some(Self::default()) };
-        let automaton =
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings).ok()?;
-        Some(Self { known: Some(Arc::new(Known { automaton, spellings, longest })) })
+    /// Nothing when all of them are too much to be looked for.
+    pub(super) fn of_spellings(spellings: Spellings) -> Option<Self> {
+        let Spellings { whole, wrapped } = spellings;
+        if whole.is_empty() {
+            return Some(Self::default());
+        }
+        let known = Known { whole: Finder::of(whole)?, wrapped: Finder::of(wrapped)? };
+        Some(Self { known: Some(Arc::new(known)) })
     }
 
     /// A text without the secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match &self.known {
+        match self.bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
             // A spelling is whole characters, so what is left of the text is too.
-            Some(known) if known.automaton.is_match(text) => {
-                let mut clean = String::with_capacity(text.len());
-                known.automaton.replace_all_with(text, &mut clean, |_, _, clean| {
-                    clean.push_str(HIDDEN);
-                    true
-                });
-                Cow::Owned(clean)
-            }
-            _ => Cow::Borrowed(text),
+            Cow::Owned(clean) => Cow::Owned(String::from_utf8_lossy(&clean).into_owned()),
         }
     }
 
     /// Bytes without the secrets.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        match &self.known {
-            Some(known) if known.automaton.is_match(bytes) => {
-                let mut clean = Vec::with_capacity(bytes.len());
-                known.automaton.replace_all_with_bytes(bytes, &mut clean, |_, _, clean| {
-                    clean.extend_from_slice(HIDDEN.as_bytes());
-                    true
-                });
-                Cow::Owned(clean)
-            }
-            _ => Cow::Borrowed(bytes),
-        }
+        let found = self.known.as_ref().map(|known| known.find(bytes)).unwrap_or_default();
+        if found.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned(hide(bytes, &found)) }
     }
 
     /// A JSON value without the secrets, in its texts and in its keys.
@@ -117,4 +134,17 @@ impl Redactor {
         let clean = self.json(value.clone());
         if clean == value { Ok(observation) } else { serde_json::from_value(clean) }
     }
+}
+
+/// What is left of bytes when these parts of them are hidden.
+pub(super) fn hide(bytes: &[u8], found: &[Range<usize>]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    for found in found {
+        clean.extend_from_slice(bytes.get(at..found.start).unwrap_or_default());
+        clean.extend_from_slice(HIDDEN.as_bytes());
+        at = found.end;
+    }
+    clean.extend_from_slice(bytes.get(at..).unwrap_or_default());
+    clean
 }

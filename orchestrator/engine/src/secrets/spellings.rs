@@ -1,6 +1,4 @@
-//! The forms in which a value turns up: as it is, and as programs write it into JSON, URLs and base64.
-
-use std::collections::BTreeSet;
+//! The forms in which a value turns up: as it is, and as programs write it into JSON, URLs, shell code and base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -8,25 +6,71 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 /// What JSON is within JSON: a model's call holds its arguments as text, in a response that is text again.
 const JSON_LEVELS: usize = 2;
 
-/// All forms of a value, none of them empty.
-pub(super) fn of(value: &str) -> BTreeSet<Vec<u8>> {
-    let mut found = BTreeSet::new();
-    // A terminal ends its lines in another way.
-    for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned()] {
-        found.extend(in_url(&value));
-        found.extend(in_base64(value.as_bytes()));
-        found.extend(in_json(&value).into_iter().map(String::into_bytes));
-    }
-    found.retain(|spelling| spelling.len() >= super::SHORTEST);
-    found
+/// What of a shell's syntax is written with a backslash in double quotes.
+const IN_DOUBLE_QUOTES: &str = "\\\"$`";
+
+/// What a shell takes for itself outside of quotes.
+const OUTSIDE_QUOTES: &str = "\\\"$`' \t&|;<>()*?[]{}!^,";
+
+/// All forms of some values.
+#[derive(Debug, Default)]
+pub(super) struct Spellings {
+    /// Those that stand in a text as one piece.
+    pub(super) whole: Vec<Vec<u8>>,
+    /// Those that lines may end in.
+    pub(super) wrapped: Vec<Vec<u8>>,
 }
 
-/// The value itself, and as text within JSON, with and without what lies outside ASCII.
-fn in_json(value: &str) -> Vec<String> {
-    let mut found = vec![value.to_owned()];
+impl Spellings {
+    pub(super) fn add(&mut self, value: &str) {
+        // A terminal ends its lines in another way.
+        for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned()] {
+            self.whole.extend(in_url(&value));
+            // A model's command is shell code within JSON.
+            for text in in_shell(&value) {
+                self.whole.extend(in_json(&text).into_iter().map(String::into_bytes));
+            }
+            self.wrapped.extend(in_base64(value.as_bytes()));
+        }
+        let is_long = |spelling: &Vec<u8>| spelling.len() >= super::SHORTEST;
+        self.whole.retain(is_long);
+        self.wrapped.retain(is_long);
+    }
+}
+
+/// The value itself, and as words of shell code, which is how `set -x`, `export -p` and `printf %q` tell it.
+fn in_shell(value: &str) -> impl Iterator<Item = String> {
+    let escaped = |special: &str| {
+        let escape =
+            |letter: char| if special.contains(letter) { format!("\\{letter}") } else { letter.into() };
+        value.chars().map(escape).collect::<String>()
+    };
+    let quoted = [value.to_owned(), value.replace('\'', r"'\''"), value.replace('\'', "'\"'\"'")];
+    let with_names =
+        [true, false].map(|is_ascii| value.chars().map(|letter| named(letter, is_ascii)).collect());
+    quoted.into_iter().chain([escaped(IN_DOUBLE_QUOTES), escaped(OUTSIDE_QUOTES)]).chain(with_names)
+}
+
+/// A letter within `$'…'`.
+fn named(letter: char, is_ascii: bool) -> String {
+    match letter {
+        '\\' | '\'' => format!("\\{letter}"),
+        '\n' => "\\n".into(),
+        '\r' => "\\r".into(),
+        '\t' => "\\t".into(),
+        letter if letter.is_ascii_control() || (is_ascii && !letter.is_ascii()) => {
+            letter.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+        }
+        plain => plain.into(),
+    }
+}
+
+/// A text itself, and as text within JSON, with and without what lies outside ASCII.
+fn in_json(text: &str) -> Vec<String> {
+    let mut found = vec![text.to_owned()];
     for escape in [|character: char| json_escape(character, false), |character| json_escape(character, true)]
     {
-        let mut text = value.to_owned();
+        let mut text = text.to_owned();
         for _ in 0..JSON_LEVELS {
             text = text.chars().map(escape).collect();
             found.push(text.clone());

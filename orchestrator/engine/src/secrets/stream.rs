@@ -1,8 +1,9 @@
 //! Takes secrets out of bytes that come in pieces.
 
-use super::redactor::{HIDDEN, Redactor};
+use super::redactor::{Redactor, hide};
 
-/// Holds back what may be the beginning of a secret until it is known whether it is one: less than the longest spelling.
+/// Holds back what may be the beginning of a secret until it is known whether it is one: a few times the longest spelling
+/// at most.
 #[derive(Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
@@ -19,37 +20,19 @@ impl StreamRedactor {
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let Some(known) = &self.redactor.known else { return piece.to_vec() };
         self.held.extend_from_slice(piece);
-        let undecided = self.undecided();
-        let mut shown = Vec::with_capacity(self.held.len());
-        let mut at = 0;
-        for found in known.automaton.find_iter(&self.held) {
-            if found.start() >= undecided {
-                break;
-            }
-            shown.extend_from_slice(self.held.get(at..found.start()).unwrap_or_default());
-            shown.extend_from_slice(HIDDEN.as_bytes());
-            at = found.end();
-        }
-        shown.extend_from_slice(self.held.get(at..undecided).unwrap_or_default());
-        self.held.drain(..at.max(undecided));
-        shown
+        let mut found = known.find(&self.held);
+        let undecided = known.undecided(&self.held);
+        // One that another may begin in goes with that.
+        let begins_before = |at: usize| found.iter().find(|found| found.start < at && at < found.end);
+        let decided = begins_before(undecided).map_or(undecided, |found| found.start);
+        found.retain(|found| found.start < decided);
+        let rest = self.held.split_off(decided);
+        hide(&std::mem::replace(&mut self.held, rest), &found)
     }
 
     /// What was held back: no more comes.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         self.redactor.bytes(&held).into_owned()
-    }
-
-    /// Where the first spelling may begin that has not come to its end.
-    fn undecided(&self) -> usize {
-        let Some(known) = &self.redactor.known else { return self.held.len() };
-        let from = self.held.len().saturating_sub(known.longest.saturating_sub(1));
-        let begins_one = |start: &usize| {
-            let rest = self.held.get(*start..).unwrap_or_default();
-            let next = known.spellings.partition_point(|spelling| spelling.as_slice() <= rest);
-            known.spellings.get(next).is_some_and(|spelling| spelling.starts_with(rest))
-        };
-        (from..self.held.len()).find(begins_one).unwrap_or(self.held.len())
     }
 }

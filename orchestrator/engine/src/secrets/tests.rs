@@ -12,8 +12,9 @@ use serde_json::json;
 
 use super::*;
 use crate::events::EventStore as _;
-use crate::sandbox::{OutputChunk, SandboxProvider as _, SandboxSpec};
+use crate::sandbox::{OutputChunk, Sandbox, SandboxProvider as _, SandboxSpec};
 use crate::testing::{Ending, MemoryStore, ScriptedProvider, timestamp};
+use crate::tool_servers::{Offer, ToolServers};
 
 const VALUE: &str = "s3cr€t \"q\\uote\" /&+?=x\ny-END";
 
@@ -39,10 +40,21 @@ fn spelled() -> Vec<String> {
     ];
     for before in ["", "a", "ab"] {
         for engine in [&STANDARD, &URL_SAFE] {
-            found.push(engine.encode(format!("{before}{VALUE}xyz")));
+            let letters = engine.encode(format!("{before}{VALUE}xyz"));
+            for (end, length) in [("\n", 76), ("\r\n", 7), ("\\n", 11), ("\\\\n", 5), ("\n", 1)] {
+                found.push(lines(&letters, length).join(end));
+            }
+            found.push(letters);
         }
     }
+    found.push(r#"$'s3cr€t "q\\uote" /&+?=x\ny-END'"#.to_owned());
+    found.push(r#"$'s3cr\342\202\254t "q\\uote" /&+?=x\ny-END'"#.to_owned());
     found
+}
+
+/// A text in lines of so many letters.
+fn lines(letters: &str, length: usize) -> Vec<&str> {
+    (0..letters.len()).step_by(length).map(|at| &letters[at..letters.len().min(at + length)]).collect()
 }
 
 /// Whether the middle of a spelling is there: the letters of base64 at its ends belong to its neighbours too.
@@ -66,6 +78,42 @@ fn no_spelling_is_left_anywhere() {
     assert_eq!(redactor.json(value), json!({"k": [HIDDEN, {HIDDEN: 1}], "n": 3}));
     assert_eq!(redactor.text("nothing of it"), "nothing of it");
     assert!(!format!("{redactor:?}").contains("s3cr"));
+}
+
+/// As bash, dash and ash print it with `set -x`, `export -p` and `printf %q`.
+#[test]
+fn what_shells_print_of_a_value_is_found() {
+    let value = r#"it's $a `b" c/d#~"#;
+    let redactor = Redactor::new([("CANARY", &SecretString::from(value))]).unwrap();
+    for printed in [
+        r#"'it'\''s $a `b" c/d#~'"#,
+        r#"it\'s\ \$a\ \`b\"\ c/d#~"#,
+        r#""it's \$a \`b\" c/d#~""#,
+        r#"'it'"'"'s $a `b" c/d#~'"#,
+    ] {
+        let arguments = json!({"command": printed}).to_string();
+        for text in [printed, &arguments] {
+            let clean = redactor.text(text);
+            assert!(clean.contains(HIDDEN) && clean.len() < HIDDEN.len() + 20, "{clean}");
+        }
+    }
+}
+
+/// Between lines of base64 there is nothing else.
+#[test]
+fn lines_that_only_follow_each_other_stay() {
+    let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
+    let letters = STANDARD.encode("abcdef");
+    let (one, two) = letters.split_at(4);
+    assert_eq!(redactor.text(&format!("x\n\n{one}\n{two}\n\ny")), format!("x\n\n{HIDDEN}\n\ny"));
+    for apart in [
+        format!("{one}\n\n{two}"),
+        format!("{one}\n {two}"),
+        format!("{one}\\{two}"),
+        format!("{one}\r{two}"),
+    ] {
+        assert_eq!(redactor.text(&apart), apart);
+    }
 }
 
 #[test]
@@ -147,7 +195,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
     let scripted = ScriptedProvider::new(|_| {
         Ending::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
     });
-    let provider = GuardedProvider::new(Arc::new(scripted), redactor());
+    let provider = GuardedProvider::new(Arc::new(scripted), redactor(), Registry::default());
     let conversation: ConversationId = "c".parse().unwrap();
     let sandbox = provider.create(&SandboxSpec::of(conversation.clone()), &|_| {}).await.unwrap();
     let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
@@ -162,4 +210,61 @@ async fn no_secret_comes_out_of_a_sandbox() {
     assert_eq!(observation.content, format!("it is {HIDDEN}"));
     let heard = String::from_utf8(heard.into_inner().unwrap()).unwrap();
     assert!(!heard.contains("s3cr"), "{heard}");
+}
+
+#[tokio::test]
+async fn a_command_has_the_secrets_that_it_names_and_no_other_action_has_any() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let scripted = ScriptedProvider::new(move |request| {
+        seen.lock().unwrap().push(request.environment.0.clone());
+        Ending::Observation(Observation::new("", RunObservation::default()))
+    });
+    let secret = |value: &str| Secret { value: value.into(), description: "for it".into() };
+    let registry =
+        Registry::new([("TOKEN".into(), secret("value of it")), ("KEY_2".into(), secret(VALUE))].into());
+    assert_eq!(registry.descriptions()["TOKEN"], "for it");
+    assert!(!format!("{registry:?}").contains("value of it"));
+    let provider = GuardedProvider::new(Arc::new(scripted), redactor(), registry);
+    let conversation: ConversationId = "c".parse().unwrap();
+    let sandbox = provider.create(&SandboxSpec::of(conversation.clone()), &|_| {}).await.unwrap();
+    let cases = [
+        ("echo $TOKEN", &["TOKEN"][..]),
+        ("echo \"${TOKEN}\"", &["TOKEN"]),
+        ("TOKEN=$TOKEN ./deploy; use KEY_2", &["KEY_2", "TOKEN"]),
+        ("echo $TOKEN_2 $MYTOKEN KEY_ token", &[]),
+        ("ls", &[]),
+    ];
+    let requests = cases.iter().map(|(command, names)| {
+        let run = RunAction { command: (*command).to_owned(), ..Default::default() };
+        (SandboxAction::Run(run), *names)
+    });
+    let typed = RunAction { command: "$TOKEN".into(), is_input: true, ..Default::default() };
+    let read = json!({"action": "read", "args": {"path": "$TOKEN"}});
+    let read: ActionRequest = serde_json::from_value(read).unwrap();
+    let others = [(SandboxAction::Run(typed), &[][..]), (read.action, &[])];
+    for (number, (action, names)) in (0..).zip(requests.chain(others)) {
+        let id = ActionId::of(&conversation, EventId(number));
+        sandbox.execute(&id, &ActionRequest::new(action.clone(), None), &|_| {}).await.unwrap();
+        let given = asked.lock().unwrap().pop().unwrap();
+        assert_eq!(given.keys().map(String::as_str).collect::<Vec<_>>(), names, "{action:?}");
+        assert!(given.get("KEY_2").is_none_or(|value| value == VALUE));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_servers_answer_shows_no_secret() {
+    struct Telling;
+    #[async_trait::async_trait]
+    impl ToolServers for Telling {
+        async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> Offer {
+            Offer::default()
+        }
+        async fn call(&self, _: &str, _: &serde_json::Map<String, serde_json::Value>) -> Observation {
+            Observation::error(format!("it is {VALUE}"), "")
+        }
+        async fn shut_down(&self) {}
+    }
+    let guarded = GuardedToolServers::new(Arc::new(Telling), redactor());
+    assert_eq!(guarded.call("tell", &Default::default()).await.content, format!("it is {HIDDEN}"));
 }

@@ -1,10 +1,11 @@
 //! `glovebox sandbox exec`: one program in a sandbox that is there.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteSource, OutputChunk, Sandbox};
+use engine::secrets::{Redactor, StreamRedactor};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
     ExitReason, OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin,
@@ -16,6 +17,7 @@ use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::print;
 use crate::cli::{completions, follow::Interrupts};
+use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -25,6 +27,7 @@ const BROKEN_PIPE: u8 = 141;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The words are the program's as they are; no shell reads them. What a signal ended exits with 128 and its number.
+Values of [secrets] are hidden in the output; `glovebox sandbox cp` copies what holds them.
 Examples:
   glovebox sandbox exec box -- python3 -m http.server 8080
   glovebox sandbox exec box -- sh -c 'cd /tmp && ls | wc -l'
@@ -76,10 +79,13 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     };
     let sandbox = host.connect(&arguments.name).await?;
     let id: ProcessId = format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?;
-    let output = Output::default();
+    let output = Output::new(&compose::redactor(&host.config)?);
     let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);
     let ended = tokio::select! {
-        exit = sandbox.exec(&id, &request, stdin, &on_output) => return exit_of(exit?, &output),
+        exit = sandbox.exec(&id, &request, stdin, &on_output) => {
+            output.finish();
+            return exit_of(exit?, &output);
+        }
         () = output.failed.notified() => output.exit(),
         () = interrupts.next() => Ok(Exit::Interrupted),
     };
@@ -87,35 +93,58 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     ended
 }
 
-/// What the program writes, and how writing that on went.
-#[derive(Default)]
+/// What the program writes, but for secrets, and how writing that on went.
 struct Output {
+    stdout: Mutex<StreamRedactor>,
+    stderr: Mutex<StreamRedactor>,
     lost_bytes: AtomicU64,
     error: Mutex<Option<std::io::Error>>,
     failed: Notify,
 }
 
 impl Output {
+    fn new(redactor: &Redactor) -> Self {
+        let hiding = || Mutex::new(StreamRedactor::new(redactor.clone()));
+        Self {
+            stdout: hiding(),
+            stderr: hiding(),
+            lost_bytes: AtomicU64::new(0),
+            error: Mutex::default(),
+            failed: Notify::new(),
+        }
+    }
+
     fn hear(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
-        let written = match chunk {
+        match chunk {
             OutputChunk::Gap { from, to } => {
                 self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
-                return;
             }
-            OutputChunk::Bytes { bytes, .. } => match stream {
-                OutputStream::Stdout => print::program_stdout(bytes),
-                OutputStream::Stderr => print::program_stderr(bytes),
-            },
+            OutputChunk::Bytes { bytes, .. } => self.show(stream, |shown| shown.push(bytes)),
+        }
+    }
+
+    /// No more comes.
+    fn finish(&self) {
+        self.show(OutputStream::Stdout, StreamRedactor::finish);
+        self.show(OutputStream::Stderr, StreamRedactor::finish);
+    }
+
+    fn show(&self, stream: OutputStream, take: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
+        let taken =
+            |from: &Mutex<StreamRedactor>| take(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
+        let written = match stream {
+            OutputStream::Stdout => print::program_stdout(&taken(&self.stdout)),
+            OutputStream::Stderr => print::program_stderr(&taken(&self.stderr)),
         };
         if let Err(error) = written {
-            *self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             self.failed.notify_one();
         }
     }
 
     /// Our own reader went away, or our disk is full.
     fn exit(&self) -> anyhow::Result<Exit> {
-        match self.error.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(anyhow::Error::new(error).context("writing what the program wrote"))
             }

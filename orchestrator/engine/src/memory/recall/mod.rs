@@ -31,8 +31,6 @@ pub struct Facts {
     pub additional_agent_instructions: String,
     /// `YYYY-MM-DD`.
     pub date: String,
-    /// Names of secrets and what they are for.
-    pub custom_secrets_descriptions: BTreeMap<String, String>,
     /// What this conversation's user tells the agent.
     pub conversation_instructions: String,
     /// Where the shell begins.
@@ -103,7 +101,6 @@ impl Memory {
             runtime_hosts,
             additional_agent_instructions,
             date,
-            custom_secrets_descriptions,
             conversation_instructions,
             working_dir,
         } = facts;
@@ -116,7 +113,7 @@ impl Memory {
             runtime_hosts,
             additional_agent_instructions,
             date,
-            custom_secrets_descriptions,
+            custom_secrets_descriptions: self.secrets.clone(),
             conversation_instructions,
             working_dir,
             microagent_knowledge,

@@ -40,10 +40,6 @@ fn facts() -> Facts {
         date: "2026-01-02".into(),
         working_dir: "/workspace".into(),
         runtime_hosts: BTreeMap::from([("http://localhost:5000".into(), 5000)]),
-        custom_secrets_descriptions: BTreeMap::from([
-            ("KEY".into(), "for the forge".into()),
-            ("X".into(), "".into()),
-        ]),
         ..Facts::default()
     }
 }
@@ -117,7 +113,9 @@ fn what_is_told_is_bounded() {
 #[test]
 fn a_model_is_told_what_there_is_and_no_more() {
     assert_eq!(memory(Vec::new()).recall("x", &Facts::default(), &Recalled::default()), None);
-    let memory = memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]);
+    let secrets = BTreeMap::from([("KEY".into(), "for the forge".into()), ("X".into(), String::new())]);
+    let memory =
+        memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]).with_secrets(secrets);
     let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
     let told = tell(found(&recall));
     let events = [Body::from(Action::from(recall.action)), Body::from(recall.observation)];

@@ -1,0 +1,49 @@
+//! Tool servers whose answers show no secrets: the model hears them before they are in the log.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use protocol::Observation;
+use serde_json::{Map, Value};
+
+use super::Redactor;
+use crate::sandbox::Sandbox;
+use crate::tool_servers::{CALL_FAILED, Offer, ToolServers};
+
+/// Stands before the tool servers of a conversation.
+pub struct GuardedToolServers {
+    servers: Arc<dyn ToolServers>,
+    redactor: Redactor,
+}
+
+impl GuardedToolServers {
+    /// Stands before these servers.
+    pub fn new(servers: Arc<dyn ToolServers>, redactor: Redactor) -> Self {
+        Self { servers, redactor }
+    }
+}
+
+#[async_trait]
+impl ToolServers for GuardedToolServers {
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
+        self.servers.offer(sandbox).await
+    }
+
+    async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
+        let answer = self.servers.call(name, arguments).await;
+        self.redactor.observation(answer).unwrap_or_else(|_| {
+            Observation::error(
+                "the answer cannot be told: a secret's value is a word of the log",
+                CALL_FAILED,
+            )
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    async fn shut_down(&self) {
+        self.servers.shut_down().await;
+    }
+}

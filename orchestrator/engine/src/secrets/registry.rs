@@ -1,0 +1,49 @@
+//! The secrets by name: what a command that names some is given, and what an agent is told of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// One secret.
+#[derive(Debug, Clone)]
+pub struct Secret {
+    /// What nobody may see.
+    pub value: SecretString,
+    /// What it is for, told to agents; empty: nothing is said of it.
+    pub description: String,
+}
+
+/// The secrets of a conversation. Cheap to clone. Does not print their values.
+#[derive(Debug, Clone, Default)]
+pub struct Registry(Arc<BTreeMap<String, Secret>>);
+
+impl Registry {
+    /// These secrets, by names that a shell takes.
+    pub fn new(secrets: BTreeMap<String, Secret>) -> Self {
+        Self(Arc::new(secrets))
+    }
+
+    /// What agents are told: names, and what each is for.
+    pub fn descriptions(&self) -> BTreeMap<String, String> {
+        self.0.iter().map(|(name, secret)| (name.clone(), secret.description.clone())).collect()
+    }
+
+    /// The same request with the secrets that its command names, as whole words, in its environment; nothing when it names
+    /// none. What is typed to a command that runs is no command.
+    pub(super) fn lend_to(&self, request: &ActionRequest) -> Option<ActionRequest> {
+        let SandboxAction::Run(run) = &request.action else { return None };
+        let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words = run.command.split(|letter| !is_of_a_name(letter)).filter(|_| !run.is_input);
+        let named = words.filter_map(|word| self.0.get_key_value(word));
+        let named: BTreeMap<_, _> =
+            named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect();
+        if named.is_empty() {
+            return None;
+        }
+        let mut request = request.clone();
+        request.environment.0.extend(named);
+        Some(request)
+    }
+}
