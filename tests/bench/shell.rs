@@ -26,25 +26,46 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let mut http = bare_http().await;
     let server = Server::start().await;
     let client = server.connect();
-    let (mut bare, mut served) = tokio::task::spawn_blocking(move || echoes(client)).await.unwrap();
+    let terminals = BareHttp::with_terminals(1);
+    let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect()));
+    let Echoes { mut bare, mut behind_http, mut served } = echoes.await.unwrap();
     let floor = quantile_ms(&mut bare, 0.5);
     let http = quantile_ms(&mut http, 0.5);
+    let behind_http = quantile_ms(&mut behind_http, 0.5);
     let p50 = quantile_ms(&mut served, 0.5);
     vec![
         Figure::plain("bare PTY round trip of `echo hi`, p50", floor, "ms"),
         Figure::plain("bare axum round trip on a unix socket, p50", http, "ms"),
+        Figure::plain("bare PTY behind bare axum, p50 (floor: PTY + axum)", behind_http, "ms")
+            .with_floor(floor + http),
         Figure::within("`echo hi` through the action server, p50 (floor: PTY)", p50, "ms", floor, 4.0),
         Figure::within("the same (floor: PTY + axum)", p50, "ms", floor + http, 1.5),
+        Figure::plain("the same (floor: PTY behind axum)", p50, "ms").with_floor(behind_http),
         Figure::below("the same, p99", quantile_ms(&mut served, 0.99), "ms", 1.0),
         Figure::below("RSS of the server after that", server.rss_mb(), "MB", 6.0),
     ]
 }
 
-/// Echoes in a bare terminal and of the server, in turns: a shared machine changes its speed within seconds.
-fn echoes(mut client: Client) -> (Vec<Duration>, Vec<Duration>) {
+/// How long echoes took.
+#[derive(Default)]
+struct Echoes {
+    bare: Vec<Duration>,
+    behind_http: Vec<Duration>,
+    served: Vec<Duration>,
+}
+
+/// Echoes in a bare terminal, in one behind HTTP and of the server, in turns: a shared machine changes its speed within
+/// seconds.
+fn echoes(mut client: Client, mut http: Client) -> Echoes {
     let mut terminal = BareTerminal::start();
-    let (mut bare, mut served) = (Vec::new(), Vec::new());
+    let Echoes { mut bare, mut behind_http, mut served } = Echoes::default();
     for turn in 0..TURNS {
+        behind_http.extend((0..ROUNDS / TURNS).map(|_| {
+            let begin = Instant::now();
+            let heard = http.ask("POST", "/terminals/0", "echo hi\n");
+            assert!(heard.windows(3).any(|window| window == b"hi\n"));
+            begin.elapsed()
+        }));
         bare.extend((0..ROUNDS / TURNS).map(|_| {
             let begin = Instant::now();
             let heard = terminal.ask("echo hi\n");
@@ -59,7 +80,7 @@ fn echoes(mut client: Client) -> (Vec<Duration>, Vec<Duration>) {
             begin.elapsed()
         }));
     }
-    (bare, served)
+    Echoes { bare, behind_http, served }
 }
 
 /// bash on a terminal, its echo off; a command is typed and its output read to the next prompt.
