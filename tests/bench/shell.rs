@@ -5,6 +5,9 @@
 //! 17 until the answer is written, 11 until the client has it. So half is waking, which the bare terminal and the bare HTTP
 //! have too. The server takes 171,000 instructions in user mode a round (`valgrind --tool=callgrind`), evenly spread; it is
 //! built for size, and built for speed (2.1 MB more) a round is 15 to 20 µs shorter. bash takes 65,000 (a bare prompt 36,000).
+//!
+//! 1.5 times the sum of the two bare round trips is below what their composition takes: a bare axum whose handler asks a bare
+//! terminal, and no more, took 1.61 times that sum, when the server took 2.64 (1.64 times the composition).
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
