@@ -1,18 +1,22 @@
-//! The least that HTTP costs: axum on a unix socket that sends back what it gets, or what a program writes. A floor.
+//! The least that HTTP costs: axum on a unix socket that sends back what it gets, what a program writes, or what a terminal
+//! says. A floor.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Path};
 use axum::routing::post;
 use bytes::BytesMut;
-use futures_util::stream;
+use futures_util::{TryStreamExt as _, stream};
 use tokio::io::AsyncReadExt as _;
 use tokio::task::JoinHandle;
 
 use super::server::Client;
+use super::shell::BareTerminal;
 
 /// Ended when it is dropped.
 pub(crate) struct BareHttp {
@@ -22,13 +26,26 @@ pub(crate) struct BareHttp {
 }
 
 impl BareHttp {
-    /// To be called in a runtime.
+    /// To be called in a runtime of several threads.
     pub(crate) fn start() -> Self {
+        Self::with_terminals(0)
+    }
+
+    /// With bare terminals, each to be asked at `/terminals/{number}`.
+    pub(crate) fn with_terminals(count: usize) -> Self {
+        let terminals: Arc<[_]> = (0..count).map(|_| Mutex::new(BareTerminal::start())).collect();
+        let ask = async move |Path(number): Path<usize>, text: String| {
+            tokio::task::block_in_place(|| terminals[number].lock().unwrap().ask(&text))
+        };
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
         let router = Router::new().fallback(|body: Bytes| async move { body });
-        let router = router.route("/pipe", post(pipe)).layer(DefaultBodyLimit::disable());
+        let router = router
+            .route("/pipe", post(pipe))
+            .route("/held-pipe", post(held_pipe))
+            .route("/terminals/{number}", post(ask))
+            .layer(DefaultBodyLimit::disable());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { socket, server, _folder: folder }
     }
@@ -54,6 +71,18 @@ async fn pipe(words: String) -> Body {
             }
             read => Some((read.map(|_| piece.freeze()), (program, output))),
         }
+    }))
+}
+
+/// The same, and what was sent is held: in a file without a name, which is written by other threads in the meantime.
+async fn held_pipe(words: String) -> Body {
+    let (held, pieces) = std::sync::mpsc::channel::<Bytes>();
+    tokio::task::spawn_blocking(move || {
+        let mut file = tempfile::tempfile().unwrap();
+        pieces.iter().for_each(|piece| file.write_all(&piece).unwrap());
+    });
+    Body::from_stream(pipe(words).await.into_data_stream().inspect_ok(move |piece| {
+        held.send(piece.clone()).unwrap();
     }))
 }
 
