@@ -241,14 +241,14 @@ async fn what_the_user_is_asked_about_runs_only_when_it_is_confirmed_also_over_a
     let conversation = world.begin_with(ConfirmationPolicy::Always).await;
     be_asked(&conversation).await;
     assert!(world.provider.runs().is_empty());
-    conversation.confirm().unwrap();
+    conversation.confirm(None).unwrap();
     conversation.wait_for(|state| state.iterations == 2).await;
     be_asked(&conversation).await;
     drop(conversation);
     let parts = Parts { llm: scripted(&responses, 2), ..world.parts.clone() };
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     be_asked(&conversation).await;
-    conversation.reject("never two").unwrap();
+    conversation.reject(None, "never two").unwrap();
     conversation.wait_for(|state| state.iterations == 3).await;
     be_asked(&conversation).await;
     conversation.stop().unwrap();

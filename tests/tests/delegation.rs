@@ -11,7 +11,7 @@ fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str
         let script = home.path().join(format!("{name}.json"));
         std::fs::write(&script, json!({"responses": responses}).to_string()).unwrap();
         config.push_str(&format!(
-            "[llm.{name}]\nmodel = \"scripted:{}\"\n[agent.{name}]\nllm_config = \"{name}\"\ndescription = \"Goes {name}.\"\n",
+            "[llm.{name}]\nmodel = \"scripted:{}\"\napi_key = \"key-of-the-{name}-one\"\n[agent.{name}]\nllm_config = \"{name}\"\ndescription = \"Goes {name}.\"\n",
             script.display()
         ));
     }
@@ -41,16 +41,17 @@ fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_hear
     let home = Home::new();
     let heard = bash("echo \"${NAME:-none}\"");
     let saved = home.path().join("saved.json");
+    let recorded = home.path().join("calls");
     let ended = run(
         &home,
         &json!([delegate(&["left", "right"]), heard, finish()]),
         &json!([
             meet("left", "right"),
-            bash("echo I am $NAME"),
+            bash("echo I am $NAME with key-of-the-left-one"),
             calls("finish", &json!({"message": "Left."}))
         ]),
         &json!([meet("right", "left"), {"text": "Right."}]),
-        &["--json", "--save-trajectory", saved.to_str().unwrap()],
+        &["--json", "--save-trajectory", saved.to_str().unwrap(), "--record", recorded.to_str().unwrap()],
     );
     let events = ended.expect(0).events();
     let tools = events.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
@@ -68,7 +69,7 @@ fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_hear
         .filter(|event| event["observation"] == "run")
         .map(|event| event["content"].as_str().unwrap())
         .collect();
-    assert!(said[1].starts_with("I am left"), "{said:?}");
+    assert!(said[1].starts_with("I am left with <secret_hidden>"), "{said:?}");
     let outcome = |of: &Value| {
         let is_it = |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
         let found: Vec<_> = events.iter().filter(is_it).collect();
@@ -89,6 +90,7 @@ fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_hear
         .filter(|event| event["observation"] == "run" && event.get("delegation").is_none())
         .collect();
     assert!(own[0]["content"].as_str().unwrap().starts_with("none"), "its shell is its own: {own:?}");
+    assert_eq!(std::fs::read_dir(recorded).unwrap().count(), 8, "all calls of all models");
 
     // Done again, the tasks are handed on again, and worked on anew.
     let again =
@@ -115,7 +117,7 @@ fn an_error_of_the_other_agent_is_told_and_no_end() {
     let (_, after) = said.split_once("[task ").unwrap();
     let (task, _) = after.split_once(" for left]").unwrap();
     for part in [
-        format!("--- left on task {task} ---\ntask: Find the other."),
+        format!("--- left on task {task} ---\ntask:\n  Find the other."),
         format!("--- the agent ---\n[task {task}: left did not finish the task: "),
         "there is no agent nobody: there are left, right".to_owned(),
     ] {

@@ -81,6 +81,18 @@ impl Remote {
     }
 }
 
+impl McpServer {
+    /// What nobody else may see of it.
+    pub fn secrets(&self) -> Vec<&SecretString> {
+        match &self.transport {
+            Transport::Host(program) | Transport::Sandbox(program) => program.env.values().collect(),
+            Transport::StreamableHttp(remote) | Transport::Sse(remote) => {
+                remote.headers.values().chain(&remote.api_key).collect()
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").field("host", &self.host()).finish_non_exhaustive()

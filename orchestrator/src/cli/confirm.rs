@@ -2,13 +2,12 @@
 
 use std::io::IsTerminal as _;
 
-use engine::conversation::AgentId;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use super::follow::{Interrupts, Output};
 use super::print;
 
-const QUESTION: &str = "perform it? [y]es, [n]o, [s]top, or what to do instead: ";
+const QUESTION: &str = "  perform it? [y]es, [n]o, [s]top, or what to do instead: ";
 
 const ANSWER: &str = "  your answer, or nothing to leave: ";
 
@@ -46,12 +45,13 @@ impl Questions {
         line.filter(|line| !line.trim().is_empty())
     }
 
-    /// Asks until there is an answer: about what the agent on a task wants to do, or the conversation's own.
-    pub(super) async fn ask(&mut self, task: AgentId, interrupts: &mut Interrupts) -> Answer {
-        // Others may have acted since.
-        let whose = task.map(|id| format!("task {id}: ")).unwrap_or_default();
+    /// Asks until there is an answer, about what is named, or was shown last.
+    pub(super) async fn ask(&mut self, about: Option<&str>, interrupts: &mut Interrupts) -> Answer {
+        if let Some(about) = about {
+            print::note(&format!("  {about}\n"));
+        }
         loop {
-            print::note(&format!("  {whose}{QUESTION}"));
+            print::note(QUESTION);
             let line = tokio::select! {
                 line = self.lines.next_line() => line,
                 () = interrupts.next() => {

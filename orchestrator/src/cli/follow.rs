@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use engine::conversation::{Conversation, Live, State};
+use engine::conversation::{Conversation, Live, Pending, State};
 use engine::llm::LlmProgress;
 use engine::replay::{self, Trajectory};
 use engine::sandbox::StartProgress;
@@ -66,6 +66,7 @@ impl Follow<'_> {
         let (mut said, mut done) = (0, 0);
         let mut stopping: Option<Instant> = None;
         let mut questions = Questions::where_somebody_answers(self.output);
+        screen.know_agents(&self.conversation.state());
         screen.status("placing the sandbox");
         loop {
             let state = self.conversation.state();
@@ -95,14 +96,20 @@ impl Follow<'_> {
                     self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
-                if let (Some(questions), Some((task, _)), None) = (questions.as_mut(), asked, stopping) {
-                    match screen.aside(questions.ask(task, &mut interrupts)).await {
-                        Answer::Confirm => self.conversation.confirm()?,
-                        Answer::Reject(reason) => self.conversation.reject(reason)?,
+                if let (Some(questions), Some((task, pending)), None) = (questions.as_mut(), asked, stopping)
+                {
+                    // Others may have acted since, and may while it is thought about.
+                    let action = Some(pending.action);
+                    let about = task.map(|task| format!("task {task}: {}", what_waits(pending)));
+                    match screen.aside(questions.ask(about.as_deref(), &mut interrupts)).await {
+                        Answer::Confirm => self.conversation.confirm(action)?,
+                        Answer::Reject(reason) => self.conversation.reject(action, reason)?,
                         Answer::Stop => self.conversation.stop()?,
                         Answer::Leave => return Ok(exit_of(&state, false)),
                     }
-                    self.conversation.wait_for(|now| has_heard(now, &state)).await;
+                    let waits = |now: &State| now.asked().map(|(_, pending)| pending.action) == action;
+                    let is_asked = |now: &State| now.agent_state == AgentState::AwaitingUserConfirmation;
+                    self.conversation.wait_for(|now| !is_asked(now) || !waits(now)).await;
                     continue;
                 }
                 return Ok(exit_of(&state, stopping.is_some()));
@@ -158,6 +165,17 @@ async fn passing_of(deadline: Option<Instant>) {
 fn has_heard(now: &State, before: &State) -> bool {
     let by_itself = u64::from(now.title != before.title);
     now.next_id.0 > before.next_id.0 + by_itself
+}
+
+/// What an action that waits for the user's word would do, in a line.
+pub(super) fn what_waits(pending: &Pending) -> String {
+    let text = match pending.asked() {
+        Action::Run(run) => format!("$ {}", run.command),
+        action => action.message(),
+    };
+    let line = text.lines().next().unwrap_or_default();
+    let more = if line.len() < text.len() { " …" } else { "" };
+    format!("{}{more}", print::for_terminal(line))
 }
 
 /// Whether nothing more happens by itself.
@@ -239,6 +257,13 @@ impl Screen {
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(TICK);
         Self { output, transcript: Transcript::new(), status }
+    }
+
+    /// Those that were begun before what is shown.
+    fn know_agents(&mut self, state: &State) {
+        for (id, child) in &state.children {
+            self.transcript.know_agent(*id, &child.agent);
+        }
     }
 
     /// Lets somebody ask with nothing drawn over the question.

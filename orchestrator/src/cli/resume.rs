@@ -8,7 +8,7 @@ use protocol::record::{ConversationStarted, Limit};
 use protocol::{AgentState, ConversationId};
 use std::sync::Arc;
 
-use super::follow::Output;
+use super::follow::{Output, what_waits};
 use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
 use super::{MachineArguments, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
@@ -103,6 +103,10 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if work.output() == Output::Transcript {
         introduce(&id, &started);
     }
+    for (task, pending) in state.pending().filter(|(_, pending)| pending.is_asked) {
+        let whose = task.map(|task| format!(", on task {task}")).unwrap_or_default();
+        print::note(&format!("waits for your word{whose}: {}\n", what_waits(pending)));
+    }
     let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
     let from = state.next_id;
     let conversation = Conversation::recover(parts.clone(), id).await?;
@@ -119,11 +123,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         None => {}
     }
     if confirm {
-        conversation.confirm()?;
+        conversation.confirm(None)?;
     }
     let redactor = compose::redactor(&config)?;
     if let Some(reason) = reject {
-        conversation.reject(redactor.text(&reason))?;
+        conversation.reject(None, redactor.text(&reason))?;
     }
     if let Some(text) = task {
         let content = redactor.text(&text).into_owned();

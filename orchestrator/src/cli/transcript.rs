@@ -1,5 +1,6 @@
 //! A conversation as people read it, event by event.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use protocol::observation::RecallObservation;
@@ -12,6 +13,9 @@ use super::writing::Writing;
 
 /// How much of an observation is shown that was not seen live, in lines.
 const LINES_SHOWN: usize = 30;
+
+/// How much of a line of such an observation is shown, in bytes.
+const LONGEST_SHOWN: usize = 2000;
 
 /// The longest line of a set-up's output that is held until it is known how it ends, in bytes.
 const LONGEST_HELD: usize = 4096;
@@ -30,6 +34,8 @@ pub(super) struct Transcript {
 
 struct Live {
     action: EventId,
+    /// Whose it is.
+    agent: Option<EventId>,
     has_output: bool,
     is_line_open: bool,
     /// The beginning of a character that was cut by a chunk's end.
@@ -39,8 +45,9 @@ struct Live {
 }
 
 impl Live {
-    fn of(action: EventId, held: Option<String>) -> Self {
-        Self { action, has_output: false, is_line_open: false, partial: Vec::new(), held }
+    fn of(event: &Event, held: Option<String>) -> Self {
+        let (action, agent) = (event.id, event.delegation);
+        Self { action, agent, has_output: false, is_line_open: false, partial: Vec::new(), held }
     }
 
     fn show(&mut self, text: &str) -> String {
@@ -76,11 +83,21 @@ impl Transcript {
             Body::Record(record) => record_text(record),
         };
         self.forget_writing();
-        if text.is_empty() || event.delegation == self.speaker {
+        self.headed(event.delegation, text)
+    }
+
+    /// An agent that a task was handed on to.
+    pub(super) fn know_agent(&mut self, id: EventId, name: &str) {
+        self.agents.insert(id, clean(name));
+    }
+
+    /// The text, and whose it is if that is another's than the text before.
+    fn headed(&mut self, agent: Option<EventId>, text: String) -> String {
+        if text.is_empty() || agent == self.speaker {
             return text;
         }
-        self.speaker = event.delegation;
-        let speaker = match event.delegation {
+        self.speaker = agent;
+        let speaker = match agent {
             Some(id) => format!("{} on task {id}", self.agents.get(&id).map_or("an agent", String::as_str)),
             None => "the agent".to_owned(),
         };
@@ -121,7 +138,16 @@ impl Transcript {
             held.push_str(&text);
             text = take_ended_lines(held);
         }
-        live.show(&text)
+        let (agent, shown) = (live.agent, live.show(&text));
+        self.headed(agent, shown)
+    }
+
+    /// Shows the output of an action while it comes. Of several at once only one's: the others' stands with their
+    /// observations.
+    fn begin_live(&mut self, event: &Event, held: Option<String>) {
+        if self.live.as_ref().is_none_or(|live| live.agent == event.delegation) {
+            self.live = Some(Live::of(event, held));
+        }
     }
 
     fn action(&mut self, event: &Event, action: &Action) -> String {
@@ -129,17 +155,17 @@ impl Transcript {
         let mut text = thought.map(|thought| self.said("", thought)).unwrap_or_default();
         match (event.source, action) {
             (EventSource::User, Action::Message(message)) if event.delegation.is_some() => {
-                text.push_str(&format!("\ntask: {}\n", clean(&message.content)));
+                text.push_str(&format!("\ntask:\n{}", excerpt(&message.content)));
             }
             (EventSource::User, Action::Message(message)) => {
                 text.push_str(&format!("\nuser: {}\n", clean(&message.content)));
             }
             (_, Action::Message(message)) => text.push_str(&self.said("agent: ", &message.content)),
             (EventSource::Environment, Action::Run(_)) => {
-                self.live = Some(Live::of(event.id, Some(String::new())));
+                self.begin_live(event, Some(String::new()));
             }
             (_, Action::Run(run)) => {
-                self.live = Some(Live::of(event.id, None));
+                self.begin_live(event, None);
                 let sign = if run.is_input { ">" } else { "$" };
                 text.push_str(&format!("\n{sign} {}\n", clean(&run.command).replace('\n', "\n  ")));
             }
@@ -152,9 +178,8 @@ impl Transcript {
                 text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
             }
             (_, Action::Delegate(delegate)) => {
-                let agent = clean(&delegate.agent);
-                text.push_str(&format!("\n[task {} for {agent}]\n", event.id));
-                self.agents.insert(event.id, agent);
+                self.know_agent(event.id, &delegate.agent);
+                text.push_str(&format!("\n[task {} for {}]\n", event.id, clean(&delegate.agent)));
             }
             (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {}
             (_, other) => text.push_str(&format!("\n[{}] {}\n", other.kind(), clean(&other.message()))),
@@ -209,7 +234,7 @@ fn record_text(record: &Record) -> String {
         Record::LimitExtended(LimitExtended { limit: Limit::Iterations, to }) => {
             format!("[limit of steps: {to}]\n")
         }
-        Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to}]\n"),
+        Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to:.4}]\n"),
         // Of a call that is made again people are told as it happens.
         Record::ConversationStarted(_)
         | Record::SandboxReleased(_)
@@ -252,12 +277,20 @@ fn excerpt(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let lines: Vec<_> = text.lines().collect();
+    let lines: Vec<_> = text.lines().map(beginning).collect();
     let mut shown = indent(&lines[..lines.len().min(LINES_SHOWN)].join("\n"), false);
     if lines.len() > LINES_SHOWN {
         shown.push_str(&format!("\n  … {} more lines", lines.len() - LINES_SHOWN));
     }
     shown + "\n"
+}
+
+/// As much of a line as is shown.
+fn beginning(line: &str) -> Cow<'_, str> {
+    match line.get(..line.floor_char_boundary(LONGEST_SHOWN)) {
+        Some(beginning) if beginning.len() < line.len() => format!("{beginning} …").into(),
+        _ => line.into(),
+    }
 }
 
 /// Two columns to the right; the first line too, unless it goes on where another was left open.

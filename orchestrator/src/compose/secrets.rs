@@ -6,6 +6,7 @@ use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, Registry};
 use engine::tool_servers::ToolServers;
+use mcp::McpServer;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::StateDir;
@@ -24,6 +25,9 @@ pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
     ];
     let of_models = config.llms().map(|llm| ("llm.api_key", &llm.api_key));
     let keys = keys.into_iter().chain(of_models).filter_map(|(name, key)| Some((name, key.as_ref()?)));
+    let agents = std::iter::once(config).chain(config.team.values());
+    let of_servers = agents.flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
+    let keys = keys.chain(of_servers.map(|key| ("mcp", key)));
     let keys = keys.filter(|(_, key)| key.expose_secret().len() >= SHORTEST_KEY);
     let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)

@@ -243,20 +243,24 @@ impl Conversation {
         self.tell(InputKind::UserRecover(recovery))
     }
 
-    /// Lets the action pass that waits for it.
+    /// Lets the action pass that waits for it. Where one is named, no other.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn confirm(&self) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserConfirm)
+    pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserConfirm { action })
     }
 
-    /// Does not let the action pass that waits. With a reason the agent goes on, without one it waits for the user.
+    /// Does not let the action pass that waits, as above. With a reason the agent goes on, without one it waits for the user.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn reject(&self, reason: impl Into<String>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserReject { reason: reason.into() })
+    pub fn reject(
+        &self,
+        action: Option<EventId>,
+        reason: impl Into<String>,
+    ) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserReject { action, reason: reason.into() })
     }
 
     /// Says what the conversation is about, in one line, and what finding that took. The first title stays.

@@ -40,9 +40,14 @@ pub enum InputKind {
     /// The user lets an agent go on that went in circles; V0's options.
     UserRecover(Recovery),
     /// The user lets the action pass that waits for it.
-    UserConfirm,
+    UserConfirm {
+        /// Which one is meant: of several the first waits for the word. Nothing: whichever waits.
+        action: Option<EventId>,
+    },
     /// The user does not let the action pass.
     UserReject {
+        /// Which one is meant, as above.
+        action: Option<EventId>,
         /// What the agent is told, and goes on with; empty: it waits for the user.
         reason: String,
     },

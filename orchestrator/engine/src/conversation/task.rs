@@ -283,8 +283,9 @@ impl Task {
         self.state = state;
         if let Some(Effect::Append(_)) = effects.first() {
             let Effect::Append(events) = effects.remove(0) else { return Ok(effects) };
-            let appended = self.log.append(&events).await;
-            appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
+            let failed = |error| ConversationError::Log(self.id.clone(), error);
+            let events = self.log.as_kept(events).map_err(failed)?;
+            self.log.append(&events).await.map_err(failed)?;
             self.latest_sandbox = latest_sandbox(&events).or(self.latest_sandbox.take());
             self.events.extend(events.into_iter().map(Arc::new));
         }

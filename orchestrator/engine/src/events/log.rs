@@ -60,6 +60,14 @@ impl EventLog {
         Ok((Self { store, conversation, head }, events))
     }
 
+    /// The events as they will be read: what the log's owner keeps of them is what is appended.
+    ///
+    /// # Errors
+    /// See [`EventStore::as_kept`].
+    pub fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+        self.store.as_kept(events)
+    }
+
     /// Appends events that follow the head, then shows them to the readers.
     ///
     /// # Errors

@@ -13,6 +13,14 @@ pub trait EventStore: Send + Sync {
     /// [`StoreError::OutOfOrder`] when the log does not end before the first of them.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError>;
 
+    /// Events as they will be read, where that is not as they are given.
+    ///
+    /// # Errors
+    /// [`StoreError::Storage`] for what cannot be kept.
+    fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+        Ok(events)
+    }
+
     /// At most `limit` events from `from` on, in order. Nothing: the log ends before `from`.
     ///
     /// # Errors

@@ -20,11 +20,8 @@ impl GuardedStore {
     pub fn new(store: Arc<dyn EventStore>, redactor: Redactor) -> Self {
         Self { store, redactor }
     }
-}
 
-#[async_trait]
-impl EventStore for GuardedStore {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    fn clean<'a>(&self, events: &'a [Event]) -> Result<Cow<'a, [Event]>, StoreError> {
         let mut clean = Cow::Borrowed(events);
         for (index, event) in events.iter().enumerate() {
             let redacted = self.redactor.event(event).map_err(|error| StoreError::Storage {
@@ -36,7 +33,18 @@ impl EventStore for GuardedStore {
                 *place = redacted;
             }
         }
-        self.store.append(conversation, &clean).await
+        Ok(clean)
+    }
+}
+
+#[async_trait]
+impl EventStore for GuardedStore {
+    fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+        Ok(self.clean(&events)?.into_owned())
+    }
+
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        self.store.append(conversation, &self.clean(events)?).await
     }
 
     async fn read(

@@ -138,9 +138,9 @@ impl World {
             2 => conversation.stop(),
             3 => conversation.pause(),
             4 | 5 => conversation.resume(self.more(&conversation.state())),
-            6 | 7 => conversation.confirm(),
-            8 => conversation.reject("not that"),
-            9 => conversation.reject(""),
+            6 | 7 => conversation.confirm(None),
+            8 => conversation.reject(None, "not that"),
+            9 => conversation.reject(None, ""),
             10 => {
                 self.provider.lose_all();
                 Ok(())
@@ -188,7 +188,7 @@ impl World {
                     // Some commands end only so.
                     _ if state.is_underway() && second % 30 == 29 => conversation.stop().unwrap(),
                     AgentState::Finished if !state.is_underway() => return,
-                    AgentState::AwaitingUserConfirmation => conversation.confirm().unwrap(),
+                    AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
                     AgentState::Error | AgentState::Paused | AgentState::Stopped => {
                         conversation.resume(terms).unwrap();
                     }

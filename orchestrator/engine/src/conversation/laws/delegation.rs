@@ -5,6 +5,8 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind};
 
 use super::{Decision, Happening, World};
+use crate::conversation::{InputKind, State, fork};
+use crate::testing::timestamp;
 use Happening::{
     ActionEnds, Confirm, Crash, Message, Pause, Reject, Resume, SandboxComes, SandboxIsLost, StepEnds, Stop,
 };
@@ -149,6 +151,41 @@ fn the_user_is_asked_about_one_while_the_others_work() {
     world.happen(&Reject("use rg"));
     assert_eq!(world.state.agent_state, AgentState::Running);
     assert!(world.state.is_stepping(Some(tasks[1])) && !world.state.is_stepping(Some(tasks[0])));
+}
+
+#[test]
+fn a_word_about_one_action_is_none_about_another() {
+    let mut world = handed_on(2, ConfirmationPolicy::Always);
+    let tasks = children(&world);
+    tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
+    let asked = world.state.asked().unwrap().1.action;
+    world.tell(InputKind::UserConfirm { action: Some(asked.next()) });
+    world.tell(InputKind::UserReject { action: Some(EventId(0)), reason: String::new() });
+    assert_eq!(world.state.asked().unwrap().1.action, asked);
+    world.tell(InputKind::UserConfirm { action: Some(asked) });
+    assert_eq!(world.executing(), Some(asked));
+}
+
+#[test]
+fn an_action_that_is_rejected_without_a_reason_holds_everything_until_the_user_speaks() {
+    let mut world = handed_on(1, ConfirmationPolicy::Always);
+    let task = children(&world)[0];
+    world.happen(&StepEnds(Decision::Run));
+    world.happen(&Reject(""));
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserInput);
+    assert!(!world.state.is_working() && !world.state.is_underway());
+    world.happen(&Message);
+    assert!(world.state.is_stepping(Some(task)), "it goes on with its task");
+}
+
+#[test]
+fn an_agent_that_was_not_told_all_of_its_task_does_not_begin() {
+    let world = handed_on(1, ConfirmationPolicy::Never);
+    let briefing = world.log.iter().filter(|event| event.delegation.is_some());
+    let last = briefing.last().unwrap().id.previous().unwrap();
+    let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
+    assert!(State::fold(&log).children.is_empty());
+    assert_eq!(outcomes(&world.with_log(log))[0].1, "error");
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl World {
         Self { state: State::fold(&log), log, most_stepping: self.most_stepping, ..Self::default() }
     }
 
-    fn tell(&mut self, kind: InputKind) {
+    pub(super) fn tell(&mut self, kind: InputKind) {
         self.turns += 1;
         let before = self.state.clone();
         let (state, effects) = transition(std::mem::take(&mut self.state), Input { at: timestamp(), kind });
@@ -220,12 +220,12 @@ impl World {
                 let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);
                 self.tell(InputKind::UserResume(Terms { max_iterations, max_budget, confirmation: None }));
             }
-            Happening::Confirm => self.tell(InputKind::UserConfirm),
+            Happening::Confirm => self.tell(InputKind::UserConfirm { action: None }),
             Happening::TitleIsFound => {
                 self.tell(InputKind::Titled { title: "work".into(), call: None });
             }
             Happening::Reject(reason) => {
-                self.tell(InputKind::UserReject { reason: (*reason).to_owned() });
+                self.tell(InputKind::UserReject { action: None, reason: (*reason).to_owned() });
             }
             Happening::AgentIsTold => {
                 if let Some((agent, _)) = self.end_step() {

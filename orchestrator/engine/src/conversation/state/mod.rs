@@ -152,9 +152,9 @@ impl State {
         self.pending().filter(|(_, pending)| pending.is_asked).min_by_key(|(_, pending)| pending.action)
     }
 
-    /// Whether something that was begun has not come to its end: an action, or a task that was handed on.
+    /// Whether an action has no ending yet.
     pub fn is_underway(&self) -> bool {
-        !self.children.is_empty() || self.own.pending.is_some()
+        self.pending().next().is_some()
     }
 
     /// Whether something goes on: a step is being taken, or an action is being performed.
@@ -274,18 +274,18 @@ impl State {
 
     fn apply_action(&mut self, event: &Event, action: &Action) {
         match (event.source, action) {
-            (EventSource::User, Action::Message(message)) if event.delegation.is_none() => {
+            (EventSource::User, Action::Message(message)) => {
+                // Of another agent's it is the task.
+                if let Some(id) = event.delegation {
+                    self.children.entry(id).and_modify(|child| child.is_briefed = true);
+                    return;
+                }
                 self.last_user_message = Some(event.id);
                 self.last_message = Some(Box::new(message.clone()));
             }
             (EventSource::Agent, Action::Delegate(delegate)) => {
                 let child = Child::new(event, delegate, &self.children);
                 self.children.insert(event.id, child);
-            }
-            (EventSource::Agent, Action::System(_)) => {
-                if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
-                    child.is_briefed = true;
-                }
             }
             (EventSource::Environment, Action::Run(run)) => {
                 // At its time it is cancelled. The answer may not come later than a little after that in any case.

@@ -54,6 +54,14 @@ pub enum Request {
 }
 
 impl Pending {
+    /// What is asked, as an action.
+    pub fn asked(&self) -> Action {
+        match &self.request {
+            Request::Sandbox(request) => request.action.clone().into(),
+            Request::Tool(call) => call.clone().into(),
+        }
+    }
+
     /// Whether it is the sandbox's.
     pub fn is_for_sandbox(&self) -> bool {
         matches!(self.request, Request::Sandbox(_))

@@ -115,7 +115,9 @@ impl Ending {
             Self::Refused(said) => {
                 ("rejected", format!("{agent} refused the task: {}", said.text), Some(&said.outputs))
             }
-            Self::Failed(why) => ("error", format!("{agent} did not finish the task: {why}."), None),
+            Self::Failed(why) => {
+                ("error", format!("{agent} did not finish the task: {}.", why.trim_end_matches('.')), None)
+            }
             Self::Stopped => ("stopped", format!("{agent} was stopped before it finished the task."), None),
         };
         let mut outputs = outputs.cloned().unwrap_or_default();

@@ -94,8 +94,8 @@ impl Turn {
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
             InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
-            InputKind::UserConfirm => self.confirm(),
-            InputKind::UserReject { reason } => self.reject(&reason),
+            InputKind::UserConfirm { action } => self.confirm(action),
+            InputKind::UserReject { action, reason } => self.reject(action, &reason),
             InputKind::CallRetried { agent, retry, is_rate_limited } => {
                 if self.state.is_stepping(agent) {
                     self.call_retried(agent, retry, is_rate_limited);
@@ -214,6 +214,7 @@ impl Turn {
             self.fail(agent, &reason);
         } else if let Some((limit, at)) = limit {
             let reason = match limit {
+                Limit::Iterations if agent.is_some() => "no more steps may be taken".to_owned(),
                 Limit::Iterations => format!("the agent has taken all of its {at} steps"),
                 Limit::Budget => format!("the calls to the model have cost ${at:.4}, which is all they may"),
             };

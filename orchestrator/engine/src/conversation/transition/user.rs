@@ -2,16 +2,18 @@
 
 use protocol::action::MessageAction;
 use protocol::record::{ConfirmationChanged, Limit, LimitExtended};
-use protocol::{Action, AgentState, EventSource, Record};
+use protocol::{Action, AgentState, EventId, EventSource, Record};
 
-use super::{Turn, interrupted, not_performed, rejected};
+use super::{AgentId, Turn, interrupted, not_performed, rejected};
 use crate::conversation::input::Terms;
 use crate::conversation::stuck::Recovery;
 
 impl Turn {
     pub(super) fn hear(&mut self, message: MessageAction) {
+        let said = message.content.clone();
         self.append(None, EventSource::User, Action::from(message));
-        self.reject_asked("The user did not confirm the action, but said something else.");
+        // Other agents hear of it only so.
+        self.reject_asked(&format!("The user did not confirm the action, but said: {said}"));
         self.go_on();
     }
 
@@ -75,7 +77,7 @@ impl Turn {
         };
         let rests =
             matches!(self.state.agent_state, AgentState::Error | AgentState::Stopped | AgentState::Paused);
-        if !rests || self.state.is_underway() {
+        if !rests || self.state.is_underway() || !self.state.children.is_empty() {
             return false;
         }
         let message = self.state.last_message.clone();
@@ -101,18 +103,22 @@ impl Turn {
         }
     }
 
-    pub(super) fn confirm(&mut self) {
-        if self.state.agent_state == AgentState::AwaitingUserConfirmation {
+    /// The agent with the action that waits for the user's word; nothing when it is not the one that is meant.
+    fn asked(&self, action: Option<EventId>) -> Option<AgentId> {
+        let waits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
+        let (agent, pending) = self.state.asked().filter(|_| waits)?;
+        action.is_none_or(|action| action == pending.action).then_some(agent)
+    }
+
+    pub(super) fn confirm(&mut self, action: Option<EventId>) {
+        if self.asked(action).is_some() {
             self.change_state_for_user(AgentState::UserConfirmed, "");
             self.change_state(self.working_state(), "");
         }
     }
 
-    pub(super) fn reject(&mut self, reason: &str) {
-        let asked = self.state.asked().map(|(agent, _)| agent);
-        let (AgentState::AwaitingUserConfirmation, Some(agent)) = (self.state.agent_state, asked) else {
-            return;
-        };
+    pub(super) fn reject(&mut self, action: Option<EventId>, reason: &str) {
+        let Some(agent) = self.asked(action) else { return };
         self.change_state_for_user(AgentState::UserRejected, reason);
         if reason.trim().is_empty() {
             self.end_pending(agent, rejected("The user rejected the action."));
@@ -135,7 +141,7 @@ impl Turn {
     }
 
     /// What is being performed is told to end, and its ending still comes. What is not ends here.
-    fn stop_pending(&mut self, agent: super::AgentId) {
+    fn stop_pending(&mut self, agent: AgentId) {
         let Some(pending) = self.state.run(agent).and_then(|run| run.pending.as_ref()) else { return };
         let action = pending.action;
         if !pending.is_for_sandbox() {
