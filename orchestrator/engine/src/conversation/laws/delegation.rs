@@ -181,8 +181,8 @@ fn an_action_that_is_rejected_without_a_reason_holds_everything_until_the_user_s
 #[test]
 fn an_agent_that_was_not_told_all_of_its_task_does_not_begin() {
     let world = handed_on(1, ConfirmationPolicy::Never);
-    let briefing = world.log.iter().filter(|event| event.delegation.is_some());
-    let last = briefing.last().unwrap().id.previous().unwrap();
+    let mut briefing = world.log.iter().filter(|event| event.delegation.is_some());
+    let last = briefing.next_back().unwrap().id.previous().unwrap();
     let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
     assert!(State::fold(&log).children.is_empty());
     assert_eq!(outcomes(&world.with_log(log))[0].1, "error");
