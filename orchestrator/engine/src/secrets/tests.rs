@@ -180,8 +180,10 @@ async fn no_secret_gets_into_the_log() {
     });
     let harmless =
         Event::new(EventId(1), timestamp(), EventSource::Agent, Action::from(RunAction::default()));
-    store.append(&conversation, &[event, harmless.clone()]).await.unwrap();
+    let events = [event, harmless.clone()];
+    store.append(&conversation, &events).await.unwrap();
     let stored = memory.read(&conversation, EventId(0), 9).await.unwrap();
+    assert_eq!(store.as_kept(events.to_vec()).unwrap(), stored, "what its owner keeps is what is read");
     assert_eq!(stored[1], harmless);
     let text = serde_json::to_string(&stored).unwrap();
     for spelling in spelled() {
