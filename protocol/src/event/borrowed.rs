@@ -30,6 +30,12 @@ impl Borrowed<'_> {
         fields.iter().find(|(name, _)| name == field).map(|(_, value)| value)
     }
 
+    /// The same, to be changed.
+    pub(super) fn get_mut(&mut self, field: &str) -> Option<&mut Self> {
+        let Self::Object(fields) = self else { return None };
+        fields.iter_mut().find(|(name, _)| name == field).map(|(_, value)| value)
+    }
+
     /// The text, if it is one.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {

@@ -7,6 +7,8 @@ mod tests;
 mod timestamp;
 mod variance;
 
+use std::sync::Arc;
+
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -20,6 +22,7 @@ use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
 use crate::tool_call::ToolCallMetadata;
 use borrowed::Borrowed;
+use likeness::is_written_as;
 pub use timestamp::Timestamp;
 use variance::Variance;
 
@@ -112,6 +115,24 @@ struct Envelope {
     llm_metrics: Option<Metrics>,
 }
 
+impl Envelope {
+    /// What is known is not read again.
+    fn of(json: &mut Borrowed<'_>, known: Option<&Arc<Value>>) -> Option<Self> {
+        fn response<'a, 'b>(json: &'b mut Borrowed<'a>) -> Option<&'b mut Borrowed<'a>> {
+            json.get_mut("tool_call_metadata")?.get_mut("model_response")
+        }
+        let is_it =
+            |known: &&Arc<Value>| response(json).is_some_and(|json| is_written_as(known.as_ref(), json));
+        let Some(known) = known.filter(is_it) else { return Self::deserialize(&*json).ok() };
+        let theirs = std::mem::replace(response(json)?, Borrowed::Null);
+        let envelope = Self::deserialize(&*json);
+        *response(json)? = theirs;
+        let mut envelope = envelope.ok()?;
+        envelope.tool_call_metadata.as_mut()?.model_response = Arc::clone(known);
+        Some(envelope)
+    }
+}
+
 impl Event {
     /// An event with nothing but what every event has.
     pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<Body>) -> Self {
@@ -145,11 +166,25 @@ impl Event {
         Ok(event)
     }
 
-    /// Reads an event that is written as we would write it; anything else is nothing.
-    fn without_variance(json: &Borrowed<'_>) -> Option<Self> {
-        let envelope = Envelope::deserialize(json).ok()?;
+    /// Reads the text of an event, as deserializing does. A model's response that the event before it in the log has too, an
+    /// action and what came of it, is held once.
+    ///
+    /// # Errors
+    /// When it is not JSON, or see [`EventError`].
+    pub fn read_after(before: Option<&Self>, text: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut json = serde_json::from_slice(text)?;
+        let response = before.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
+        match Self::without_variance(&mut json, response) {
+            Some(event) => Ok(event),
+            None => Self::from_value(&json.into()).map_err(serde::de::Error::custom),
+        }
+    }
+
+    /// Reads an event that is written as we would write it; anything else is nothing. `known` is perhaps its model's response.
+    fn without_variance(json: &mut Borrowed<'_>, known: Option<&Arc<Value>>) -> Option<Self> {
+        let envelope = Envelope::of(json, known)?;
         let event = Self::assemble(envelope, Body::of_today(json)?);
-        likeness::is_written_as(&Canonical(&event), json).then_some(event)
+        is_written_as(&Canonical(&event), json).then_some(event)
     }
 
     fn assemble(envelope: Envelope, body: Body) -> Self {
@@ -289,8 +324,8 @@ impl Serialize for Event {
 
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Borrowed::deserialize(deserializer)?;
-        match Self::without_variance(&json) {
+        let mut json = Borrowed::deserialize(deserializer)?;
+        match Self::without_variance(&mut json, None) {
             Some(event) => Ok(event),
             None => Self::from_value(&json.into()).map_err(serde::de::Error::custom),
         }

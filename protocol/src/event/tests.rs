@@ -1,4 +1,5 @@
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -103,7 +104,8 @@ fn what_is_changed_in_an_event_is_read_as_such() {
     for file in wire_files("events") {
         let slowly = Event::from_value(&read(&file)).unwrap();
         let event = serde_json::to_value(&slowly).unwrap();
-        let quickly = Event::without_variance(&super::Borrowed::deserialize(&event).unwrap());
+        let mut borrowed = super::Borrowed::deserialize(&event).unwrap();
+        let quickly = Event::without_variance(&mut borrowed, None);
         assert_eq!(quickly, Some(slowly), "{}", file.display());
         for changed in changes(&event) {
             let Ok(slowly) = Event::from_value(&changed) else { continue };
@@ -132,7 +134,7 @@ fn many_keys_are_not_searched_and_their_order_means_nothing() {
     });
     let text = serde_json::to_string(&event).unwrap();
     let reversed = text.replacen(&sorted, &reversed, 1);
-    let quickly = |text: &str| Event::without_variance(&serde_json::from_str(text).unwrap());
+    let quickly = |text: &str| Event::without_variance(&mut serde_json::from_str(text).unwrap(), None);
     assert_eq!((quickly(&text).as_ref(), quickly(&reversed)), (Some(&event), None));
     assert_eq!(serde_json::from_str::<Event>(&reversed).unwrap(), event);
 }
@@ -206,6 +208,34 @@ fn an_event_tells_whose_agent_it_is_of() {
     let event = with(run(json!({"command": "ls"})), "delegation", json!(3));
     assert_round_trip(&event, "another agent's");
     assert_eq!(Event::from_value(&event).unwrap().delegation, Some(crate::EventId(3)));
+}
+
+#[test]
+fn events_of_one_response_hold_it_once_and_read_the_same() {
+    let call = |id: u64, response: Value| {
+        let mut event = Event::from_value(&run(json!({"command": "ls"}))).unwrap();
+        event = Event::new(crate::EventId(id), event.timestamp, event.source, event.body);
+        event.tool_call_metadata = Some(crate::tool_call::ToolCallMetadata {
+            function_name: "execute_bash".into(),
+            tool_call_id: "c".into(),
+            model_response: response.into(),
+            total_calls_in_response: 1,
+        });
+        serde_json::to_string(&event).unwrap()
+    };
+    let response = |event: &Event| Arc::clone(&event.tool_call_metadata.as_ref().unwrap().model_response);
+    let one = json!({"id": "r", "choices": [{"message": {"content": "a"}}], "created": 7});
+    let first = Event::read_after(None, call(1, one.clone()).as_bytes()).unwrap();
+    for (other, is_shared) in
+        [(one.clone(), true), (json!({"id": "r"}), false), (with(one, "created", json!(8)), false)]
+    {
+        let text = call(2, other);
+        let read = Event::read_after(Some(&first), text.as_bytes()).unwrap();
+        assert_eq!(read, serde_json::from_str(&text).unwrap());
+        assert_eq!(Arc::ptr_eq(&response(&first), &response(&read)), is_shared, "{text}");
+        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::from_str::<Value>(&text).unwrap());
+    }
+    Event::read_after(Some(&first), b"{").unwrap_err();
 }
 
 #[test]

@@ -74,20 +74,20 @@ fn stretch(
         "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
     )?;
     let mut rows = statement.query(params![number, ids.start, ids.end])?;
-    ids.map(EventId)
-        .map(|id| match rows.next()? {
-            Some(row) if row.get(0) == Ok(id.0) => {
-                // Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
-                let json = row.get_ref(1)?.as_bytes().unwrap_or_default();
-                event(id, json).map_err(|damage| ReadError::Damaged(id, damage))
-            }
-            _ => Err(ReadError::Damaged(id, Damage::Missing)),
-        })
-        .collect()
+    let mut events: Vec<Event> = Vec::new();
+    for id in ids.map(EventId) {
+        let damaged = |damage| ReadError::Damaged(id, damage);
+        let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
+        // Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
+        let json = row.ok_or_else(|| damaged(Damage::Missing))?.get_ref(1)?.as_bytes().unwrap_or_default();
+        let event = event(id, json, events.last()).map_err(damaged)?;
+        events.push(event);
+    }
+    Ok(events)
 }
 
-fn event(id: EventId, json: &[u8]) -> Result<Event, Damage> {
-    let event: Event = serde_json::from_slice(json)?;
+fn event(id: EventId, json: &[u8], before: Option<&Event>) -> Result<Event, Damage> {
+    let event = Event::read_after(before, json)?;
     if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
 }
 
