@@ -173,7 +173,11 @@ impl Started {
         loop {
             let mut line = String::new();
             if self.events.read_line(&mut line).unwrap() == 0 {
-                panic!("ended before {what}; seen: {:#?}", self.seen);
+                let mut said = String::new();
+                if let Some(mut stderr) = self.child.stderr.take() {
+                    std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+                }
+                panic!("ended before {what}; seen: {:#?}, said: {said}", self.seen);
             }
             let event: Value = serde_json::from_str(&line).unwrap();
             self.seen.push(event.clone());

@@ -95,7 +95,8 @@ fn a_secret_that_commands_use_is_seen_by_them_alone() {
         bash("echo \"ab$CANARY\" | base64 -w 64; set -x; : \"$CANARY\"; set +x; export -p | grep CANARY; printf %q \"$CANARY\""),
         bash("printf %s \"$CANARY\" | head -c 60; sleep 0.4; printf %s \"$CANARY\" | tail -c +61"),
         bash("printf %s \"$CANARY\" | base64 | head -c 70; sleep 0.4; printf %s \"$CANARY\" | base64 | tail -c +71"),
-        bash("cat \"/nowhere/$CANARY\"; \"$CANARY\"; cd \"$CANARY\""),
+        // By the shell itself: a program of the agent's own would have it among its arguments.
+        bash(": <\"/nowhere/$CANARY\"; \"$CANARY\"; cd \"$CANARY\""),
         // It has come to know it somehow.
         bash(&format!("echo {}; echo {IN_URL}", quoted(CANARY))),
         bash(&format!("cat <<'END'\n{}\nEND", json!({"k": CANARY}))),

@@ -4,15 +4,18 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Durability;
 
 /// Other processes hold the write lock for one group of appends, or for one checkpoint; both take milliseconds. Longer
 /// than this is a process that was stopped in the middle.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Until a switch that was refused is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// A log that grew beyond this, while something kept it from being reset, is cut back at the next reset.
 const WAL_LIMIT_BYTES: i64 = 64 << 20;
@@ -130,7 +133,7 @@ impl Location {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.file, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        use_write_ahead_log(&connection)?;
         let synchronous = match self.durability {
             Durability::ProcessDeath => "NORMAL",
             Durability::PowerCut => "FULL",
@@ -142,9 +145,47 @@ impl Location {
     }
 }
 
+/// Of several that make a new file's first connections at once, SQLite lets one switch and refuses the others at once,
+/// without their waiting.
+fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            switched => return switched,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::{Durability, Location};
+
+    #[test]
+    fn many_open_a_new_file_at_once() {
+        const MANY: usize = 20;
+        for _ in 0..40 {
+            let folder = tempfile::tempdir().unwrap();
+            let location = Location::new(folder.path().join("log.db"), Durability::default());
+            location.create().unwrap();
+            let barrier = Barrier::new(MANY);
+            std::thread::scope(|scope| {
+                for _ in 0..MANY {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        location.connect().unwrap();
+                    });
+                }
+            });
+        }
+    }
 
     #[test]
     fn every_connection_waits_for_the_disk_if_and_only_if_that_is_wanted() {
