@@ -88,7 +88,7 @@ async fn follow(store: Arc<SqliteStore>) -> Vec<Figure> {
     for id in 0..FOLLOWED {
         let event = event(id);
         let asked = Instant::now();
-        log.append(&[event]).await.unwrap();
+        log.append(vec![event]).await.unwrap();
         let durable = Instant::now();
         let (heard, at) = news.recv().await.unwrap();
         assert_eq!(heard, EventId(id));

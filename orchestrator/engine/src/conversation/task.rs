@@ -283,11 +283,11 @@ impl Task {
         self.state = state;
         if let Some(Effect::Append(_)) = effects.first() {
             let Effect::Append(events) = effects.remove(0) else { return Ok(effects) };
-            let failed = |error| ConversationError::Log(self.id.clone(), error);
-            let events = self.log.as_kept(events).map_err(failed)?;
-            self.log.append(&events).await.map_err(failed)?;
-            self.latest_sandbox = latest_sandbox(&events).or(self.latest_sandbox.take());
-            self.events.extend(events.into_iter().map(Arc::new));
+            let appended = self.log.append(events).await;
+            let events = appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
+            self.latest_sandbox =
+                latest_sandbox(events.iter().map(Arc::as_ref)).or(self.latest_sandbox.take());
+            self.events.extend(events.iter().cloned());
         }
         self.show_state.send_replace(Arc::new(self.state.clone()));
         Ok(effects)

@@ -23,7 +23,21 @@ const READ_AHEAD: usize = 4;
 pub struct EventLog {
     store: Arc<dyn EventStore>,
     conversation: ConversationId,
-    head: watch::Sender<EventId>,
+    head: watch::Sender<Head>,
+}
+
+/// Where a log ends, and with what: who follows it need not read that from the store.
+struct Head {
+    end: EventId,
+    latest: Arc<[Arc<Event>]>,
+}
+
+impl Head {
+    /// What is there from `from` on, if it was all appended at once.
+    fn since(&self, from: EventId) -> Option<Vec<Event>> {
+        let place = self.latest.iter().position(|event| event.id == from)?;
+        Some(self.latest.iter().skip(place).map(|event| Event::clone(event)).collect())
+    }
 }
 
 impl EventLog {
@@ -56,27 +70,23 @@ impl EventLog {
                 break;
             }
         }
-        let head = watch::Sender::new(EventId(events.len() as u64));
+        let end = EventId(events.len() as u64);
+        let head = watch::Sender::new(Head { end, latest: Arc::default() });
         Ok((Self { store, conversation, head }, events))
     }
 
-    /// The events as they will be read: what the log's owner keeps of them is what is appended.
-    ///
-    /// # Errors
-    /// See [`EventStore::as_kept`].
-    pub fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
-        self.store.as_kept(events)
-    }
-
-    /// Appends events that follow the head, then shows them to the readers.
+    /// Appends events that follow the head, then shows them to the readers. Returns them as they are kept, which is as
+    /// they are read.
     ///
     /// # Errors
     /// What the store's appending can fail with; nothing is shown then.
-    pub async fn append(&self, events: &[Event]) -> Result<(), StoreError> {
-        let Some(last) = events.last() else { return Ok(()) };
-        self.store.append(&self.conversation, events).await?;
-        self.head.send_replace(last.id.next());
-        Ok(())
+    pub async fn append(&self, events: Vec<Event>) -> Result<Arc<[Arc<Event>]>, StoreError> {
+        let events = self.store.as_kept(events)?;
+        let Some(end) = events.last().map(|last| last.id.next()) else { return Ok(Arc::default()) };
+        self.store.append(&self.conversation, &events).await?;
+        let latest: Arc<[_]> = events.into_iter().map(Arc::new).collect();
+        self.head.send_replace(Head { end, latest: Arc::clone(&latest) });
+        Ok(latest)
     }
 
     /// A reader that begins at `from`.
@@ -95,7 +105,7 @@ pub struct Cursor {
     store: Arc<dyn EventStore>,
     conversation: ConversationId,
     next: EventId,
-    head: watch::Receiver<EventId>,
+    head: watch::Receiver<Head>,
 }
 
 impl Cursor {
@@ -107,8 +117,12 @@ impl Cursor {
     pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
         let next = self.next;
         // An error means that the owner is gone; the head it left is still there.
-        let _ = self.head.wait_for(|head| *head > next).await;
-        let events = self.store.read(&self.conversation, next, PAGE).await?;
+        let _ = self.head.wait_for(|head| head.end > next).await;
+        let latest = self.head.borrow().since(next);
+        let events = match latest {
+            Some(events) => events,
+            None => self.store.read(&self.conversation, next, PAGE).await?,
+        };
         if let Some(last) = events.last() {
             self.next = last.id.next();
         }
@@ -139,7 +153,7 @@ mod tests {
         assert!(events.is_empty());
         let mut slow = log.cursor(EventId::FIRST);
         for id in 0..1000 {
-            log.append(&[event(id)]).await.unwrap();
+            log.append(vec![event(id)]).await.unwrap();
         }
         drop(log);
         let mut ids = Vec::new();
@@ -158,8 +172,26 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);
-        let (events, ()) = tokio::join!(reader.next(), async { log.append(&[event(0)]).await.unwrap() });
+        let (events, ()) =
+            tokio::join!(reader.next(), async { drop(log.append(vec![event(0)]).await.unwrap()) });
         assert_eq!(events.unwrap(), [event(0)]);
+    }
+
+    #[tokio::test]
+    async fn whoever_follows_misses_nothing_wherever_it_begins() {
+        let store = Arc::new(MemoryStore::default());
+        let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+        for batch in [0..1, 1..4, 4..6] {
+            log.append(batch.map(event).collect()).await.unwrap();
+        }
+        for from in 0..6 {
+            let mut reader = log.cursor(EventId(from));
+            let mut ids = Vec::new();
+            while ids.last() != Some(&5) {
+                ids.extend(reader.next().await.unwrap().iter().map(|event| event.id.0));
+            }
+            assert_eq!(ids, (from..6).collect::<Vec<_>>());
+        }
     }
 
     #[tokio::test]
@@ -170,7 +202,7 @@ mod tests {
             store.append(&"c".parse().unwrap(), &events).await.unwrap();
             let (log, opened) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
             assert!(opened.iter().map(AsRef::as_ref).eq(&events), "{length}");
-            log.append(&[event(length)]).await.unwrap();
+            log.append(vec![event(length)]).await.unwrap();
         }
     }
 
@@ -179,7 +211,7 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);
-        log.append(&[event(1)]).await.unwrap_err();
+        log.append(vec![event(1)]).await.unwrap_err();
         drop(log);
         assert!(reader.next().await.unwrap().is_empty());
     }
