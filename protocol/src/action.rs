@@ -157,6 +157,7 @@ pub struct RunAction {
 
 /// Run Python in the sandbox's kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunIpythonAction {
     /// The cell.
     pub code: String,
@@ -491,6 +492,11 @@ impl EditAction {
             security_risk: SecurityRisk::default(),
             impl_source: FileImplementation::OhAci,
         }
+    }
+
+    /// Whether it says only roughly what is to be done: a model still has to write it out. Then it has a `command`.
+    pub fn is_draft(&self) -> bool {
+        self.impl_source == FileImplementation::LlmBasedEdit && self.command.is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading what V0's many versions wrote: a field that is null where today's has a default, errors that name fields.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::event::EventError;
 
@@ -34,6 +34,21 @@ pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
 
 /// Reads `value`, found at `under` in an event (empty: the event itself).
 pub(crate) fn read<T: DeserializeOwned>(under: &str, value: &Value) -> Result<T, EventError> {
+    read_from(under, value)
+}
+
+/// The same from an object and nothing else: half the code.
+pub(crate) fn read_fields<T: DeserializeOwned>(
+    under: &str,
+    fields: &Map<String, Value>,
+) -> Result<T, EventError> {
+    read_from(under, fields)
+}
+
+fn read_from<'de, T: DeserializeOwned>(
+    under: &str,
+    value: impl Deserializer<'de, Error = serde_json::Error>,
+) -> Result<T, EventError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let inner = error.path().to_string();
         let field = match (under, inner.as_str()) {

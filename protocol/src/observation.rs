@@ -161,6 +161,15 @@ pub struct RunIpythonObservation {
     pub image_urls: Option<Vec<String>>,
 }
 
+impl RunIpythonObservation {
+    /// Of an observation's content what the cell made of it: without where the kernel is and which Python it has, which
+    /// stand below.
+    pub fn said(content: &str) -> &str {
+        let place = content.rfind("\n[Jupyter current working directory: ");
+        place.and_then(|at| content.get(..at)).unwrap_or(content)
+    }
+}
+
 /// A file's text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadObservation {

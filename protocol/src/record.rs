@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::action::EditAction;
 use crate::ids::{BootId, ConversationId, EventId, SandboxId};
 use crate::kinds::kinds;
 use crate::risk::ConfirmationPolicy;
@@ -27,6 +28,8 @@ kinds! {
         "model_retried" => ModelRetried(ModelRetried),
         /// A title was found for the conversation.
         "conversation_titled" => ConversationTitled(ConversationTitled),
+        /// The draft of an edit was written out.
+        "edit_drafted" => EditDrafted(EditDrafted),
     }
 }
 
@@ -165,4 +168,11 @@ pub struct ModelRetried {
 pub struct ConversationTitled {
     /// One short line.
     pub title: String,
+}
+
+/// A model has written out the draft of the edit that its agent asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EditDrafted {
+    /// What the sandbox is asked for in the draft's place; nothing: the answer was paid for, and is of no use.
+    pub edit: Option<EditAction>,
 }

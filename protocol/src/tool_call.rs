@@ -1,9 +1,12 @@
 //! Which call of which model response an action or observation belongs to.
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// V0's `tool_call_metadata`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,9 +15,154 @@ pub struct ToolCallMetadata {
     pub function_name: String,
     /// The model's id of the call.
     pub tool_call_id: String,
-    /// The whole response in OpenAI's `chat.completion` shape, kept as it came: what is unknown to us in it must go
-    /// back to the provider unchanged. Shared, because every event of the call has it.
-    pub model_response: Arc<Value>,
+    /// The whole response in OpenAI's `chat.completion` shape.
+    pub model_response: ResponseText,
     /// How many calls that response makes.
     pub total_calls_in_response: u64,
+}
+
+/// A model's response as its JSON, kept as it came: what is unknown to us in it must go back to the provider unchanged. Most
+/// events of a log are never asked for theirs, so it is text until then. A copy shares it: every event of a response's calls
+/// has it. Equal is what has the same text.
+#[derive(Clone)]
+pub struct ResponseText(Arc<RawValue>);
+
+impl ResponseText {
+    /// Takes text that [`Value`] could be read from.
+    pub(crate) fn new(text: &RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<Sound>(text.get())?;
+        Ok(Self(Arc::from(text.to_owned())))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// What it says.
+    pub fn to_value(&self) -> Value {
+        // It was looked through when it was taken.
+        serde_json::from_str(self.as_str()).unwrap_or_default()
+    }
+}
+
+impl From<&Value> for ResponseText {
+    fn from(response: &Value) -> Self {
+        // Every value can be written.
+        Self(Arc::from(serde_json::value::to_raw_value(response).unwrap_or_default()))
+    }
+}
+
+impl Default for ResponseText {
+    fn default() -> Self {
+        Self(Arc::from(Box::<RawValue>::default()))
+    }
+}
+
+impl PartialEq for ResponseText {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.as_str() == other.as_str()
+    }
+}
+
+impl fmt::Debug for ResponseText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for ResponseText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ResponseText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|response| Self::from(&response))
+    }
+}
+
+/// Any JSON, looked through as when a [`Value`] is made of it: how deep it goes, numbers out of range, halves of characters.
+/// Serde's own [`serde::de::IgnoredAny`] lets those pass.
+struct Sound;
+
+impl<'de> Deserialize<'de> for Sound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Sound {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self, A::Error> {
+        while elements.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        while fields.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::ResponseText;
+
+    #[test]
+    fn what_no_value_can_be_made_of_is_no_response() {
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let texts = [
+            "1e999",
+            r#""\ud800""#,
+            r#"{"a\udfff":1}"#,
+            &deep(127),
+            &deep(128),
+            r#"{"a":[1,-2,0.5,"é",null,true]}"#,
+        ];
+        let mut sound = 0;
+        for text in texts {
+            let raw: &RawValue = serde_json::from_str(text).unwrap();
+            let (response, value) = (ResponseText::new(raw), serde_json::from_str::<Value>(text));
+            assert_eq!(response.is_ok(), value.is_ok(), "{text}");
+            if let (Ok(response), Ok(value)) = (response, value) {
+                assert_eq!((response.as_str(), response.to_value()), (text, value));
+                sound += 1;
+            }
+        }
+        assert_eq!(sound, 2);
+    }
 }

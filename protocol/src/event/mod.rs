@@ -1,13 +1,10 @@
 //! An event: one entry of a conversation's log, in V0's JSON.
 
-mod borrowed;
-mod likeness;
+mod as_written;
 #[cfg(test)]
 mod tests;
 mod timestamp;
 mod variance;
-
-use std::sync::Arc;
 
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,11 +15,9 @@ use crate::ids::EventId;
 use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
-use crate::observation::{Observation, ObservationKind};
+use crate::observation::Observation;
 use crate::record::Record;
 use crate::tool_call::ToolCallMetadata;
-use borrowed::Borrowed;
-use likeness::is_written_as;
 pub use timestamp::Timestamp;
 use variance::Variance;
 
@@ -41,9 +36,10 @@ pub enum EventError {
         kind: String,
     },
     /// A field is missing or has the wrong type.
-    #[error("field `{field}`: {problem}")]
+    #[error("{}{problem}", of_field(field))]
     Malformed {
-        /// The path of the field, as in `args.command`; of the object where a field in it is missing.
+        /// The path of the field, as in `args.command`; of the object where a field in it is missing, which is empty for the
+        /// event itself.
         field: String,
         /// What is wrong with it.
         problem: String,
@@ -115,24 +111,6 @@ struct Envelope {
     llm_metrics: Option<Metrics>,
 }
 
-impl Envelope {
-    /// What is known is not read again.
-    fn of(json: &mut Borrowed<'_>, known: Option<&Arc<Value>>) -> Option<Self> {
-        fn response<'a, 'b>(json: &'b mut Borrowed<'a>) -> Option<&'b mut Borrowed<'a>> {
-            json.get_mut("tool_call_metadata")?.get_mut("model_response")
-        }
-        let is_it =
-            |known: &&Arc<Value>| response(json).is_some_and(|json| is_written_as(known.as_ref(), json));
-        let Some(known) = known.filter(is_it) else { return Self::deserialize(&*json).ok() };
-        let theirs = std::mem::replace(response(json)?, Borrowed::Null);
-        let envelope = Self::deserialize(&*json);
-        *response(json)? = theirs;
-        let mut envelope = envelope.ok()?;
-        envelope.tool_call_metadata.as_mut()?.model_response = Arc::clone(known);
-        Some(envelope)
-    }
-}
-
 impl Event {
     /// An event with nothing but what every event has.
     pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<Body>) -> Self {
@@ -166,25 +144,16 @@ impl Event {
         Ok(event)
     }
 
-    /// Reads the text of an event, as deserializing does. A model's response that the event before it in the log has too, an
-    /// action and what came of it, is held once.
+    /// Reads the text of an event, as deserializing does, and fast if this version has written it. A model's response that the
+    /// event before it in the log has too, an action and what came of it, is held once.
     ///
     /// # Errors
     /// When it is not JSON, or see [`EventError`].
     pub fn read_after(before: Option<&Self>, text: &[u8]) -> Result<Self, serde_json::Error> {
-        let mut json = serde_json::from_slice(text)?;
-        let response = before.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
-        match Self::without_variance(&mut json, response) {
+        match as_written::read(before, text) {
             Some(event) => Ok(event),
-            None => Self::from_value(&json.into()).map_err(serde::de::Error::custom),
+            None => serde_json::from_slice(text),
         }
-    }
-
-    /// Reads an event that is written as we would write it; anything else is nothing. `known` is perhaps its model's response.
-    fn without_variance(json: &mut Borrowed<'_>, known: Option<&Arc<Value>>) -> Option<Self> {
-        let envelope = Envelope::of(json, known)?;
-        let event = Self::assemble(envelope, Body::of_today(json)?);
-        is_written_as(&Canonical(&event), json).then_some(event)
     }
 
     fn assemble(envelope: Envelope, body: Body) -> Self {
@@ -216,25 +185,14 @@ impl Event {
 
     /// The event as the newest V0 writes it.
     fn canonical(&self) -> Result<Map<String, Value>, serde_json::Error> {
-        Map::deserialize(serde_json::to_value(Canonical(self))?)
+        match serde_json::to_value(Canonical(self))? {
+            Value::Object(map) => Ok(map),
+            other => Map::deserialize(other),
+        }
     }
 }
 
 impl Body {
-    /// Reads what today's fields are enough for.
-    fn of_today(json: &Borrowed<'_>) -> Option<Self> {
-        let kind = |key| json.get(key)?.as_text();
-        if let Some(kind) = kind("action") {
-            Action::of_today(kind, json.get("args")?).ok().map(Self::Action)
-        } else if let Some(observation) = kind("observation") {
-            let content = json.get("content")?.as_text()?;
-            let kind = ObservationKind::of_today(observation, json.get("extras")?).ok()?;
-            Some(Self::Observation(Observation::new(content, kind)))
-        } else {
-            Record::of_today(kind("record")?, json.get("args")?).ok().map(Self::Record)
-        }
-    }
-
     fn from_map(map: &Map<String, Value>) -> Result<Self, EventError> {
         let no_args = Value::Object(Map::new());
         let args = map.get("args").unwrap_or(&no_args);
@@ -273,7 +231,7 @@ impl From<Record> for Body {
     }
 }
 
-/// Writes an event as the newest V0 does.
+/// Writes an event as the newest V0 does, without what its sender's version wrote otherwise.
 struct Canonical<'a>(&'a Event);
 
 impl Serialize for Canonical<'_> {
@@ -316,6 +274,9 @@ impl Serialize for Canonical<'_> {
 
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.variance.is_none() {
+            return Canonical(self).serialize(serializer);
+        }
         let mut map = self.canonical().map_err(serde::ser::Error::custom)?;
         self.variance.restore(&mut map);
         map.serialize(serializer)
@@ -324,12 +285,12 @@ impl Serialize for Event {
 
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut json = Borrowed::deserialize(deserializer)?;
-        match Self::without_variance(&mut json, None) {
-            Some(event) => Ok(event),
-            None => Self::from_value(&json.into()).map_err(serde::de::Error::custom),
-        }
+        Self::from_value(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
+}
+
+fn of_field(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("field `{path}`: ") }
 }
 
 fn malformed(field: &str, problem: &str) -> EventError {

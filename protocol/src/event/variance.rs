@@ -25,6 +25,12 @@ pub(super) struct Variance {
 const DERIVED: &str = "message";
 
 impl Variance {
+    /// Whether there is no difference.
+    pub(super) fn is_none(&self) -> bool {
+        let Self { omitted, given, inside, elements } = self;
+        omitted.is_empty() && given.is_empty() && inside.is_empty() && elements.is_empty()
+    }
+
     /// What of an event `theirs` is unlike `ours`.
     pub(super) fn between(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
         let mut variance = Self::of_object(ours, theirs);

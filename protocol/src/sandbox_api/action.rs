@@ -4,23 +4,32 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::action::{Action, EditAction, ReadAction, RunAction, WriteAction};
+use crate::action::{
+    Action, BrowseAction, BrowseInteractiveAction, EditAction, ReadAction, RunAction, RunIpythonAction,
+    WriteAction,
+};
 use crate::event::EventError;
 use crate::ids::SessionName;
 use crate::lenient;
 use crate::sandbox_api::CommandEnvironment;
 
-/// An action that a sandbox performs.
+/// An action that is performed in a sandbox: by its action server, or there by the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SandboxAction {
     /// Run a command in the shell.
     Run(RunAction),
+    /// Run Python in the kernel.
+    RunIpython(RunIpythonAction),
     /// Read a file.
     Read(ReadAction),
     /// Write a file.
     Write(WriteAction),
     /// Edit a file.
     Edit(EditAction),
+    /// Open a page. The host's: it drives a browser inside, and no action server reads this from the wire.
+    Browse(BrowseAction),
+    /// Act on the open page. The host's too.
+    BrowseInteractive(BrowseInteractiveAction),
 }
 
 /// The action is not one that a sandbox performs.
@@ -36,19 +45,23 @@ impl SandboxAction {
     fn kind(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
+            Self::RunIpython(_) => "run_ipython",
             Self::Read(_) => "read",
             Self::Write(_) => "write",
             Self::Edit(_) => "edit",
+            Self::Browse(_) => "browse",
+            Self::BrowseInteractive(_) => "browse_interactive",
         }
     }
 
     /// Not by way of [`Action`]: what reads and writes all of V0's actions would be a fortieth of the static file.
-    fn from_fields<E: serde::de::Error>(kind: &str, fields: &Value) -> Result<Self, E> {
+    fn from_fields<E: serde::de::Error>(kind: &str, fields: &Map<String, Value>) -> Result<Self, E> {
         match kind {
-            "run" => lenient::read("args", fields).map(Self::Run).map_err(E::custom),
-            "read" => lenient::read("args", fields).map(Self::Read).map_err(E::custom),
-            "write" => lenient::read("args", fields).map(Self::Write).map_err(E::custom),
-            "edit" => lenient::read("args", fields).map(Self::Edit).map_err(E::custom),
+            "run" => lenient::read_fields("args", fields).map(Self::Run).map_err(E::custom),
+            "run_ipython" => lenient::read_fields("args", fields).map(Self::RunIpython).map_err(E::custom),
+            "read" => lenient::read_fields("args", fields).map(Self::Read).map_err(E::custom),
+            "write" => lenient::read_fields("args", fields).map(Self::Write).map_err(E::custom),
+            "edit" => lenient::read_fields("args", fields).map(Self::Edit).map_err(E::custom),
             other => match Action::KINDS.iter().find(|known| **known == other) {
                 Some(kind) => Err(E::custom(NotForASandbox { kind })),
                 None => Err(E::custom(EventError::UnknownKind { key: "action", kind: other.to_owned() })),
@@ -63,9 +76,12 @@ impl TryFrom<Action> for SandboxAction {
     fn try_from(action: Action) -> Result<Self, NotForASandbox> {
         match action {
             Action::Run(action) => Ok(Self::Run(action)),
+            Action::RunIpython(action) => Ok(Self::RunIpython(action)),
             Action::Read(action) => Ok(Self::Read(action)),
             Action::Write(action) => Ok(Self::Write(action)),
             Action::Edit(action) => Ok(Self::Edit(action)),
+            Action::Browse(action) => Ok(Self::Browse(action)),
+            Action::BrowseInteractive(action) => Ok(Self::BrowseInteractive(action)),
             other => Err(NotForASandbox { kind: other.kind() }),
         }
     }
@@ -75,9 +91,12 @@ impl From<SandboxAction> for Action {
     fn from(action: SandboxAction) -> Self {
         match action {
             SandboxAction::Run(action) => Self::Run(action),
+            SandboxAction::RunIpython(action) => Self::RunIpython(action),
             SandboxAction::Read(action) => Self::Read(action),
             SandboxAction::Write(action) => Self::Write(action),
             SandboxAction::Edit(action) => Self::Edit(action),
+            SandboxAction::Browse(action) => Self::Browse(action),
+            SandboxAction::BrowseInteractive(action) => Self::BrowseInteractive(action),
         }
     }
 }
@@ -93,7 +112,7 @@ pub struct ActionRequest {
     /// The shell that it is for: commands run in it, relative paths begin where it is. It is begun when first named.
     pub session: SessionName,
     /// What the command has in its environment beside the shell's own, and no command after it: `{"NAME": "value"}`. No part
-    /// of what tells one request from another. Only a new command has one.
+    /// of what tells one request from another. Only a new command has one, and a cell.
     pub environment: CommandEnvironment,
 }
 
@@ -111,9 +130,12 @@ impl Serialize for ActionRequest {
         map.serialize_entry("action", self.action.kind())?;
         match &self.action {
             SandboxAction::Run(action) => map.serialize_entry("args", action)?,
+            SandboxAction::RunIpython(action) => map.serialize_entry("args", action)?,
             SandboxAction::Read(action) => map.serialize_entry("args", action)?,
             SandboxAction::Write(action) => map.serialize_entry("args", action)?,
             SandboxAction::Edit(action) => map.serialize_entry("args", action)?,
+            SandboxAction::Browse(action) => map.serialize_entry("args", action)?,
+            SandboxAction::BrowseInteractive(action) => map.serialize_entry("args", action)?,
         }
         if let Some(timeout) = self.timeout {
             map.serialize_entry("timeout", &timeout)?;
@@ -138,8 +160,13 @@ impl<'de> Deserialize<'de> for ActionRequest {
             Some(_) => return Err(D::Error::custom("field `action`: expected a string")),
             None => return Err(D::Error::missing_field("action")),
         };
-        let no_args = Value::Object(Map::new());
-        let action = SandboxAction::from_fields(kind, map.get("args").unwrap_or(&no_args))?;
+        let no_args = Map::new();
+        let args = match map.get("args") {
+            Some(Value::Object(args)) => args,
+            Some(_) => return Err(D::Error::custom("field `args`: expected an object")),
+            None => &no_args,
+        };
+        let action = SandboxAction::from_fields(kind, args)?;
         let timeout = match map.get("timeout") {
             Some(timeout) => lenient::read("timeout", timeout).map_err(D::Error::custom)?,
             None => None,
@@ -167,7 +194,7 @@ mod schema {
     use utoipa::{PartialSchema, ToSchema};
 
     use super::ActionRequest;
-    use crate::action::{EditAction, ReadAction, RunAction, WriteAction};
+    use crate::action::{EditAction, ReadAction, RunAction, RunIpythonAction, WriteAction};
     use crate::ids::SessionName;
 
     /// One action: its name, its fields, how long and where.
@@ -196,6 +223,7 @@ mod schema {
         fn schema() -> RefOr<Schema> {
             let any = OneOfBuilder::new()
                 .item(of::<RunAction>("run"))
+                .item(of::<RunIpythonAction>("run_ipython"))
                 .item(of::<ReadAction>("read"))
                 .item(of::<WriteAction>("write"))
                 .item(of::<EditAction>("edit"))
@@ -211,6 +239,7 @@ mod schema {
                 T::schemas(schemas);
             }
             add::<RunAction>(schemas);
+            add::<RunIpythonAction>(schemas);
             add::<ReadAction>(schemas);
             add::<WriteAction>(schemas);
             add::<EditAction>(schemas);
