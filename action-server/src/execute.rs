@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::files::Files;
 use crate::ledger::{Begun, Entry, Ledger, LedgerError, Running, SpoolStore};
+use crate::plugins::jupyter::{Cell, Jupyter};
 use crate::server::Activity;
 use crate::sessions::Sessions;
 
@@ -21,12 +22,16 @@ const MAX_FILE_ACTIONS: usize = 8;
 /// Longer timeouts than ten years are that long: adding them to the clock must not overflow.
 const MAX_TIMEOUT_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
 
+/// What is done with files, in the folder where relative paths begin.
+type FileAction = Box<dyn FnOnce(&Files, &Path) -> Observation + Send>;
+
 /// What performs actions. Cloning shares it.
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
     pub(crate) sessions: Sessions,
     pub(crate) files: Arc<Files>,
+    jupyter: Jupyter,
     file_actions: Arc<Semaphore>,
     /// The parent of the actions' tasks; they end with their action, or are cancelled at the server's end.
     tasks: TaskTracker,
@@ -37,6 +42,7 @@ impl Executor {
     pub(crate) fn new(
         sessions: Sessions,
         files: Files,
+        jupyter: Jupyter,
         spools: SpoolStore,
         tasks: TaskTracker,
         activity: Activity,
@@ -45,6 +51,7 @@ impl Executor {
             ledger: Ledger::new(spools),
             sessions,
             files: Arc::new(files),
+            jupyter,
             file_actions: Arc::new(Semaphore::new(MAX_FILE_ACTIONS)),
             tasks,
             activity,
@@ -85,37 +92,38 @@ impl Executor {
         let ActionRequest { action, timeout, session, .. } = request;
         let timeout = timeout.and_then(duration);
         let cancelled = running.cancellation();
-        match action {
+        let action: FileAction = match action {
             SandboxAction::Run(run) => {
                 let shell = match self.sessions.get(&session) {
                     Ok(shell) => shell,
                     Err(error) => return Observation::error(format!("{error}."), ""),
                 };
-                shell.run(run, environment, timeout, Box::new(running.output()), cancelled).await
+                return shell.run(run, environment, timeout, Box::new(running.output()), cancelled).await;
             }
-            SandboxAction::Read(read) => {
-                self.on_files(&session, timeout, cancelled, move |files, dir| files.read(&read, dir)).await
+            SandboxAction::RunIpython(action) => {
+                let folder = self.sessions.working_dir(&session);
+                let cell = Cell { action, environment, folder, timeout, cancel: cancelled };
+                return Box::pin(self.jupyter.run(cell, Box::new(running.output()))).await;
             }
-            SandboxAction::Write(write) => {
-                self.on_files(&session, timeout, cancelled, move |files, dir| files.write(&write, dir)).await
+            SandboxAction::Browse(_) | SandboxAction::BrowseInteractive(_) => {
+                let problem = "The browser is driven by the host, not by this action server.";
+                return Observation::error(problem, "");
             }
-            SandboxAction::Edit(edit) => {
-                self.on_files(&session, timeout, cancelled, move |files, dir| files.edit(&edit, dir)).await
-            }
-        }
+            SandboxAction::Read(read) => Box::new(move |files, dir| files.read(&read, dir)),
+            SandboxAction::Write(write) => Box::new(move |files, dir| files.write(&write, dir)),
+            SandboxAction::Edit(edit) => Box::new(move |files, dir| files.edit(&edit, dir)),
+        };
+        Box::pin(self.on_files(&session, timeout, cancelled, action)).await
     }
 
     /// A system call on a file cannot be taken back, so what is cancelled or takes too long is left to itself.
-    async fn on_files<F>(
+    async fn on_files(
         &self,
         session: &SessionName,
         timeout: Option<Duration>,
         cancelled: CancellationToken,
-        action: F,
-    ) -> Observation
-    where
-        F: FnOnce(&Files, &Path) -> Observation + Send + 'static,
-    {
+        action: FileAction,
+    ) -> Observation {
         let performed = async {
             // Moved into the thread: what is left to itself still counts.
             let permit = Arc::clone(&self.file_actions).acquire_owned().await;
@@ -136,7 +144,7 @@ impl Executor {
 
 /// Whether a sandbox performs the action of this name; those of V0 that it does not are another part's.
 pub(crate) fn is_performed(kind: &str) -> bool {
-    matches!(kind, "run" | "read" | "write" | "edit")
+    matches!(kind, "run" | "run_ipython" | "read" | "write" | "edit")
 }
 
 /// Nothing for a timeout that is no time; the API refuses those.
@@ -148,7 +156,8 @@ fn left_alone(why: &str) -> Observation {
     Observation::error(format!("The file action {why}. What it has begun may still complete."), "")
 }
 
-async fn passed(timeout: Option<Duration>) {
+/// Ends when the time is over; never without one.
+pub(crate) async fn passed(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,
         None => std::future::pending().await,
@@ -169,8 +178,7 @@ mod tests {
     #[test]
     fn the_names_of_what_is_performed_are_the_wire_s() {
         for kind in protocol::Action::KINDS {
-            let json =
-                serde_json::json!({"action": kind, "args": {"command": "", "path": "", "content": ""}});
+            let json = serde_json::json!({"action": kind, "args": {"command": "", "code": "", "path": "", "content": ""}});
             let is_read = serde_json::from_value::<ActionRequest>(json).is_ok();
             assert_eq!(is_read, is_performed(kind), "{kind}");
         }

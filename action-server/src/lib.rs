@@ -17,11 +17,13 @@ mod execute;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod held_text;
 mod init;
 mod ledger;
 mod logging;
 mod openapi;
 mod out_of_memory;
+mod plugins;
 mod ports;
 mod process;
 mod routes;

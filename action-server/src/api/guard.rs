@@ -1,16 +1,16 @@
 //! What stands between the routes and every request: the key, the bound on requests at once, the bound on bodies, a net
-//! under panics. One layer for all of it, because each costs every request.
+//! under panics. One step for all of it, because each costs every request.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::Method;
-use axum::middleware::Next;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, Request};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Api, BODY_BYTES};
@@ -28,7 +28,11 @@ pub(crate) const MAX_ENDINGS: usize = 64;
 const SHORT_BYTES: u64 = 64 << 10;
 
 /// Lets a request pass that knows the key (or any where there is none), while not too many are answered.
-pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard<F: Future<Output = Response>>(
+    api: &Api,
+    mut request: Request<Incoming>,
+    next: impl FnOnce(Request<Incoming>) -> F,
+) -> Response {
     if api.key().is_some_and(|key| !key.is_known_to(request.headers())) {
         return ApiError::Forbidden.into_response();
     }
@@ -44,7 +48,7 @@ pub(crate) async fn guard(State(api): State<Api>, mut request: Request, next: Ne
     };
     DefaultBodyLimit::max(BODY_BYTES).apply(&mut request);
     // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let answered = AssertUnwindSafe(next(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| ApiError::Failed.into_response());
     response.map(|body| counted(body, permit))
 }

@@ -19,6 +19,9 @@ const FRAME_HEADER_BYTES: usize = 5;
 /// Output that is worth an answer's first part; as much as a socket takes at once.
 pub(crate) const MUCH_BYTES: u64 = 64 << 10;
 
+/// What the observation of most commands takes, so that its memory does not grow while it is written.
+const COMMON_BYTES: usize = 512;
+
 /// An action that was begun.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -39,7 +42,7 @@ pub(crate) struct Ending(Bytes);
 impl Ending {
     /// An observation that is too long to be sent becomes one that says so: an action never stays without an ending.
     pub(super) fn encode(observation: Observation) -> Self {
-        let mut frame = Vec::new();
+        let mut frame = Vec::with_capacity(COMMON_BYTES);
         if let Err(error) = Frame::Observation(Box::new(observation)).encode(&mut frame) {
             tracing::warn!(%error, "an observation cannot be sent");
             frame.clear();

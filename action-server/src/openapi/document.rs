@@ -11,6 +11,7 @@ use utoipa::{OpenApi as _, ToSchema};
 use crate::api::{
     actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
 };
+use crate::held_text::inflate;
 
 /// Makes the test write the document instead.
 const WRITE: &str = "GLOVEBOX_WRITE_OPENAPI";
@@ -174,8 +175,5 @@ fn every_reference_leads_somewhere() {
 
 #[test]
 fn the_program_holds_the_committed_document() {
-    use std::io::Read as _;
-    let mut held = String::new();
-    flate2::read::DeflateDecoder::new(super::DEFLATED).read_to_string(&mut held).unwrap();
-    assert_eq!(held, include_str!("../../openapi.json"));
+    assert_eq!(inflate(super::DEFLATED).unwrap(), include_str!("../../openapi.json"));
 }

@@ -5,13 +5,11 @@
 #[cfg(test)]
 mod document;
 
-use std::io::Read as _;
-
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use flate2::read::DeflateDecoder;
 
 use crate::error::ApiError;
+use crate::held_text::inflate;
 
 #[cfg(test)]
 pub(crate) use document::{Bytes, Event};
@@ -25,7 +23,6 @@ static DEFLATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.defla
     responses((status = 200, description = "This document", body = serde_json::Value))
 ))]
 pub(crate) async fn openapi() -> Result<Response, ApiError> {
-    let mut json = Vec::new();
-    DeflateDecoder::new(DEFLATED).read_to_end(&mut json).map_err(|_| ApiError::Failed)?;
+    let json = inflate(DEFLATED).map_err(|_| ApiError::Failed)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

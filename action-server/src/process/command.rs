@@ -25,7 +25,7 @@ use crate::shell::{Constraints, SESSION_VARIABLE, constrain};
 const MAX_STDIN_BYTES: usize = 1 << 20;
 
 /// What every process of this server begins with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) working_dir: PathBuf,
     pub(crate) environment: Environment,

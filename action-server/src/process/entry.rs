@@ -53,7 +53,7 @@ pub(crate) struct Cursors {
 }
 
 /// What a reader finds.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Output, or a gap in it.
     Output(OutputStream, Piece),
     /// All output was read, and there is no more.
@@ -150,7 +150,7 @@ impl Process {
     }
 
     /// Ends with the next change after this call.
-    pub(super) fn progress(&self) -> Notified<'_> {
+    pub(crate) fn progress(&self) -> Notified<'_> {
         self.progress.notified()
     }
 
@@ -164,7 +164,7 @@ impl Process {
     }
 
     /// What comes next, of the stream `first` if both have something.
-    pub(super) fn next(&self, cursors: Cursors, first: OutputStream) -> Next {
+    pub(crate) fn next(&self, cursors: Cursors, first: OutputStream) -> Next {
         // The exit first: once there is one, the output below is complete.
         let exit = self.exit.get().map(|exit| exit.frame.clone());
         let read = |stream| {

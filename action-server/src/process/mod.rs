@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use command::Origin;
-pub(crate) use entry::{Cursors, Process};
+pub(crate) use entry::{Cursors, Next, Process};
 pub(crate) use error::ProcessError;
 pub(crate) use frames::frames;
 pub(crate) use tree::Tree;

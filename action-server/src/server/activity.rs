@@ -26,7 +26,11 @@ impl Default for Activity {
 
 impl Activity {
     pub(crate) fn begin(&self) -> Active {
-        self.count.send_modify(|count| *count += 1);
+        // Only the first and the last are told: this is done for every action.
+        self.count.send_if_modified(|count| {
+            *count += 1;
+            *count == 1
+        });
         Active { count: Arc::clone(&self.count) }
     }
 
@@ -47,7 +51,10 @@ impl Activity {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.count.send_modify(|count| *count = count.saturating_sub(1));
+        self.count.send_if_modified(|count| {
+            *count = count.saturating_sub(1);
+            *count == 0
+        });
     }
 }
 

@@ -1,16 +1,15 @@
 //! Accepts connections and serves each in a task of its own, until it ends or the server does.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +19,7 @@ use super::Activity;
 use super::http;
 use super::listener::Listener;
 use super::stream::Stream;
+use crate::routes::App;
 
 /// One host opens one or two; clients of HTTP/1.1 one a request. More wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 256 + MAX_STRANGERS;
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Never returns; dropping it stops accepting. Connections end by themselves, or after `stop`, in `tasks`.
 pub(super) async fn accept(
     listener: &Listener,
-    router: Router,
+    app: App,
     tasks: &TaskTracker,
     stop: &CancellationToken,
     activity: &Activity,
@@ -47,7 +47,7 @@ pub(super) async fn accept(
             Ok(stream) => {
                 let (active, requests) = (activity.begin(), tasks.clone());
                 let caller = strangers.admit();
-                let connection = serve(stream, router.clone(), caller, requests, stop.clone());
+                let connection = serve(stream, app.clone(), caller, requests, stop.clone());
                 tasks.spawn(async move {
                     connection.await;
                     drop((place, active));
@@ -98,17 +98,17 @@ impl Strangers {
 
 async fn serve(
     stream: Stream,
-    router: Router,
+    app: App,
     caller: Arc<Caller>,
     requests: TaskTracker,
     stop: CancellationToken,
 ) {
     let builder = http::builder(requests);
     let leave = caller.leave.clone();
-    let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&caller));
-        router.call(request)
+        let app = app.clone();
+        async move { Ok::<_, Infallible>(app.answer(request).await) }
     });
     let mut connection =
         std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));

@@ -32,12 +32,14 @@ use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::files::Files;
 use crate::ledger::{SpoolStore, forget_the_expired};
+use crate::plugins::jupyter::Jupyter;
 use crate::ports::Tunnels;
 use crate::process::{Origin, Processes};
+use crate::routes::App;
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
 use crate::terminals::Terminals;
-use crate::{environment, logging, routes, stdio, this_program, v0};
+use crate::{environment, logging, stdio, this_program};
 
 /// More than file actions and shells ask for; the library's own bound is for other servers.
 const MAX_BLOCKING_THREADS: usize = 128;
@@ -129,8 +131,10 @@ async fn serve(
     });
     let spools = SpoolStore::new(&std::env::temp_dir());
     let origin = Origin { working_dir: working_dir.clone(), environment: environment.clone() };
-    let processes = Processes::new(origin, spools.clone());
-    let executor = Executor::new(sessions.clone(), files, spools, actions.clone(), activity.clone());
+    let processes = Processes::new(origin.clone(), spools.clone());
+    let jupyter = Jupyter::new(Processes::new(origin, spools.clone()));
+    let executor =
+        Executor::new(sessions.clone(), files, jupyter.clone(), spools, actions.clone(), activity.clone());
     background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
     background.spawn(forget_the_expired(processes.register(), stop_background.clone()));
     background.spawn(bury_orphans(stop_background.clone()));
@@ -148,21 +152,20 @@ async fn serve(
         terminals: terminals.clone(),
         environment,
     });
-    let router = match config.dialect {
-        Dialect::Native => routes::router(api),
-        Dialect::V0 => v0::router(api, working_dir),
-    };
+    let app = App::new(api, config.dialect, working_dir);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("ending: SIGTERM"),
         _ = interrupt.recv() => tracing::info!("ending: SIGINT"),
         () = activity.idle_for(config.idle_timeout) => tracing::info!("ending: idle"),
-        () = connections::accept(&listener, router, &connections, &stop_connections, &activity) => {}
+        () = connections::accept(&listener, app, &connections, &stop_connections, &activity) => {}
     }
     drop(listener);
     ledger.cancel_all();
     actions.close();
     // Before the connections, so that whoever is attached still reads how its action or process ended.
-    let ends = async { tokio::join!(actions.wait(), processes.shut_down(), terminals.shut_down()) };
+    let ends = async {
+        tokio::join!(actions.wait(), jupyter.shut_down(), processes.shut_down(), terminals.shut_down())
+    };
     _ = timeout(ACTIONS_GRACE, ends).await;
     _ = timeout(SHELL_GRACE, sessions.shut_down()).await;
     stop_connections.cancel();

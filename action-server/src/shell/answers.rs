@@ -12,7 +12,7 @@ use super::facts::Facts;
 use super::output::Folded;
 
 /// V0's bound on what an agent is shown of one observation.
-const SHOWN_CHARS: usize = 30_000;
+pub(crate) const SHOWN_CHARS: usize = 30_000;
 
 /// The bound on an observation that is kept from the agent: V0 has none, and programs read long files this way.
 const HIDDEN_CHARS: usize = 1024 * 1024;
@@ -148,7 +148,8 @@ fn about(facts: &Facts) -> CommandMetadata {
     }
 }
 
-fn content(folded: Folded) -> String {
+/// The text, without a blank end.
+pub(crate) fn content(folded: Folded) -> String {
     let Folded { mut head, tail, dropped } = folded;
     if dropped > 0 {
         head += OMISSION;

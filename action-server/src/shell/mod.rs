@@ -44,16 +44,19 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use answers::{SHOWN_CHARS, content};
 pub(crate) use children::reap_adopted;
+pub(crate) use output::Fold;
 pub(crate) use program::ShellKind;
-pub(crate) use prompt::SESSION_VARIABLE;
+pub(crate) use prompt::{PLAIN_TERMINAL, SESSION_VARIABLE};
 pub(crate) use pty::{Constraints, constrain, keep_inherited_files_to_ourselves};
+pub(crate) use session::OutputSink;
 pub(crate) use terminal::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 
 use crate::environment::Environment;
 use facts::Facts;
 use program::ShellProgram;
-use session::{OutputSink, Request, Session, Told};
+use session::{Request, Session, Told};
 use start_error::StartError;
 
 /// What a shell needs to know.
@@ -137,7 +140,7 @@ impl Shell {
         cancel: CancellationToken,
     ) -> Observation {
         let observation = match action.is_static {
-            true => self.run_static(action, environment, timeout, output, cancel).await,
+            true => Box::pin(self.run_static(action, environment, timeout, output, cancel)).await,
             false => self.run_in_session(action, environment, timeout, output, cancel).await,
         };
         observation.unwrap_or_else(StartError::into_observation)

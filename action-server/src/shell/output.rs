@@ -14,7 +14,7 @@ mod screen;
 
 use vte::{Params, Parser, Perform};
 
-pub(super) use kept::Folded;
+pub(crate) use kept::Folded;
 use kept::Kept;
 use screen::Screen;
 
@@ -28,7 +28,7 @@ const ESCAPE: u8 = 0x1b;
 const MAX_SCREENS: u32 = 64;
 
 /// The fold of one command's output.
-pub(super) struct Fold {
+pub(crate) struct Fold {
     parser: Parser,
     line: Line,
     /// The beginning of a character whose end has not come, at most 3 bytes. The parser would hold it too, but vte 0.15
@@ -42,12 +42,12 @@ pub(super) struct Fold {
 
 impl Fold {
     /// Keeps `limit` characters.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { parser: Parser::new(), line: Line::new(limit), cut: Vec::new(), screen: None, screens: 0 }
     }
 
     /// Reads on.
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if self.cut.is_empty() {
             return self.feed_joined(bytes);
         }
@@ -124,7 +124,7 @@ impl Fold {
 
     /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
     /// cut here cannot be redrawn any more.
-    pub(super) fn take(&mut self) -> Folded {
+    pub(crate) fn take(&mut self) -> Folded {
         self.line.settle();
         if let Some(screen) = &self.screen {
             self.line.put_screen(screen);

@@ -262,7 +262,7 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// Programs must neither page, nor draw, nor ask a person for a password that no one will type.
-pub(super) const PLAIN_TERMINAL: [(&str, &str); 8] = [
+pub(crate) const PLAIN_TERMINAL: [(&str, &str); 8] = [
     ("TERM", "dumb"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),

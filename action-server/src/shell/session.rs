@@ -44,7 +44,7 @@ const GREED_TIME: Duration = Duration::from_millis(5);
 const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
 
 /// Where an action's raw output goes.
-pub(super) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
+pub(crate) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
 
 /// One action, and where its observation goes.
 pub(super) struct Request {
@@ -264,7 +264,11 @@ impl Session {
             };
             match meaning {
                 Meaning::Prompted(folder) if folder.is_absolute() => {
-                    drop(told.working_dir.send_replace(folder));
+                    told.working_dir.send_if_modified(|known| {
+                        let is_new = *known != folder;
+                        *known = folder;
+                        is_new
+                    });
                 }
                 Meaning::Started => started = true,
                 Meaning::Prompted(_) | Meaning::Said | Meaning::Nothing => {}

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use protocol::sandbox_api::{CommandEnvironment, MAX_VARIABLE_BYTES};
 use tokio::process::Command;
+use tokio::task::yield_now;
 use uuid::Uuid;
 
 use super::children::{self, ChildList, OwnChild};
@@ -31,6 +32,10 @@ const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
 const LAST_READS: u32 = 64;
+
+/// How long after a command was typed its answer is looked for again and again: what the shell does by itself takes less,
+/// and to sleep and be woken takes as long once more. Measured: a quarter of an `echo`; half of this time, a fifth.
+const WAKEFUL_TIME: Duration = Duration::from_micros(100);
 
 /// How long it holds what was seen beside a prompt: the longer, the likelier is that a number of a process that has ended
 /// was given to one of the command's.
@@ -74,6 +79,8 @@ pub(super) struct ShellProcess {
     session: String,
     /// How many commands were sent.
     sent: u64,
+    /// When the last was typed.
+    sent_at: Option<Instant>,
     /// The names of what was lent to the last.
     lent: Vec<String>,
     /// The script holds what was lent, and has been read.
@@ -142,6 +149,7 @@ impl ShellProcess {
             last_reads: 0,
             session,
             sent: 0,
+            sent_at: None,
             lent: Vec::new(),
             script_is_done: false,
             at_prompt: false,
@@ -160,6 +168,14 @@ impl ShellProcess {
 
     /// Waits for what comes next, and goes on typing meanwhile. Cancel-safe.
     pub(super) async fn hear(&mut self) -> Heard {
+        while self.sent_at.is_some_and(|at| at.elapsed() < WAKEFUL_TIME) {
+            match self.pty.read_now(&mut self.buffer) {
+                // The shell may need this very core.
+                0 => std::thread::yield_now(),
+                count => return Heard::Bytes(count),
+            }
+            yield_now().await;
+        }
         loop {
             if let Some(status) = self.exited {
                 return self.hear_last(status);
@@ -263,6 +279,7 @@ impl ShellProcess {
             self.query.reset();
         }
         self.type_text(orders.line.as_bytes());
+        self.sent_at = Some(Instant::now());
         Ok((baseline, orders.number))
     }
 

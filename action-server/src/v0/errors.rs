@@ -1,17 +1,14 @@
 //! Refusals in V0's words: `{"detail"}`, with 422 also `errors`. Which status is decided where it is for everybody.
 
 use axum::Json;
-use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use crate::error::Refusal;
 
-/// Around everything: also the refusals of what comes before the handlers.
-pub(super) async fn in_v0s_words(request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
+/// Of everything, also the refusals of what comes before the handlers.
+pub(crate) fn in_its_words(response: Response) -> Response {
     let Some(Refusal { detail }) = response.extensions().get() else { return response };
     let status = response.status();
     let body = match status {

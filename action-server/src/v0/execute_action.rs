@@ -36,7 +36,12 @@ fn apply_rules(request: &mut ActionRequest) -> Option<Observation> {
     request.timeout = request.timeout.filter(|timeout| *timeout != 0.0);
     match &mut request.action {
         SandboxAction::Run(run) => one_command(run),
-        SandboxAction::Read(_) | SandboxAction::Write(_) | SandboxAction::Edit(_) => None,
+        SandboxAction::RunIpython(_)
+        | SandboxAction::Read(_)
+        | SandboxAction::Write(_)
+        | SandboxAction::Edit(_)
+        | SandboxAction::Browse(_)
+        | SandboxAction::BrowseInteractive(_) => None,
     }
 }
 
@@ -75,7 +80,6 @@ fn told(commands: &[&str]) -> String {
 /// Which plugin would perform it.
 fn elsewhere(kind: &str) -> String {
     let plugin = match kind {
-        "run_ipython" => "jupyter",
         "browse" | "browse_interactive" => "browser",
         "call_tool_mcp" => "mcp",
         _ => return format!("The action `{kind}` is not one that a sandbox performs."),

@@ -27,16 +27,16 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::guard::guard;
 use crate::api::{Api, alive};
 use crate::error::ApiError;
 use crate::execute::Executor;
+pub(crate) use errors::in_its_words;
 use resources::Meter;
 pub(crate) use transfer_error::TransferError;
+pub(crate) use web_pages::may_be_a_page;
 
 /// Uploads and downloads at once: each keeps a thread and the disk busy.
 const MAX_TRANSFERS: usize = 4;
@@ -55,18 +55,20 @@ struct Shared {
     transfers: Arc<Semaphore>,
 }
 
-/// V0's whole API. `/alive` and `/server_info` are open; everything else needs the key, unknown routes too.
+/// V0's whole API.
 pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
     let now = Instant::now();
     let v0 = V0(Arc::new(Shared {
-        api: api.clone(),
+        api,
         working_dir,
         begun: now,
         last_action: Mutex::new(now),
         meter: Arc::new(Meter::new()),
         transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
     }));
-    let guarded = Router::new()
+    Router::new()
+        .route("/alive", get(alive::alive))
+        .route("/server_info", get(server_info::server_info))
         .route("/execute_action", post(execute_action::execute_action))
         .route("/list_files", post(list_files::list_files))
         // Its body goes to disk as it comes, and has a bound of its own.
@@ -76,13 +78,6 @@ pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
         .route("/vscode/connection_token", get(plugins::vscode_token))
         .fallback(async || ApiError::NoSuchRoute)
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(from_fn_with_state(api.clone(), guard))
-        .layer(from_fn_with_state(api, web_pages::refuse));
-    Router::new()
-        .route("/alive", get(alive::alive))
-        .route("/server_info", get(server_info::server_info))
-        .merge(guarded)
-        .layer(from_fn(errors::in_v0s_words))
         .with_state(v0)
 }
 

@@ -3,23 +3,16 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
+use axum::http::Request;
 use axum::http::header::{HOST, ORIGIN};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
 
 use crate::api::Api;
-use crate::error::ApiError;
 
-/// Lets a request pass that needs a key, or that no page can have sent.
-pub(super) async fn refuse(State(api): State<Api>, request: Request, next: Next) -> Response {
+/// Whether a page may have sent it and nothing else keeps that out: no key is needed.
+pub(crate) fn may_be_a_page<B>(api: &Api, request: &Request<B>) -> bool {
     let is_named = request.headers().get(HOST).map(|host| host.to_str().is_ok_and(is_this_machine));
     let is_named = is_named.or_else(|| request.uri().authority().map(|host| is_this_machine(host.as_str())));
-    let is_from_page = request.headers().contains_key(ORIGIN) || is_named == Some(false);
-    match api.key() {
-        None if is_from_page => ApiError::FromWebPage.into_response(),
-        _ => next.run(request).await,
-    }
+    api.key().is_none() && (request.headers().contains_key(ORIGIN) || is_named == Some(false))
 }
 
 /// A host, perhaps with a port, that names this machine and nothing else.

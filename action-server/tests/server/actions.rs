@@ -165,7 +165,7 @@ async fn v0_clients_get_their_observation() {
     assert!(observation["content"].as_str().unwrap().starts_with("hi"), "{observation}");
     assert_eq!(observation["extras"]["metadata"]["exit_code"], 0);
     assert_eq!(observation["success"], true);
-    let cell = json!({"action": {"action": "run_ipython", "args": {"code": "1"}}});
-    let reply = server.send(Method::POST, "/execute_action", cell.to_string()).await;
+    let page = json!({"action": {"action": "browse", "args": {"url": "http://x"}}});
+    let reply = server.send(Method::POST, "/execute_action", page.to_string()).await;
     assert_eq!((reply.status, reply.json()["observation"].as_str()), (200, Some("error")));
 }

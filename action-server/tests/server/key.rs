@@ -1,7 +1,7 @@
 //! The key: asked for everywhere but at `/alive`, and nowhere to be found by what the server runs.
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request};
 use protocol::sandbox_api::KEY_HEADER;
 
@@ -41,6 +41,15 @@ async fn everything_but_alive_needs_the_key() {
     let document = server.send(Method::GET, "/v1/openapi.json", "").await;
     assert_eq!((document.status, document.media_type.as_deref()), (200, Some("application/json")));
     assert_eq!(document.body, include_str!("../../openapi.json"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_a_head_has_no_body() {
+    let server = Server::start_with_key(KEY);
+    let head = Request::head("http://sandbox/v1/info").body(Full::<Bytes>::default()).unwrap();
+    let refused = server.http2().await.send_request(head).await.unwrap();
+    assert_eq!(refused.status(), 403);
+    assert_eq!(refused.into_body().collect().await.unwrap().to_bytes(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

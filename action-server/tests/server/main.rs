@@ -13,10 +13,13 @@ mod dial;
 mod environment;
 mod files;
 mod harness;
+mod jupyter;
 mod key;
 mod lifecycle;
 mod ports;
 mod processes;
+#[path = "../../../tests/pypi.rs"]
+mod pypi;
 mod sessions;
 mod terminal;
 mod v0;

@@ -51,7 +51,7 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
     let mut edit = EditObservation {
         path: path.display().to_string(),
         prev_exist: files.found(path).is_ok_and(|found| found.metadata().is_ok()),
-        impl_source: FileImplementation::OhAci,
+        impl_source: action.impl_source,
         ..EditObservation::default()
     };
     if let Some(Change { old, new }) = outcome.change {
@@ -70,7 +70,10 @@ fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<Outcome, E
         "create" => create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?),
         "str_replace" => {
             let old = action.old_str.as_ref().ok_or(missing("old_str"))?;
-            replace_text::replace_text(files, path, old, action.new_str.as_deref().unwrap_or_default())
+            let new = action.new_str.as_deref().unwrap_or_default();
+            // What the host has made of a draft is taken by the letter: it has read the file.
+            let is_exact = action.impl_source == FileImplementation::LlmBasedEdit;
+            replace_text::replace_text(files, path, old, new, is_exact)
         }
         "insert" => {
             let line = action.insert_line.ok_or(missing("insert_line"))?;

@@ -13,7 +13,13 @@ const MAX_NAMED_LINES: usize = 100;
 /// A text repeated in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 4_000;
 
-pub(super) fn replace_text(files: &Files, path: &Path, old: &str, new: &str) -> Result<Outcome, EditError> {
+pub(super) fn replace_text(
+    files: &Files,
+    path: &Path,
+    old: &str,
+    new: &str,
+    is_exact: bool,
+) -> Result<Outcome, EditError> {
     let target = files.target(path).map_err(EditError::File)?;
     let _changing = files.change(&target);
     let before = open::text(&target).map_err(|error| EditError::of_path(path, error))?;
@@ -23,7 +29,7 @@ pub(super) fn replace_text(files: &Files, path: &Path, old: &str, new: &str) -> 
     if old == new {
         return Err(EditError::SameText);
     }
-    let Some(found) = Match::find(&before, old, new) else {
+    let Some(found) = Match::find(&before, old, new, is_exact) else {
         let nearest = nearest::told(&before, old);
         return Err(EditError::NotFound { old: quoted(old), path: path.to_owned(), nearest });
     };
@@ -52,13 +58,15 @@ struct Match {
 }
 
 impl Match {
-    fn find(file: &[u8], old: &str, new: &str) -> Option<Self> {
+    fn find(file: &[u8], old: &str, new: &str, is_exact: bool) -> Option<Self> {
         let stripped = (old.trim(), new.trim());
+        let exact = (old.to_owned(), new.to_owned());
         let candidates = [
             (old.to_owned(), with_line_ends_of(file, new)),
             (with_line_ends_of(file, old), with_line_ends_of(file, new)),
             (with_line_ends_of(file, stripped.0), with_line_ends_of(file, stripped.1)),
         ];
+        let candidates = if is_exact { vec![exact] } else { candidates.into() };
         candidates.into_iter().filter(|(old, _)| !old.is_empty()).find_map(|(old, new)| {
             let offsets = occurrences(file, &old);
             (!offsets.is_empty()).then_some(Self { old, new, offsets })

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use protocol::Observation;
-use protocol::action::EditAction;
+use protocol::action::{EditAction, FileImplementation};
 use protocol::observation::{EditObservation, ObservationKind};
 use tempfile::TempDir;
 
@@ -83,6 +83,28 @@ fn create_makes_folders_and_never_overwrites() {
         again.content.starts_with(&format!("ERROR:\nInvalid `path` parameter: {path}. File already exists"))
     );
     assert_eq!(fs::read(path).unwrap(), b"x\n");
+}
+
+#[test]
+fn what_the_host_has_read_is_replaced_by_the_letter() {
+    let editor = Editor::with(b"a\r\nb\nc\n");
+    let exact = |old: &str, new: &str| {
+        editor.perform("str_replace", |edit| {
+            (edit.old_str, edit.new_str) = (Some(old.into()), Some(new.into()));
+            edit.impl_source = FileImplementation::LlmBasedEdit;
+        })
+    };
+    let done = exact("b\n", "B\nB\n");
+    assert_eq!(
+        (editor.content(), edit(&done).impl_source),
+        (b"a\r\nB\nB\nc\n".into(), FileImplementation::LlmBasedEdit)
+    );
+    let changed = exact("c \n", "C\n");
+    assert!(
+        changed.content.starts_with("ERROR:\nNo replacement was performed, old_str `c \n`"),
+        "{changed:?}"
+    );
+    assert_eq!(editor.content(), b"a\r\nB\nB\nc\n");
 }
 
 #[test]

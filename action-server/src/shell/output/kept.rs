@@ -2,13 +2,13 @@
 
 /// What was folded since the last [`super::Fold::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::shell) struct Folded {
+pub(crate) struct Folded {
     /// The first characters.
-    pub(in crate::shell) head: String,
+    pub(crate) head: String,
     /// The last characters; follows `head` directly if nothing is missing.
-    pub(in crate::shell) tail: String,
+    pub(crate) tail: String,
     /// How many characters between them are gone.
-    pub(in crate::shell) dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 /// The first half and the last half of `limit` characters.

@@ -20,8 +20,15 @@ async fn a_client_connects_and_prepares_its_sandbox() {
     let cell = sandbox
         .act(json!({"action": "run_ipython", "args": {"code": "import os; os.environ['A'] = '1'"}, "timeout": 120}))
         .await;
-    assert_eq!((cell["observation"].as_str(), content(&cell).contains("jupyter")), (Some("error"), true));
-    assert_eq!(cell["extras"], json!({"error_id": ""}));
+    // Whether this machine has IPython or not.
+    if cell["observation"] == "run_ipython" {
+        let done = "[Code executed successfully with no output]\n[Jupyter current working directory: ";
+        assert!(content(&cell).starts_with(done), "{cell}");
+        assert_eq!((&cell["success"], &cell["extras"]["image_urls"]), (&json!(true), &json!(null)));
+    } else {
+        assert!(content(&cell).starts_with("A cell needs "), "{cell}");
+        assert_eq!(cell["extras"], json!({"error_id": ""}));
+    }
     let export = sandbox.run("export A=\"1\"; export B=\"two words\"; export HOME=\"$PWD\"").await;
     assert_eq!((exit_code(&export), export["success"].as_bool()), (0, Some(true)));
     let git = "git config --global user.name \"openhands\" && git config --global user.email \"a@b.dev\" && \
@@ -37,7 +44,6 @@ async fn parts_that_are_missing_are_told_with_200() {
     for (action, named) in [
         (json!({"action": "browse", "args": {"url": "http://x"}}), "browser"),
         (json!({"action": "browse_interactive", "args": {"browser_actions": "noop()"}}), "browser"),
-        (json!({"action": "run_ipython", "args": {"code": "1"}}), "jupyter"),
         (json!({"action": "call_tool_mcp", "args": {"name": "x"}}), "mcp"),
         (json!({"action": "think", "args": {"thought": "x"}}), "think"),
     ] {

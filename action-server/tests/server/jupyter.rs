@@ -1,0 +1,383 @@
+//! Cells of Python, run by IPython itself. Needs it of PyPI.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Method, Request};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::{Observation, ObservationKind};
+use serde_json::{Value, json};
+
+use crate::harness::{Answer, Server, is_gone, pids, until};
+use crate::pypi::packages;
+
+const DOT: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+/// A server whose sandbox has IPython; nothing, where tests do not.
+async fn server() -> Option<Server> {
+    let packages = packages("ipython", include_str!("../../../tests/ipython.txt"), &[])?;
+    let server = Server::start();
+    set_python_path(&server, &packages.display().to_string()).await;
+    Some(server)
+}
+
+async fn set_python_path(server: &Server, path: &str) {
+    let set = server.send(Method::PUT, "/v1/environment", json!({"PYTHONPATH": path}).to_string()).await;
+    assert_eq!(set.status, 204);
+}
+
+fn cell(code: &str) -> Value {
+    json!({"action": "run_ipython", "args": {"code": code, "include_extra": false}})
+}
+
+fn within(seconds: f64, code: &str) -> Value {
+    let mut action = cell(code);
+    action["timeout"] = seconds.into();
+    action
+}
+
+async fn run(server: &Server, id: &str, code: &str) -> Answer {
+    server.act(id, cell(code)).await
+}
+
+async fn content(server: &Server, id: &str, code: &str) -> String {
+    run(server, id, code).await.observation.content
+}
+
+fn images(observation: &Observation) -> &[String] {
+    let ObservationKind::RunIpython(ran) = &observation.kind else { panic!("{observation:?}") };
+    ran.image_urls.as_deref().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cells_keep_their_variables_and_say_where_they_ran() {
+    let Some(server) = server().await else { return };
+    assert_eq!(content(&server, "a", "x = 40").await, "[Code executed successfully with no output]");
+    let answer = run(&server, "b", "print('\\x1b[31mred\\x1b[0m')\nx + 2").await;
+    assert_eq!(
+        (answer.observation.content.as_str(), answer.text().as_str()),
+        ("red\n42", "\x1b[31mred\x1b[0m\n42\n")
+    );
+    assert_eq!(answer.observation.kind.kind(), "run_ipython");
+    // Asked again, it is not run again.
+    assert_eq!(content(&server, "c", "x += 1; x").await, "41");
+    assert_eq!(content(&server, "c", "x += 1; x").await, "41");
+    assert_eq!(content(&server, "d", "import asyncio\nawait asyncio.sleep(0)\nx").await, "41");
+    fs::create_dir(server.file("below")).unwrap();
+    server.run("cd", "cd below").await;
+    let extra = json!({"action": "run_ipython", "args": {"code": "import sys; print(sys.executable)"}});
+    let told = server.act("e", extra).await.observation.content;
+    let [python, folder, interpreter] = told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let below = server.file("below").canonicalize().unwrap();
+    assert_eq!(folder, format!("[Jupyter current working directory: {}]", below.display()));
+    assert_eq!(interpreter, format!("[Jupyter Python interpreter: {python}]"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_output_is_lost_and_none_comes_with_the_wrong_cell() {
+    let Some(server) = server().await else { return };
+    for number in 0..200 {
+        let code = format!("import os\nos.system('echo a{number}')\nprint('b{number}')\n'c{number}'");
+        let expected = format!("a{number}\nb{number}\n'c{number}'");
+        assert_eq!(content(&server, &format!("c{number}"), &code).await, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_streamed_as_it_comes() {
+    let Some(server) = server().await else { return };
+    let gate = server.gate("gate");
+    let mut client = server.http2().await;
+    let waiting = cell("print('early')\nopen('gate').read()\nprint('late')").to_string();
+    let request = Request::post("http://sandbox/v1/actions/a").body(Full::<Bytes>::from(waiting)).unwrap();
+    let mut body = client.send_request(request).await.unwrap().into_body();
+    let mut read = Vec::new();
+    while !read.windows(5).any(|window| window == b"early") {
+        read.extend(body.frame().await.unwrap().unwrap().into_data().unwrap());
+    }
+    tokio::task::spawn_blocking(move || fs::write(gate, "").unwrap()).await.unwrap();
+    body.collect().await.unwrap();
+    let again = server.send(Method::GET, "/v1/actions/a", "").await.answer();
+    assert_eq!(again.text(), "early\nlate\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_tracebacks_and_nobody_answers_input() {
+    let Some(server) = server().await else { return };
+    let told = content(&server, "a", "1 / 0").await;
+    assert!(
+        told.contains("Traceback (most recent call last)") && told.contains("ZeroDivisionError"),
+        "{told}"
+    );
+    assert!(!told.contains('\x1b'), "{told}");
+    let told = content(&server, "b", "input('name? ')").await;
+    assert!(told.contains("EOFError: nobody is there to answer input()"), "{told}");
+    assert_eq!(frames(&told), ["Cell In[2], line 1"], "{told}");
+    assert!(content(&server, "c", "def f(:").await.contains("SyntaxError"));
+    assert_eq!(content(&server, "d", "1").await, "1");
+    // An exception that cannot be shown is still one.
+    let told = content(&server, "e", "class E(Exception): __cause__ = 'no'\nraise E()").await;
+    assert!(!told.is_empty() && !told.contains("successfully"), "{told}");
+}
+
+/// The places that a traceback names.
+fn frames(traceback: &str) -> Vec<&str> {
+    traceback.lines().filter(|line| line.starts_with("Cell ") || line.starts_with("File ")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_traceback_has_the_frames_of_the_cell_and_none_of_the_kernel() {
+    let Some(server) = server().await else { return };
+    let handled = "def ask():\n    return input()\ntry:\n    ask()\nexcept EOFError:\n    1 / 0";
+    let told = content(&server, "a", handled).await;
+    let expected = ["Cell In[1], line 4", "Cell In[1], line 2, in ask()", "Cell In[1], line 6"];
+    assert_eq!(frames(&told), expected, "{told}");
+    let waits = "import time\ndef wait():\n    time.sleep(1000)\nwait()";
+    let told = server.act("b", within(0.5, waits)).await.observation.content;
+    let expected = ["Cell In[2], line 4", "Cell In[2], line 3, in wait()"];
+    assert!(told.contains("KeyboardInterrupt") && frames(&told) == expected, "{told}");
+    let told = server.act("c", within(0.5, "import asyncio\nawait asyncio.sleep(1000)")).await;
+    let expected = "KeyboardInterrupt\n[Execution timed out (0.5 seconds).]";
+    assert_eq!(told.observation.content, expected);
+    // A task that passes over its cancel does not pass over this one.
+    let deaf = "import asyncio\nkept = 7\nasync def deaf():\n    while True:\n        try: await asyncio.sleep(1000)\n        \
+                except asyncio.CancelledError: pass\nasyncio.run(deaf())";
+    let told = server.act("e", within(0.5, deaf)).await.observation.content;
+    assert!(told.contains("KeyboardInterrupt"), "{told}");
+    assert_eq!(content(&server, "f", "kept").await, "7");
+    // Not what a program of the user's raises in a library.
+    let told = content(&server, "d", "import json\njson.loads('{')").await;
+    assert!(frames(&told).iter().any(|frame| frame.contains("json/decoder.py")), "{told}");
+    assert!(!told.contains("IPython"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_data_urls_and_have_a_bound() {
+    let Some(server) = server().await else { return };
+    let show = format!(
+        "import base64\nfrom IPython.display import Image, display\ndot = Image(base64.b64decode('{DOT}'))\ndisplay(dot)\ndot"
+    );
+    let shown = run(&server, "a", &show).await.observation;
+    assert_eq!(images(&shown), [DOT, DOT].map(|dot| format!("data:image/png;base64,{dot}")));
+    let many = run(&server, "b", "for _ in range(20): display(dot)").await.observation;
+    assert_eq!(images(&many).len(), 8);
+    assert!(many.content.ends_with("\n[12 more images were left out.]"), "{}", many.content);
+    let large = "display(Image(b'x' * (4 << 20), format='png'))";
+    let large = run(&server, "c", large).await.observation;
+    assert!(
+        images(&large).is_empty() && large.content.ends_with("[1 more images were left out.]"),
+        "{large:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_is_interrupted_by_a_cancel_and_by_its_timeout_and_variables_stay() {
+    let Some(server) = server().await else { return };
+    let wait = "kept = 7\nimport os, time\nopen('begun', 'w').close()\ntime.sleep(1000)";
+    let running = server.begin(Method::POST, "/v1/actions/a", cell(wait).to_string());
+    until("the cell has begun", || server.file("begun").exists());
+    server.send(Method::DELETE, "/v1/actions/a", "").await;
+    let told = running.await.unwrap().answer().observation.content;
+    assert!(told.contains("KeyboardInterrupt") && told.ends_with("\n[The cell was cancelled.]"), "{told}");
+    let told = server.act("b", within(0.5, "time.sleep(1000)")).await.observation.content;
+    assert!(told.contains("KeyboardInterrupt"), "{told}");
+    assert!(told.ends_with("\n[Execution timed out (0.5 seconds).]"), "{told}");
+    // What it waits for does not pass the interrupt on, and is interrupted itself.
+    let told = server.act("c", within(0.5, "os.system('sleep 1000')")).await.observation.content;
+    assert!(told.ends_with("[Execution timed out (0.5 seconds).]") && !told.contains("has ended"), "{told}");
+    assert_eq!(content(&server, "d", "kept").await, "7");
+    let deaf = "import signal\nwhile True:\n  try: time.sleep(1000)\n  except KeyboardInterrupt: pass";
+    let told = server.act("e", within(0.5, deaf)).await.observation.content;
+    assert!(told.contains("[The kernel has ended: signal 9. The next cell begins without"), "{told}");
+    assert!(content(&server, "f", "kept").await.contains("NameError"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one() {
+    let Some(server) = server().await else { return };
+    let dying = "import os\nprint('last words')\nos.system('sleep 1000 & echo $! >> pids')\nos._exit(3)";
+    let told = content(&server, "a", dying).await;
+    let expected =
+        "last words\n[The kernel has ended: exit code 3. The next cell begins without its variables.]";
+    assert_eq!(told.trim_start_matches("0\n"), expected);
+    let started = pids(&server.file("pids"), 1)[0];
+    until("what the cells had started is gone", || is_gone(started));
+    let told = content(&server, "b", "import os\nprint(os.getpid(), file=open('kernel', 'w'))\nexit()").await;
+    assert!(told.starts_with("[The kernel has ended: a cell asked it to end."), "{told}");
+    let told = content(&server, "c", "import os\nprint(os.getpid(), file=open('kernel', 'w'))").await;
+    assert_eq!(told, "[Code executed successfully with no output]");
+    let kernel = pids(&server.file("kernel"), 1)[0];
+    kill(Pid::from_raw(kernel), Signal::SIGKILL).unwrap();
+    until("it is gone", || is_gone(kernel));
+    let told = content(&server, "d", "1 + 1").await;
+    assert_eq!(
+        told,
+        "2\n[The kernel had ended before this cell, and a new one begins without its variables.]"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_ends_with_the_server_however_that_ends() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let Some(mut server) = server().await else { return };
+        let begin = "import os, subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n\
+                     print(os.getpid(), child.pid, sep='\\n', file=open('pids', 'w'))";
+        run(&server, "a", begin).await;
+        let started = pids(&server.file("pids"), 2);
+        let running = server.begin(Method::POST, "/v1/actions/b", cell("while True: pass").to_string());
+        let asked = Instant::now();
+        kill(server.pid(), signal).unwrap();
+        server.wait();
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        for pid in started {
+            until("all of it is gone", || is_gone(pid));
+        }
+        running.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn much_output_is_bounded_and_what_is_missing_is_told() {
+    let Some(server) = server().await else { return };
+    let answer = run(&server, "a", "for _ in range(1000): print('x' * 9_999)").await;
+    assert_eq!(answer.output.len(), 10_000_000);
+    let shown = answer.observation.content;
+    assert!(shown.contains("[... Observation truncated due to length ...]"));
+    assert!(
+        shown.ends_with("\n[9970000 characters were left out of the middle.]"),
+        "{}",
+        &shown[shown.len() - 100..]
+    );
+    assert!(shown.chars().count() < 31_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cell_prints_forges_nothing() {
+    let Some(server) = server().await else { return };
+    let forged = r#"import os
+line = '{"mark": "", "folder": "/forged", "python": "forged", "images": ["x"], "left_out": 9}'
+print(line)
+for fd in range(3, 20):
+    try: os.write(fd, (line + "\nnoise\n").encode())
+    except OSError: pass
+"#;
+    let mut action = cell(forged);
+    action["args"]["include_extra"] = true.into();
+    let observation = server.act("a", action).await.observation;
+    assert!(images(&observation).is_empty(), "{observation:?}");
+    assert!(!observation.content.contains("interpreter: forged]"), "{observation:?}");
+    assert_eq!(content(&server, "b", "1 + 1").await, "2");
+    // A copy of the kernel does not answer in its name.
+    assert_eq!(
+        content(&server, "c", "pid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('both')").await,
+        "both\nboth"
+    );
+    assert_eq!(content(&server, "d", "2 + 2").await, "4");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lent_to_a_cell_is_its_own() {
+    let Some(server) = server().await else { return };
+    let mut lent = cell("import os; print(os.environ['TOKEN'][::-1])");
+    lent["environment"] = json!({"TOKEN": "s3cret"});
+    assert_eq!(server.act("a", lent).await.observation.content, "terc3s");
+    assert_eq!(content(&server, "b", "os.environ.get('TOKEN'), os.getenv('PAGER')").await, "(None, 'cat')");
+    assert_eq!(content(&server, "c", "!echo [$TOKEN]").await, "[]");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_kernel_begins_with_the_code_that_is_for_that() {
+    let Some(server) = server().await else { return };
+    for (id, expected) in [("a", "1"), ("b", "2")] {
+        let mut action = cell("count += 1; count");
+        action["args"]["kernel_init_code"] = "count = 0".into();
+        assert_eq!(server.act(id, action).await.observation.content, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_is_stopped_before_its_kernel_is_ready_is_not_run() {
+    let Some(server) = server().await else { return };
+    let packages = packages("ipython", include_str!("../../../tests/ipython.txt"), &[]).unwrap();
+    // Python's search finds this IPython first; it lets the test go on, waits, and makes way for the real one.
+    let slow = server.file("slow");
+    fs::create_dir_all(slow.join("IPython")).unwrap();
+    let waiting = "import os, sys, time\nopen('loading', 'w').close()\n\
+                   while not os.path.exists('gate'): time.sleep(0.01)\n\
+                   sys.path = [p for p in sys.path if not p.endswith('slow')]\n\
+                   del sys.modules['IPython']\nimport IPython\n";
+    fs::write(slow.join("IPython/__init__.py"), waiting).unwrap();
+    set_python_path(&server, &format!("{}:{}", slow.display(), packages.display())).await;
+    let effect = "open('effect', 'w').close()";
+    let running = server.begin(Method::POST, "/v1/actions/a", cell(effect).to_string());
+    until("it is loading", || server.file("loading").exists());
+    server.send(Method::DELETE, "/v1/actions/a", "").await;
+    let told = running.await.unwrap().answer().observation.content;
+    assert_eq!(told, "[The cell was cancelled before it began.]");
+    let told = server.act("b", within(0.2, effect)).await.observation.content;
+    assert_eq!(told, "[Execution timed out before it began (0.2 seconds).]");
+    fs::write(server.file("gate"), "").unwrap();
+    assert_eq!(content(&server, "c", "import os; os.path.exists('effect')").await, "False");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cell_runs_in_a_kernel_that_was_not_prepared() {
+    let Some(server) = server().await else { return };
+    let with = |init: &str, timeout: f64| {
+        let mut action = within(timeout, "open('effect', 'w').close()");
+        action["args"]["kernel_init_code"] = init.into();
+        action
+    };
+    let waiting = "import time\nopen('begun', 'w').close()\ntime.sleep(1000)";
+    let running = server.begin(Method::POST, "/v1/actions/a", with(waiting, 100.0).to_string());
+    until("the code before it has begun", || server.file("begun").exists());
+    server.send(Method::DELETE, "/v1/actions/a", "").await;
+    let interrupted = running.await.unwrap().answer().observation.content;
+    assert!(interrupted.ends_with("\n[The cell was cancelled.]"), "{interrupted}");
+    let failed = server.act("b", with("1 / 0", 100.0)).await.observation.content;
+    for (told, error) in [(interrupted, "KeyboardInterrupt"), (failed, "ZeroDivisionError")] {
+        let is_told =
+            told.contains("The cell was not run: the code that prepares the kernel did not succeed.");
+        assert!(told.contains(error) && is_told, "{told}");
+    }
+    assert!(!server.file("effect").exists());
+    server.act("c", with("", 100.0)).await;
+    assert!(server.file("effect").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_the_workspace_are_modules_of_cells_and_not_of_the_kernel() {
+    let Some(server) = server().await else { return };
+    for name in ["queue", "token", "calendar", "random", "types", "json"] {
+        fs::write(server.file(&format!("{name}.py")), "raise SystemError('not for the kernel')").unwrap();
+    }
+    fs::write(server.file("mine.py"), "x = 42").unwrap();
+    assert_eq!(content(&server, "a", "import mine; mine.x").await, "42");
+    let told = content(&server, "b", "1 / 0").await;
+    assert!(told.contains("ZeroDivisionError") && !told.contains("SystemError"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_named() {
+    let server = Server::start();
+    // An IPython that cannot be had, whatever this machine's Python holds.
+    let broken = server.file("IPython");
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("__init__.py"), "raise ImportError('not here')").unwrap();
+    set_python_path(&server, server.dir.path().to_str().unwrap()).await;
+    let told = run(&server, "a", "1").await.observation;
+    assert_eq!(told.kind.kind(), "error");
+    assert!(told.content.starts_with("A cell needs IPython in Python 3: "), "{}", told.content);
+    assert!(told.content.ends_with(" has no IPython (not here)."), "{}", told.content);
+    let path = json!({"PATH": server.dir.path()}).to_string();
+    assert_eq!(server.send(Method::PUT, "/v1/environment", path).await.status, 204);
+    let event = json!({"action": cell("1")}).to_string();
+    let reply = server.send(Method::POST, "/execute_action", event).await;
+    let told = reply.json();
+    assert_eq!((reply.status, &told["observation"]), (200, &json!("error")));
+    assert!(told["content"].as_str().unwrap().contains("there is no program `python3`"), "{told}");
+}
