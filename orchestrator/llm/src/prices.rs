@@ -3,6 +3,8 @@
 //! A model that the table does not know has no price, and no call without a count of tokens has one: a cost that is
 //! made up would make every budget wrong. Nothing is fetched; the table is the one that was built in.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use protocol::metrics::TokenUsage;
 
@@ -18,7 +20,12 @@ pub(crate) struct Prices {
     configured: Option<(f64, f64)>,
     /// Overrides the table's window.
     max_input_tokens: Option<u64>,
+    /// A call came with a price. Only the flag itself is shared.
+    has_charged: AtomicBool,
 }
+
+/// What no model's answer is longer than, in tokens.
+const LONGEST_ANSWER: u64 = 128_000;
 
 /// Prices that came with the answer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,7 +46,12 @@ struct Listed {
 impl Prices {
     pub(crate) fn new(config: &LlmConfig) -> Self {
         let configured = config.input_cost_per_token.zip(config.output_cost_per_token);
-        Self { model: config.model.clone(), configured, max_input_tokens: config.max_input_tokens }
+        Self {
+            model: config.model.clone(),
+            configured,
+            max_input_tokens: config.max_input_tokens,
+            has_charged: AtomicBool::new(false),
+        }
     }
 
     /// The usage with the model and its window, and the price.
@@ -56,7 +68,27 @@ impl Prices {
         usage.model.clone_from(&self.model);
         usage.context_window = self.max_input_tokens.unwrap_or(listed.context_window);
         let cost = stated.by_proxy.or(own).or(stated.by_provider).or(listed_cost);
-        (usage, cost.filter(|cost| cost.is_finite() && *cost >= 0.0))
+        let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
+        if cost.is_some_and(|cost| cost > 0.0) {
+            self.has_charged.store(true, Ordering::Relaxed);
+        }
+        (usage, cost)
+    }
+
+    /// What a call can cost at most whose request has at most so many tokens and whose answer at most `answer`, in US
+    /// dollars. What only the provider knows has no bound, once it was seen. Whoever looks the table up first waits while it
+    /// is decoded; the call before this one has done so.
+    pub(crate) fn most(&self, request: u64, answer: Option<u64>) -> f64 {
+        let completion_tokens = answer.unwrap_or(LONGEST_ANSWER);
+        let sent = TokenUsage { prompt_tokens: request, completion_tokens, ..TokenUsage::default() };
+        // What a provider keeps costs more than what it only reads.
+        let kept = TokenUsage { cache_write_tokens: request, ..sent.clone() };
+        let costs = |usage| self.configured(usage).or_else(|| listed(&self.model, usage).cost);
+        match [sent, kept].iter().filter_map(costs).reduce(f64::max) {
+            Some(most) => most,
+            None if self.has_charged.load(Ordering::Relaxed) => f64::INFINITY,
+            None => 0.0,
+        }
     }
 
     /// How many tokens a request may have when `answer` are kept free for what comes; nothing when no window is known.
@@ -165,6 +197,31 @@ mod tests {
         assert_eq!(settled(true, Some(usage()), provider).await.map(f64::round), Some(1.0));
         assert_eq!(settled(false, Some(usage()), provider).await, Some(7.0));
         assert_eq!(settled(false, Some(usage()), none).await, Some(3.5));
+    }
+
+    #[tokio::test]
+    async fn no_call_costs_more_than_the_most() {
+        let prices = |change: fn(&mut LlmConfig)| {
+            let mut config = LlmConfig::new("gpt-4o");
+            change(&mut config);
+            Prices::new(&config)
+        };
+        let own = prices(|config| {
+            (config.input_cost_per_token, config.output_cost_per_token) = (Some(0.25), Some(0.5));
+        });
+        assert_eq!(own.most(1000, Some(100)), 300.0);
+        let listed = prices(|_| ());
+        let sent = TokenUsage { prompt_tokens: 1000, completion_tokens: 500, ..TokenUsage::default() };
+        for usage in [sent.clone(), TokenUsage { cache_write_tokens: 1000, ..sent }] {
+            let (_, cost) = listed.settle(Some(usage), Stated::default()).await;
+            assert!(cost.unwrap() > 0.0 && cost.unwrap() <= listed.most(1000, Some(500)));
+        }
+        assert!(listed.most(1000, None) > listed.most(1000, Some(500)), "any answer is possible");
+        let unknown = prices(|config| config.model = "my-own".into());
+        assert_eq!(unknown.most(1000, Some(500)), 0.0);
+        let stated = Stated { by_provider: Some(0.1), ..Stated::default() };
+        unknown.settle(None, stated).await;
+        assert_eq!(unknown.most(1000, Some(500)), f64::INFINITY, "whoever charges can charge anything");
     }
 
     #[tokio::test]

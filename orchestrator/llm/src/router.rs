@@ -23,6 +23,10 @@ impl Llm for MultimodalRouter {
         self.primary.model()
     }
 
+    fn most_cost(&self, request_tokens: u64) -> f64 {
+        self.primary.most_cost(request_tokens).max(self.secondary.most_cost(request_tokens))
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

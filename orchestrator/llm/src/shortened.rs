@@ -21,6 +21,10 @@ impl Llm for ShortenedLlm {
         self.inner.model()
     }
 
+    fn most_cost(&self, request_tokens: u64) -> f64 {
+        self.inner.most_cost(request_tokens)
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

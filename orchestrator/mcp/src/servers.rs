@@ -46,7 +46,7 @@ impl ToolServers for McpServers {
         failures.extend(too_many);
         let tools = catalogue.tools();
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
-        Offer { tools, failures }
+        Offer { tools, failures, obstacle: None }
     }
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {

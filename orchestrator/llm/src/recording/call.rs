@@ -39,6 +39,16 @@ pub(super) enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What the call cost, as far as that is known.
+    pub(super) fn cost(&self) -> f64 {
+        match self {
+            Self::Answer { cost, .. } => cost.unwrap_or_default(),
+            Self::Error { .. } => 0.0,
+        }
+    }
+}
+
 impl From<&Result<Completion, LlmError>> for Outcome {
     fn from(result: &Result<Completion, LlmError>) -> Self {
         match result {

@@ -22,6 +22,8 @@ use crate::secrets::Secrets;
 #[derive(Debug)]
 pub struct ReplayLlm {
     model: String,
+    /// What the dearest call cost.
+    most_cost: f64,
     secrets: Secrets,
     /// Requests hold the whole conversation, so only their hashes are kept. Never held across an await.
     calls: Mutex<Vec<Recorded>>,
@@ -47,14 +49,15 @@ impl ReplayLlm {
         if files.is_empty() || files.len() > MOST_CALLS {
             return Err(RecordingError::Count { folder: folder.to_owned(), calls: files.len() });
         }
-        let mut model = String::new();
+        let (mut model, mut most_cost) = (String::new(), 0.0_f64);
         let mut calls = Vec::with_capacity(files.len());
         for (_, file) in files {
             let call = Call::read(&file)?;
             calls.push(Recorded { file, request: hash(&call.request), is_used: false });
             model = call.model;
+            most_cost = most_cost.max(call.outcome.cost());
         }
-        Ok(Self { model, secrets: Secrets::from_iter(secrets), calls: Mutex::new(calls) })
+        Ok(Self { model, most_cost, secrets: Secrets::from_iter(secrets), calls: Mutex::new(calls) })
     }
 
     /// The file that answers, or the next one that does not.
@@ -77,6 +80,10 @@ impl ReplayLlm {
 impl Llm for ReplayLlm {
     fn model(&self) -> &str {
         &self.model
+    }
+
+    fn most_cost(&self, _request_tokens: u64) -> f64 {
+        self.most_cost
     }
 
     async fn complete(

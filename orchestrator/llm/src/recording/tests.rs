@@ -125,6 +125,10 @@ async fn a_call_that_is_cancelled_leaves_nothing() {
             "silent"
         }
 
+        fn most_cost(&self, _: u64) -> f64 {
+            0.0
+        }
+
         async fn complete(
             &self,
             _: &LlmRequest,

@@ -130,6 +130,10 @@ impl Llm for ScriptedLlm {
         &self.script.model
     }
 
+    fn most_cost(&self, _request_tokens: u64) -> f64 {
+        0.0
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

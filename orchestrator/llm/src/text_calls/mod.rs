@@ -64,6 +64,11 @@ impl Llm for TextCallsLlm {
         self.inner.model()
     }
 
+    /// The tools are told in other words, and what holds calls and results in the text is short beside them.
+    fn most_cost(&self, request_tokens: u64) -> f64 {
+        self.inner.most_cost(request_tokens.saturating_mul(2))
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

@@ -89,6 +89,10 @@ impl Llm for Listening {
         self.inner.model()
     }
 
+    fn most_cost(&self, _: u64) -> f64 {
+        0.0
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-#[path = "../pypi/mod.rs"]
+#[path = "../../../../tests/pypi.rs"]
 mod pypi;
 
 mod proxy;

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
-#[path = "../pypi/mod.rs"]
+#[path = "../../../../tests/pypi.rs"]
 mod pypi;
 
 mod server;

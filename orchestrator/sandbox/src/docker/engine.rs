@@ -23,6 +23,9 @@ use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
 use super::{RUNTIME, discovery};
 use crate::placement::{KEPT_LOG_LENGTH, chain, conversation_of, start_error};
 
+/// What to do where no engine answers.
+const HINT: &str = "is Docker running? The runtime local works without it";
+
 /// For one request to the engine; a pull streams and has a time of its own.
 const REQUEST_SECONDS: u64 = 60;
 
@@ -72,10 +75,7 @@ impl Engine {
             Ok(docker) => Ok(Self { docker, is_local, known: Arc::default() }),
             Err(error) => Err(SandboxError::RuntimeUnavailable {
                 runtime: RUNTIME,
-                detail: format!(
-                    "asking the engine at {host} for its version: {}; is Docker running?",
-                    chain(&error)
-                ),
+                detail: format!("asking the engine at {host} for its version: {}; {HINT}", chain(&error)),
             }),
         }
     }
@@ -222,7 +222,7 @@ pub(super) fn failed(doing: &str, error: &Error) -> SandboxError {
         Some(_) => start_error(format!("{doing}: {}", said(error))),
         None => SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("{doing}: {}; is Docker running?", said(error)),
+            detail: format!("{doing}: {}; {HINT}", said(error)),
         },
     }
 }

@@ -99,8 +99,10 @@ async fn a_turn_goes_back_as_it_came() {
         name: call.name,
         parts: vec![Part::Text("done".into())],
     });
-    let mut messages =
-        vec![Message::User(vec![Part::Text("go".into())]), Message::Assistant(response.message())];
+    let mut messages = vec![
+        Message::User(vec![Part::Text("go".into())]),
+        Message::Assistant(response.into_message().into_fields()),
+    ];
     messages.extend(results);
     llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
     let body = server.body().await;
