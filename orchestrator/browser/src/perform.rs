@@ -1,0 +1,322 @@
+//! Does what calls ask for, one after the other; the first that fails is the last.
+
+use std::time::Duration;
+
+use engine::browsing::{Button, Call, Modifier};
+use engine::sandbox::Sandbox;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::browser::{Browser, Fault, HEIGHT, WIDTH, short};
+use crate::keys::{self, Stroke};
+use crate::page::Point;
+
+/// How long a page may take to load before it is looked at as it is.
+const LOADING: Duration = Duration::from_secs(30);
+
+/// The longest reason of the browser's why a page cannot be opened, in characters.
+const LONGEST_ERROR: usize = 300;
+
+/// How long a page has to begin with what a click leads to. It is told as it is then, and may change afterwards.
+const REACTION: Duration = Duration::from_millis(250);
+
+/// How long a page may take to answer at all.
+const ANSWERING: Duration = Duration::from_secs(3);
+
+/// Performs calls in a browser. Answers with what was said to the user; or with the call that failed, in words.
+pub(crate) async fn perform(
+    browser: &mut Browser,
+    sandbox: &dyn Sandbox,
+    calls: &[Call],
+) -> Result<Vec<String>, (String, Fault)> {
+    let mut said = Vec::new();
+    for (number, call) in (1..).zip(calls) {
+        if let Call::SendMessage(text) = call {
+            said.push(text.clone());
+            continue;
+        }
+        let done = browser.do_call(sandbox, call).await;
+        done.map_err(|fault| {
+            let which =
+                if calls.len() > 1 { format!("call {number} of {}, ", calls.len()) } else { String::new() };
+            (format!("{which}{}", name(call)), fault)
+        })?;
+    }
+    Ok(said)
+}
+
+impl Browser {
+    /// Sees to it that the page in front answers. One whose script never ends is interrupted, else closed.
+    pub(crate) async fn wake(&mut self) -> Result<(), Fault> {
+        for _ in 0..2 {
+            let question = json!({"expression": "1", "returnByValue": true});
+            match self.ask_within(ANSWERING, "Runtime.evaluate", question).await {
+                // It may be about to leave for another page.
+                Ok(_) | Err(Fault::Refused(_)) => return Ok(()),
+                Err(Fault::Slow) => self.tell("Runtime.terminateExecution", json!({}))?,
+                Err(Fault::Crashed) => break,
+                Err(fault @ (Fault::Dead(_) | Fault::Silent)) => return Err(fault),
+            }
+        }
+        self.note("The page in front did not answer any more, and its tab was closed.".to_owned());
+        self.drop_tab(self.front_index());
+        self.ensure_tab().await
+    }
+
+    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &Call) -> Result<(), Fault> {
+        match call {
+            Call::Goto(url) => return self.go_to(url).await,
+            Call::GoBack => self.go_in_history(-1).await?,
+            Call::GoForward => self.go_in_history(1).await?,
+            Call::Noop(wait) => self.wait(*wait).await?,
+            Call::Scroll(x, y) => {
+                let middle = Point { x: f64::from(WIDTH) / 2.0, y: f64::from(HEIGHT) / 2.0 };
+                let wheel = json!({"deltaX": x, "deltaY": y});
+                self.mouse("mouseWheel", middle, wheel).await?;
+            }
+            Call::Fill(element, value) => self.fill(element, value).await?,
+            Call::Clear(element) => self.fill(element, "").await?,
+            Call::SelectOption(element, options) => {
+                self.evaluate("select", &json!([element, options])).await?;
+            }
+            Call::Click { element, button, modifiers, times } => {
+                let point = self.reach(element).await?;
+                self.click(point, *button, modifiers, *times).await?;
+            }
+            Call::Hover(element) => {
+                let point = self.reach(element).await?;
+                self.mouse("mouseMoved", point, json!({})).await?;
+            }
+            Call::Press(element, keys) => {
+                let stroke = stroke(keys)?;
+                self.evaluate("focus", &json!([element])).await?;
+                self.press(&stroke).await?;
+            }
+            Call::PressAnywhere(keys) => self.press(&stroke(keys)?).await?,
+            Call::Focus(element) => {
+                self.evaluate("focus", &json!([element])).await?;
+            }
+            Call::DragAndDrop(from, to) => self.drag(from, to).await?,
+            Call::UploadFile(element, files) => self.upload(sandbox, element, files).await?,
+            Call::NewTab => self.open_tab("about:blank").await?,
+            Call::TabClose => {
+                self.drop_tab(self.front_index());
+                self.ensure_tab().await?;
+                self.bring_to_front(self.front_index())?;
+            }
+            Call::TabFocus(index) => self.bring_to_front(*index)?,
+            Call::SendMessage(_) => {}
+        }
+        self.settle().await
+    }
+
+    async fn go_to(&mut self, url: &str) -> Result<(), Fault> {
+        let answer = match self.ask_within(LOADING, "Page.navigate", json!({"url": url})).await {
+            Ok(answer) => answer,
+            Err(Fault::Slow) => {
+                self.tell("Page.stopLoading", json!({}))?;
+                return Err(Fault::Refused(format!("nothing came within {} seconds", LOADING.as_secs())));
+            }
+            Err(fault) => return Err(fault),
+        };
+        match answer["errorText"].as_str() {
+            // A download, or a page that is replaced: a note tells of it.
+            Some("net::ERR_ABORTED") | None => self.settle().await,
+            Some(error) => {
+                let error = short(error, LONGEST_ERROR);
+                Err(Fault::Refused(format!("the page cannot be opened: {error}")))
+            }
+        }
+    }
+
+    async fn go_in_history(&mut self, step: i64) -> Result<(), Fault> {
+        let history = self.ask("Page.getNavigationHistory", json!({})).await?;
+        let at = history["currentIndex"].as_i64().unwrap_or_default().saturating_add(step);
+        let entry = usize::try_from(at).ok().and_then(|at| history["entries"][at]["id"].as_i64());
+        let entry =
+            entry.ok_or_else(|| Fault::Refused("there is no such page in the tab's history".to_owned()))?;
+        self.ask("Page.navigateToHistoryEntry", json!({"entryId": entry})).await?;
+        Ok(())
+    }
+
+    /// Takes in what happens for a while.
+    async fn wait(&mut self, time: Duration) -> Result<(), Fault> {
+        let over = sleep(time);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                () = &mut over => return Ok(()),
+                heeded = self.heed() => heeded?,
+            }
+        }
+    }
+
+    /// Waits for what a call began, and for the page that it led to. One that loads for ever is told of.
+    async fn settle(&mut self) -> Result<(), Fault> {
+        self.wait(REACTION).await?;
+        let deadline = Instant::now() + LOADING;
+        while self.front().is_ok_and(|tab| tab.is_loading) {
+            match timeout_at(deadline, self.heed()).await {
+                Ok(heeded) => heeded?,
+                Err(_) => {
+                    self.note(format!(
+                        "The page has not finished loading after {} seconds.",
+                        LOADING.as_secs()
+                    ));
+                    self.tell("Page.stopLoading", json!({}))?;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn fill(&mut self, element: &str, value: &str) -> Result<(), Fault> {
+        let is_typed = self.evaluate("fill", &json!([element, value])).await?;
+        match is_typed.as_bool() {
+            Some(true) if value.is_empty() => self.press(&stroke("Delete")?).await,
+            Some(true) => self.ask("Input.insertText", json!({"text": value})).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    async fn upload(&mut self, sandbox: &dyn Sandbox, element: &str, files: &[String]) -> Result<(), Fault> {
+        let mut paths = Vec::new();
+        for file in files {
+            let path = match file.starts_with('/') {
+                true => file.clone(),
+                false => format!("{}/{file}", sandbox.lease().working_dir.trim_end_matches('/')),
+            };
+            // The browser would take a file that is not there, and the page would fail to read it.
+            match sandbox.status(&path).await {
+                Ok(Some(_)) => paths.push(path),
+                Ok(None) => return Err(Fault::Refused(format!("there is no file {path}"))),
+                Err(error) => return Err(Fault::Refused(error.to_string())),
+            }
+        }
+        let object = self.find(element).await?;
+        self.ask("DOM.setFileInputFiles", json!({"objectId": object, "files": paths})).await?;
+        Ok(())
+    }
+
+    async fn mouse(&mut self, kind: &str, point: Point, more: Value) -> Result<(), Fault> {
+        let mut params = json!({"type": kind, "x": point.x, "y": point.y});
+        if let (Some(params), Value::Object(more)) = (params.as_object_mut(), more) {
+            params.extend(more);
+        }
+        self.ask("Input.dispatchMouseEvent", params).await?;
+        Ok(())
+    }
+
+    async fn click(
+        &mut self,
+        point: Point,
+        button: Button,
+        held: &[Modifier],
+        times: u8,
+    ) -> Result<(), Fault> {
+        let button = match button {
+            Button::Left => "left",
+            Button::Middle => "middle",
+            Button::Right => "right",
+        };
+        self.mouse("mouseMoved", point, json!({})).await?;
+        for count in 1..=times {
+            let press = json!({"button": button, "clickCount": count, "modifiers": keys::bits(held)});
+            self.mouse("mousePressed", point, press.clone()).await?;
+            self.mouse("mouseReleased", point, press).await?;
+        }
+        Ok(())
+    }
+
+    async fn press(&mut self, stroke: &Stroke) -> Result<(), Fault> {
+        let mut params = json!({
+            "type": if stroke.text.is_some() { "keyDown" } else { "rawKeyDown" },
+            "key": stroke.key,
+            "code": stroke.code,
+            "windowsVirtualKeyCode": stroke.number,
+            "modifiers": keys::bits(&stroke.modifiers),
+        });
+        if let (Some(text), Some(params)) = (&stroke.text, params.as_object_mut()) {
+            params.insert("text".into(), text.as_str().into());
+        }
+        self.ask("Input.dispatchKeyEvent", params.clone()).await?;
+        if let Some(params) = params.as_object_mut() {
+            params.insert("type".into(), "keyUp".into());
+            params.remove("text");
+        }
+        self.ask("Input.dispatchKeyEvent", params).await?;
+        Ok(())
+    }
+
+    /// What the page drags by itself follows the mouse; what the browser would drag for it is told to it.
+    async fn drag(&mut self, from: &str, to: &str) -> Result<(), Fault> {
+        // Both are to be had before anything is taken hold of.
+        self.reach(to).await?;
+        let begin = self.reach(from).await?;
+        let dragged = self.drag_from(begin, to).await;
+        // Whatever became of it, the mouse is let go: where it is to be, or where it was.
+        let end = *dragged.as_ref().unwrap_or(&begin);
+        let released = self.mouse("mouseReleased", end, left_button()).await;
+        let left_alone = self.ask("Input.setInterceptDrags", json!({"enabled": false})).await;
+        dragged?;
+        released?;
+        left_alone?;
+        Ok(())
+    }
+
+    /// Drags and drops, with the mouse still pressed in the end.
+    async fn drag_from(&mut self, begin: Point, to: &str) -> Result<Point, Fault> {
+        self.ask("Input.setInterceptDrags", json!({"enabled": true})).await?;
+        self.front()?.dragged = None;
+        self.mouse("mouseMoved", begin, json!({})).await?;
+        self.mouse("mousePressed", begin, left_button()).await?;
+        let end = self.reach(to).await?;
+        let nearly = Point { x: f64::midpoint(begin.x, end.x), y: f64::midpoint(begin.y, end.y) };
+        let moved = json!({"button": "left", "buttons": 1});
+        self.mouse("mouseMoved", nearly, moved.clone()).await?;
+        self.mouse("mouseMoved", end, moved).await?;
+        if let Some(data) = self.front()?.dragged.take() {
+            for kind in ["dragEnter", "dragOver", "drop"] {
+                let params = json!({"type": kind, "x": end.x, "y": end.y, "data": data});
+                self.ask("Input.dispatchDragEvent", params).await?;
+            }
+        }
+        Ok(end)
+    }
+}
+
+fn left_button() -> Value {
+    json!({"button": "left", "buttons": 1, "clickCount": 1})
+}
+
+fn stroke(text: &str) -> Result<Stroke, Fault> {
+    let unknown = || Fault::Refused(format!("{text:?} is no key: write Enter, a, Control+a, ArrowDown"));
+    keys::stroke(text).ok_or_else(unknown)
+}
+
+/// What a call is called.
+fn name(call: &Call) -> &'static str {
+    match call {
+        Call::Goto(_) => "goto",
+        Call::GoBack => "go_back",
+        Call::GoForward => "go_forward",
+        Call::Noop(_) => "noop",
+        Call::Scroll(..) => "scroll",
+        Call::Fill(..) => "fill",
+        Call::SelectOption(..) => "select_option",
+        Call::Click { times: 1, .. } => "click",
+        Call::Click { .. } => "dblclick",
+        Call::Hover(_) => "hover",
+        Call::Press(..) => "press",
+        Call::PressAnywhere(_) => "keyboard_press",
+        Call::Focus(_) => "focus",
+        Call::Clear(_) => "clear",
+        Call::DragAndDrop(..) => "drag_and_drop",
+        Call::UploadFile(..) => "upload_file",
+        Call::NewTab => "new_tab",
+        Call::TabClose => "tab_close",
+        Call::TabFocus(_) => "tab_focus",
+        Call::SendMessage(_) => "send_msg_to_user",
+    }
+}

@@ -1,0 +1,180 @@
+//! A sandbox that has a browser beside its action server.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::browsing::{self, Call};
+use engine::sandbox::{
+    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, Sandbox, SandboxError, Shape,
+};
+use protocol::record::SandboxLeased;
+use protocol::sandbox_api::{
+    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest, SandboxAction,
+};
+use protocol::{ActionId, Observation, ProcessId};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::owner::{self, Task};
+use crate::place::Place;
+use crate::provider::Used;
+
+/// The longest timeout, in seconds: a day.
+const LONGEST_TIMEOUT: f64 = 86_400.0;
+
+/// The longest that is written of an action in its observation, in characters.
+const LONGEST_WRITTEN: usize = 4_000;
+
+pub(crate) struct BrowsingSandbox {
+    sandbox: Arc<dyn Sandbox>,
+    tasks: mpsc::Sender<Task>,
+    used: Used,
+    /// The actions that are under way here. Held for a look only.
+    under_way: Mutex<HashMap<ActionId, CancellationToken>>,
+}
+
+impl BrowsingSandbox {
+    pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: Used) -> Self {
+        let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
+        let tasks = owner::start(Place { sandbox: Arc::clone(&sandbox) });
+        Self { sandbox, tasks, used, under_way: Mutex::default() }
+    }
+
+    fn with_under_way<T>(&self, look: impl FnOnce(&mut HashMap<ActionId, CancellationToken>) -> T) -> T {
+        look(&mut self.under_way.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn browse(
+        &self,
+        id: &ActionId,
+        trigger: &'static str,
+        written: &str,
+        calls: Result<Vec<Call>, String>,
+        timeout: Option<f64>,
+    ) -> Result<Observation, SandboxError> {
+        self.used.insert(&self.sandbox);
+        let cancel = self.with_under_way(|under_way| under_way.entry(id.clone()).or_default().clone());
+        let (answer, answered) = oneshot::channel();
+        let patience =
+            timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST_TIMEOUT)).ok());
+        let written = written.chars().take(LONGEST_WRITTEN).collect();
+        let task = Task { id: id.clone(), trigger, written, calls, patience, cancel, answer };
+        let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
+        // Also when nobody waits for the answer any more.
+        let _under_way = UnderWay { sandbox: self, id };
+        match self.tasks.try_send(task) {
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
+            Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
+            Err(TrySendError::Closed(_)) => Err(refused("the browser's task has ended")),
+        }
+    }
+}
+
+/// An action that is under way, until this is dropped.
+struct UnderWay<'a> {
+    sandbox: &'a BrowsingSandbox,
+    id: &'a ActionId,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.sandbox.with_under_way(|under_way| under_way.remove(self.id));
+    }
+}
+
+#[async_trait]
+impl Sandbox for BrowsingSandbox {
+    fn lease(&self) -> &SandboxLeased {
+        self.sandbox.lease()
+    }
+
+    async fn execute(
+        &self,
+        id: &ActionId,
+        request: &ActionRequest,
+        on_output: &OnOutput<'_>,
+    ) -> Result<Observation, SandboxError> {
+        match &request.action {
+            SandboxAction::Browse(browse) => {
+                let address = browsing::address(&browse.url).map_err(|error| error.to_string());
+                let written = format!("goto({:?})", browse.url);
+                let calls = address.map(|url| vec![Call::Goto(url)]);
+                self.browse(id, "browse", &written, calls, request.timeout).await
+            }
+            SandboxAction::BrowseInteractive(browse) => {
+                let calls = browsing::parse(&browse.browser_actions).map_err(|error| error.to_string());
+                self.browse(id, "browse_interactive", &browse.browser_actions, calls, request.timeout).await
+            }
+            SandboxAction::Run(_)
+            | SandboxAction::RunIpython(_)
+            | SandboxAction::Read(_)
+            | SandboxAction::Write(_)
+            | SandboxAction::Edit(_) => self.sandbox.execute(id, request, on_output).await,
+        }
+    }
+
+    async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
+        match self.with_under_way(|under_way| under_way.get(id).cloned()) {
+            Some(cancel) => {
+                cancel.cancel();
+                Ok(())
+            }
+            None => self.sandbox.cancel(id).await,
+        }
+    }
+
+    async fn info(&self) -> Result<Info, SandboxError> {
+        self.sandbox.info().await
+    }
+
+    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+        self.sandbox.set_environment(variables).await
+    }
+
+    async fn exec(
+        &self,
+        id: &ProcessId,
+        request: &ProcessRequest,
+        stdin: Option<ByteSource>,
+        on_output: &OnProgramOutput<'_>,
+    ) -> Result<ProcessExit, SandboxError> {
+        self.sandbox.exec(id, request, stdin, on_output).await
+    }
+
+    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
+        self.sandbox.end_program(id).await
+    }
+
+    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+        self.sandbox.open(door).await
+    }
+
+    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
+        self.sandbox.ports().await
+    }
+
+    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
+        self.sandbox.wait_for_port(port, patience).await
+    }
+
+    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        self.sandbox.status(path).await
+    }
+
+    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
+        self.sandbox.download(path, shape).await
+    }
+
+    async fn upload(
+        &self,
+        path: &str,
+        shape: Shape,
+        mode: Option<Mode>,
+        content: ByteSource,
+    ) -> Result<(), SandboxError> {
+        self.sandbox.upload(path, shape, mode, content).await
+    }
+}
