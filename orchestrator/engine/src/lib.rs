@@ -5,15 +5,18 @@
 //! [`tool_servers::ToolServers`].
 
 pub mod agent;
+pub mod browsing;
 pub mod clock;
 pub mod condenser;
 pub mod conversation;
+pub mod draft_editor;
 pub mod events;
 mod front_matter;
 pub mod llm;
 pub mod memory;
 pub mod replay;
 pub mod sandbox;
+pub mod sandbox_tools;
 pub mod secrets;
 pub mod security;
 #[cfg(any(test, feature = "testing"))]

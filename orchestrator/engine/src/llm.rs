@@ -3,11 +3,12 @@
 //! Messages are neutral between the providers' wires. An answer is kept whole, in OpenAI's `chat.completion` shape
 //! (V0's `model_response`): blocks that we do not know go back to the provider as they came.
 
-use std::borrow::Borrow;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::metrics::TokenUsage;
+use protocol::tool_call::ResponseText;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// A language model behind a provider's wire.
@@ -15,6 +16,10 @@ use serde_json::{Map, Value, json};
 pub trait Llm: Send + Sync {
     /// The name as it was configured.
     fn model(&self) -> &str;
+
+    /// What a call can cost at most whose request has at most so many tokens, in US dollars. 0 where no price is known: what
+    /// it costs is not known then either. Infinite where there is a price and no bound.
+    fn most_cost(&self, request_tokens: u64) -> f64;
 
     /// Asks for one answer, trying again where that may help. Dropping the future cancels the call.
     ///
@@ -34,6 +39,38 @@ pub struct LlmRequest {
     pub messages: Vec<Message>,
     /// What the model may call.
     pub tools: Vec<Tool>,
+}
+
+/// What an image counts at most, in tokens: where it counts most, the tokens are cheap.
+const IMAGE_TOKENS: usize = 40_000;
+
+/// What a provider adds to a request at most, in tokens.
+const ADDED_TOKENS: usize = 1 << 12;
+
+impl LlmRequest {
+    /// How many tokens it has at most: no token is shorter than a byte.
+    pub fn most_tokens(&self) -> u64 {
+        let parts = |parts: &[Part]| -> usize {
+            let part = |part: &Part| match part {
+                Part::Text(text) => text.len(),
+                Part::Image(_) => IMAGE_TOKENS,
+            };
+            parts.iter().map(part).sum()
+        };
+        let messages = self.messages.iter().map(|message| match message {
+            Message::System(text) => text.len(),
+            Message::User(said) => parts(said),
+            Message::Assistant(said) => json_bytes(said),
+            Message::ToolResult { parts: result, .. } => parts(result),
+        });
+        let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_openai()));
+        messages.chain(tools).fold(ADDED_TOKENS, usize::saturating_add) as u64
+    }
+}
+
+/// How long a value is as JSON. What cannot be written is not sent.
+fn json_bytes(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// One turn of the conversation.
@@ -114,9 +151,13 @@ pub struct Completion {
     pub latency: Duration,
 }
 
-/// A model's answer in OpenAI's `chat.completion` shape: held, or looked at where an event holds it.
+/// A model's answer in OpenAI's `chat.completion` shape.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ModelResponse<V = Value>(pub V);
+pub struct ModelResponse(pub Value);
+
+/// The `message` of a response's first choice: what the model says and calls. Null when there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssistantMessage(Value);
 
 /// A call that a model makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,42 +178,87 @@ impl ModelResponse {
             calls.truncate(most);
         }
     }
-}
 
-impl<V: Borrow<Value>> ModelResponse<V> {
     /// The provider's id of the answer; empty when it has none.
     pub fn id(&self) -> &str {
-        self.0.borrow()["id"].as_str().unwrap_or_default()
-    }
-
-    /// The `message` of the first choice; empty when there is none.
-    pub fn message(&self) -> Map<String, Value> {
-        self.first_message().as_object().cloned().unwrap_or_default()
+        self.0["id"].as_str().unwrap_or_default()
     }
 
     /// What the model says beside its calls.
     pub fn text(&self) -> &str {
-        self.first_message()["content"].as_str().unwrap_or_default()
+        text(self.first_message())
     }
 
     /// The calls that the model makes, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let calls = self.first_message()["tool_calls"].as_array();
-        calls
-            .into_iter()
-            .flatten()
-            .map(|call| ToolCall {
-                id: text(&call["id"]),
-                name: text(&call["function"]["name"]),
-                arguments: text(&call["function"]["arguments"]),
-            })
-            .collect()
+        tool_calls(self.first_message())
+    }
+
+    /// The message of the first choice.
+    pub fn into_message(mut self) -> AssistantMessage {
+        let first = self.0.get_mut("choices").and_then(|choices| choices.get_mut(0));
+        let message = first.and_then(|first| first.get_mut("message"));
+        AssistantMessage(message.map(Value::take).unwrap_or_default())
     }
 
     fn first_message(&self) -> &Value {
-        &self.0.borrow()["choices"][0]["message"]
+        &self.0["choices"][0]["message"]
     }
+}
+
+impl From<&ResponseText> for AssistantMessage {
+    /// At every step each response of the view is read again: what is beside the message is passed over.
+    fn from(response: &ResponseText) -> Self {
+        #[derive(Deserialize)]
+        struct Response {
+            choices: Vec<Choice>,
+        }
+        #[derive(Deserialize)]
+        struct Choice {
+            message: Value,
+        }
+        let read: Option<Response> = serde_json::from_str(response.as_str()).ok();
+        match read.and_then(|read| read.choices.into_iter().next()) {
+            Some(Choice { message }) => Self(message),
+            None => ModelResponse(response.to_value()).into_message(),
+        }
+    }
+}
+
+impl AssistantMessage {
+    /// What the model says beside its calls.
+    pub fn text(&self) -> &str {
+        text(&self.0)
+    }
+
+    /// The calls that the model makes, in order.
+    pub fn tool_calls(&self) -> Vec<ToolCall> {
+        tool_calls(&self.0)
+    }
+
+    /// Its fields.
+    pub fn into_fields(self) -> Map<String, Value> {
+        match self.0 {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+}
+
+fn text(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
+}
+
+fn tool_calls(message: &Value) -> Vec<ToolCall> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    calls
+        .map(|call| ToolCall {
+            id: text(&call["id"]),
+            name: text(&call["function"]["name"]),
+            arguments: text(&call["function"]["arguments"]),
+        })
+        .collect()
 }
 
 /// What happens during a call.
@@ -278,5 +364,38 @@ impl LlmErrorKind {
             | Self::ScriptEnded
             | Self::NotRecorded => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::tool_call::ResponseText;
+    use serde_json::{Map, Value, json};
+
+    use super::{AssistantMessage, ModelResponse};
+
+    #[test]
+    fn a_message_is_read_of_text_as_of_the_response() {
+        let message = json!({"content": "a", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]});
+        let said =
+            json!({"id": "r", "choices": [{"index": 0, "message": message}, {"message": null}], "usage": {}});
+        let of_text = |response: Value| AssistantMessage::from(&ResponseText::from(&response));
+        assert_eq!(of_text(said.clone()).into_fields(), message.as_object().unwrap().clone());
+        for response in [
+            said,
+            json!({"choices": [{"message": message}, 5]}),
+            json!({"choices": [{"index": 0}]}),
+            json!({"choices": {"0": {"message": message}}}),
+            json!({"choices": []}),
+            json!({"choices": [{"message": "text"}]}),
+            json!("text"),
+            json!(null),
+        ] {
+            let read = of_text(response.clone());
+            let whole = ModelResponse(response);
+            assert_eq!((read.text(), read.tool_calls()), (whole.text(), whole.tool_calls()), "{whole:?}");
+            assert_eq!(read, whole.into_message());
+        }
+        assert_eq!(of_text(json!([])).into_fields(), Map::new());
     }
 }

@@ -4,15 +4,18 @@
 //! reads from the log, so it goes on after a crash. What the trajectory's user said is for whoever drives the
 //! conversation: [`Trajectory::said_after`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use protocol::action::{FinishAction, MessageAction, SystemAction};
+use protocol::observation::RunIpythonObservation;
+use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
 use crate::agent::{Agent, Step};
+use crate::draft_editor;
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
 
@@ -22,6 +25,10 @@ pub struct Trajectory {
     done: Vec<Done>,
     /// What the user said, each with how much was done before.
     said: Vec<(usize, MessageAction)>,
+    /// How much was cancelled, and is not done again.
+    cancelled: usize,
+    /// How many drafts came to nothing, and are not written out again.
+    undrafted: usize,
 }
 
 /// Something that the agent did.
@@ -48,22 +55,32 @@ pub struct Difference {
 }
 
 impl Trajectory {
-    /// Takes what can be done again from a trajectory's events.
+    /// Takes what can be done again from a trajectory's events. An action that the user stopped is not: it came to its end
+    /// only so, and nobody would stop it now.
     pub fn new(events: &[Event]) -> Self {
         let mut trajectory = Self::default();
         let outcomes = outcomes(events);
+        let cancelled = cancelled(events);
         for event in events.iter().filter(|event| event.delegation.is_none()) {
             let Body::Action(action) = &event.body else { continue };
             match (event.source, action) {
                 (EventSource::User, Action::Message(message)) => {
                     trajectory.said.push((trajectory.done.len(), message.clone()));
                 }
-                (EventSource::Agent, action) if is_done(action) => trajectory.done.push(Done {
-                    action: action.clone(),
-                    timeout: event.timeout,
-                    tool_call_metadata: event.tool_call_metadata.clone(),
-                    observation: outcomes.get(&event.id).map(|outcome| (*outcome).clone()),
-                }),
+                (EventSource::Agent, _) if cancelled.contains(&event.id) => trajectory.cancelled += 1,
+                (EventSource::Agent, action) if is_done(action) => {
+                    let observation = outcomes.get(&event.id).copied();
+                    let Some(action) = written_out(action, observation) else {
+                        trajectory.undrafted += 1;
+                        continue;
+                    };
+                    trajectory.done.push(Done {
+                        action,
+                        timeout: event.timeout,
+                        tool_call_metadata: event.tool_call_metadata.clone(),
+                        observation: observation.cloned(),
+                    });
+                }
                 _ => {}
             }
         }
@@ -78,6 +95,16 @@ impl Trajectory {
     /// How much the agent did.
     pub fn len(&self) -> usize {
         self.done.len()
+    }
+
+    /// How many actions the user stopped, and are not done again.
+    pub fn cancelled(&self) -> usize {
+        self.cancelled
+    }
+
+    /// How many drafts of edits came to nothing: only a model could say what would come of them now.
+    pub fn undrafted(&self) -> usize {
+        self.undrafted
     }
 
     /// What the user said as message `number`, from 0, if it is due when `done` actions have been done again.
@@ -187,9 +214,45 @@ fn is_done(action: &Action) -> bool {
     )
 }
 
+/// The action; of a draft, the edit that it came to.
+fn written_out(action: &Action, observation: Option<&Observation>) -> Option<Action> {
+    match (action, observation.map(|observation| &observation.kind)) {
+        (Action::Edit(draft), Some(ObservationKind::Edit(told))) if draft.is_draft() => {
+            draft_editor::as_written_out(draft, told).map(Action::Edit)
+        }
+        (Action::Edit(draft), _) if draft.is_draft() => None,
+        (action, _) => Some(action.clone()),
+    }
+}
+
 /// What came of each action.
 fn outcomes(events: &[Event]) -> HashMap<EventId, &Observation> {
     events.iter().filter_map(outcome).collect()
+}
+
+/// The actions that had not ended when the user stopped the agent.
+fn cancelled(events: &[Event]) -> HashSet<EventId> {
+    let (mut open, mut cancelled) = (HashSet::new(), HashSet::new());
+    for event in events {
+        match (event.source, &event.body) {
+            (EventSource::User, Body::Action(Action::ChangeAgentState(changed)))
+                if changed.agent_state == AgentState::Stopped =>
+            {
+                cancelled.extend(open.drain());
+            }
+            (EventSource::Agent, Body::Action(action)) if SandboxAction::try_from(action.clone()).is_ok() => {
+                open.insert(event.id);
+            }
+            (EventSource::Agent, Body::Action(Action::CallToolMcp(_))) => {
+                open.insert(event.id);
+            }
+            _ => {}
+        }
+        if let Some((action, _)) = outcome(event) {
+            open.remove(&action);
+        }
+    }
+    cancelled
 }
 
 /// V0 marks turns with empty observations: those are none.
@@ -202,12 +265,60 @@ fn outcome(event: &Event) -> Option<(EventId, &Observation)> {
     }
 }
 
-/// What of an observation is compared: its kind, its text, and how a command ended.
+/// What of an observation is compared: its kind, its text, and how a command ended. Not where a kernel was.
 fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i32>)> {
     let observation = observation?;
     let exit_code = match &observation.kind {
         ObservationKind::Run(run) => Some(run.metadata.exit_code),
         _ => None,
     };
-    Some((observation.kind.kind(), observation.content.trim_end(), exit_code))
+    let content = match &observation.kind {
+        ObservationKind::RunIpython(_) => RunIpythonObservation::said(&observation.content),
+        _ => &observation.content,
+    };
+    Some((observation.kind.kind(), content.trim_end(), exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::action::{ChangeAgentStateAction, RunAction};
+    use protocol::observation::RunObservation;
+
+    use super::*;
+    use crate::testing::timestamp;
+
+    #[test]
+    fn what_the_user_stopped_is_not_done_again() {
+        let run = |command: &str| -> (EventSource, Body, Option<u64>) {
+            let run = RunAction { command: command.into(), ..Default::default() };
+            (EventSource::Agent, Action::from(run).into(), None)
+        };
+        let ended = |cause| {
+            (EventSource::Agent, Observation::new("out", RunObservation::default()).into(), Some(cause))
+        };
+        let stopped = ChangeAgentStateAction { agent_state: AgentState::Stopped, thought: String::new() };
+        let stopped = (EventSource::User, Action::from(stopped).into(), None);
+        let events: Vec<Event> = [
+            run("before"),
+            ended(0),
+            run("sleep inf"),
+            stopped.clone(),
+            ended(2),
+            run("after"),
+            ended(5),
+            stopped,
+        ]
+        .into_iter()
+        .zip(0..)
+        .map(|((source, body, cause), id)| {
+            let mut event = Event::new(EventId(id), timestamp(), source, body);
+            event.cause = cause.map(EventId);
+            event
+        })
+        .collect();
+        let trajectory = Trajectory::new(&events);
+        let done: Vec<String> = trajectory.done.iter().map(|done| done.action.message()).collect();
+        assert_eq!((done.len(), trajectory.cancelled()), (2, 1), "{done:?}");
+        assert!(done[0].contains("before") && done[1].contains("after"), "{done:?}");
+    }
 }

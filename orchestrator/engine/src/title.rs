@@ -16,12 +16,7 @@ const INSTRUCTIONS: &str = "You name conversations. Answer with one title of at 
 /// A title for a conversation that begins with `message`, and what asking the model took. When the model fails, or says
 /// nothing, it is the beginning of the message.
 pub async fn title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) {
-    let beginning: String = message.trim_start().chars().take(TOLD).collect();
-    let messages = vec![
-        Message::System(INSTRUCTIONS.to_owned()),
-        Message::User(vec![Part::Text(format!("<message>\n{beginning}\n</message>"))]),
-    ];
-    match llm.complete(&LlmRequest { messages, tools: Vec::new() }, &|_| ()).await {
+    match llm.complete(&request(message), &|_| ()).await {
         Ok(completion) => {
             let said = first_line(completion.response.text().trim_matches(is_around));
             let title = if said.is_empty() { first_line(message) } else { said };
@@ -32,6 +27,20 @@ pub async fn title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) 
             (first_line(message), None)
         }
     }
+}
+
+/// What asking for a title can cost at most, in US dollars.
+pub(crate) fn most_cost(llm: &dyn Llm, message: &str) -> f64 {
+    llm.most_cost(request(message).most_tokens())
+}
+
+fn request(message: &str) -> LlmRequest {
+    let beginning: String = message.trim_start().chars().take(TOLD).collect();
+    let messages = vec![
+        Message::System(INSTRUCTIONS.to_owned()),
+        Message::User(vec![Part::Text(format!("<message>\n{beginning}\n</message>"))]),
+    ];
+    LlmRequest { messages, tools: Vec::new() }
 }
 
 /// What models put around a title.
@@ -69,6 +78,10 @@ mod tests {
     impl Llm for Says {
         fn model(&self) -> &str {
             "clerk"
+        }
+
+        fn most_cost(&self, _: u64) -> f64 {
+            0.0
         }
 
         async fn complete(

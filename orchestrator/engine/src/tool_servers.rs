@@ -33,6 +33,8 @@ pub struct Offer {
     pub tools: Vec<Tool>,
     /// What is missing, and why.
     pub failures: Vec<ServerFailure>,
+    /// What the agent's own definition wants and its sandbox cannot perform, for people: the agent does not work so.
+    pub obstacle: Option<String>,
 }
 
 /// A server that offers less than it should.
@@ -139,13 +141,14 @@ mod tests {
     #[test]
     fn an_offer_is_told_once_and_found_again_in_the_log() {
         let failure = ServerFailure { server: "git".into(), reason: "it does not answer".into() };
-        let offer = Offer { tools: vec![tool("echo"), tool("add")], failures: vec![failure] };
+        let tools = vec![tool("echo"), tool("add")];
+        let offer = Offer { tools, failures: vec![failure], obstacle: None };
         let mut told = announce(&log(&[]), &offer);
         assert_eq!(told.len(), 2, "{told:?}");
         assert_eq!(log(&told).offered_tools(), offer.tools);
         assert_eq!(announce(&log(&told), &offer), []);
 
-        let fewer = Offer { tools: vec![tool("echo")], failures: Vec::new() };
+        let fewer = Offer { tools: vec![tool("echo")], ..Offer::default() };
         told.extend(announce(&log(&told), &fewer));
         assert_eq!(told.len(), 3);
         assert_eq!(log(&told).offered_tools(), fewer.tools);

@@ -1,16 +1,15 @@
 //! A model with a prompt and tools: V0's main agent, and every other that is data.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use protocol::action::{MessageAction, SystemAction};
-use protocol::tool_call::ToolCallMetadata;
+use protocol::tool_call::{ResponseText, ToolCallMetadata};
 use protocol::{Action, Body, Observation};
 
 use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
 use super::{Agent, ModelCall, Step};
 use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall};
+use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
 
 /// The observation's `error_id` of a call that cannot become an action.
@@ -52,6 +51,11 @@ impl Agent for CodeActAgent {
         }
     }
 
+    fn sandbox_tools(&self) -> Vec<SandboxTool> {
+        let tools = tools::sandbox_tools(&self.definition).into_iter();
+        tools.map(|late| SandboxTool { tool: self.judged(late.tool), ..late }).collect()
+    }
+
     async fn step(
         &self,
         view: &View,
@@ -74,8 +78,12 @@ impl Agent for CodeActAgent {
 
 impl CodeActAgent {
     fn tools(&self) -> Vec<Tool> {
-        let tools = tools::definitions(&self.definition);
-        if self.declares_risk { tools::asking_for_risk(tools) } else { tools }
+        tools::definitions(&self.definition).into_iter().map(|tool| self.judged(tool)).collect()
+    }
+
+    /// The same tool, asking for the risk of a call if the model is to say it.
+    fn judged(&self, tool: Tool) -> Tool {
+        if self.declares_risk { tools::asking_for_risk(tool) } else { tool }
     }
 
     /// The first thing that a response asks for: its first call, or an answer from the user.
@@ -86,7 +94,7 @@ impl CodeActAgent {
                 let metadata = ToolCallMetadata {
                     function_name: call.name.clone(),
                     tool_call_id: call.id.clone(),
-                    model_response: Arc::new(response.0.clone()),
+                    model_response: ResponseText::from(&response.0),
                     total_calls_in_response: calls.len() as u64,
                 };
                 self.make_call(call, metadata, response.text(), offered)
@@ -115,7 +123,14 @@ impl CodeActAgent {
         let (body, timeout) = match tools::to_action(&self.definition, offered, call, thought) {
             Ok((action, timeout)) => {
                 // File actions too: a mount that hangs must not hold the agent.
-                let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Edit(_));
+                let is_performed = matches!(
+                    action,
+                    Action::Run(_)
+                        | Action::RunIpython(_)
+                        | Action::Read(_)
+                        | Action::Edit(_)
+                        | Action::BrowseInteractive(_)
+                );
                 let timeout = is_performed.then(|| timeout.unwrap_or(self.command_timeout));
                 (Body::from(action), timeout)
             }

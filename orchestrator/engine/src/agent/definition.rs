@@ -11,6 +11,8 @@ pub struct AgentDefinition {
     pub prompt: String,
     /// What it may call.
     pub tools: Vec<ToolName>,
+    /// Those of them that it does not work without; of the others it has what its sandbox can perform.
+    pub required: Vec<ToolName>,
     /// Whom it may hand tasks on to.
     pub delegates: Vec<Delegate>,
 }
@@ -53,6 +55,9 @@ impl AgentDefinition {
     /// The name of V0's agent that only looks.
     pub const READ_ONLY: &str = "ReadOnlyAgent";
 
+    /// The name of V0's agent that has a browser and little else.
+    pub const BROWSING: &str = "BrowsingAgent";
+
     /// V0's main agent with these tools; its prompt speaks of what it has.
     pub fn code_act(prompt: Prompt, tools: Vec<ToolName>) -> Self {
         let of_tool = |tool, section| tools.contains(&tool).then_some(section);
@@ -60,17 +65,27 @@ impl AgentDefinition {
             Some(include_str!("prompt/code_act.md")),
             of_tool(ToolName::ExecuteBash, include_str!("prompt/execute_bash.md")),
             of_tool(ToolName::StrReplaceEditor, include_str!("prompt/str_replace_editor.md")),
+            of_tool(ToolName::EditFile, include_str!("prompt/edit_file.md")),
             of_tool(ToolName::TaskTracker, include_str!("prompt/task_tracker.md")),
             (prompt == Prompt::Interactive).then_some(include_str!("prompt/interactive.md")),
         ];
-        Self { name: Self::CODE_ACT.into(), prompt: joined(sections, &tools), tools, delegates: Vec::new() }
+        let prompt = joined(sections, &tools);
+        Self { name: Self::CODE_ACT.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
+    }
+
+    /// V0's agent that has a browser and little else.
+    pub fn browsing() -> Self {
+        let tools = ToolName::BROWSING.to_vec();
+        let prompt = joined([Some(include_str!("prompt/browsing.md"))], &tools);
+        let required = vec![ToolName::Browser];
+        Self { name: Self::BROWSING.into(), prompt, tools, required, delegates: Vec::new() }
     }
 
     /// V0's agent that only looks.
     pub fn read_only() -> Self {
         let tools = ToolName::READ_ONLY.to_vec();
         let prompt = joined([Some(include_str!("prompt/read_only.md"))], &tools);
-        Self { name: Self::READ_ONLY.into(), prompt, tools, delegates: Vec::new() }
+        Self { name: Self::READ_ONLY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
     }
 }
 
@@ -101,10 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_only_looks_has_nothing_else_to_speak_of() {
-        let AgentDefinition { prompt, tools, .. } = AgentDefinition::read_only();
-        for tool in ToolName::ALL.iter().filter(|tool| !tools.contains(tool)) {
-            assert!(!prompt.contains(&format!("`{}`", tool.name())), "{prompt}");
+    fn an_agent_with_few_tools_has_nothing_else_to_speak_of() {
+        for definition in [AgentDefinition::read_only(), AgentDefinition::browsing()] {
+            let AgentDefinition { prompt, tools, .. } = definition;
+            for tool in ToolName::ALL.iter().filter(|tool| !tools.contains(tool)) {
+                assert!(!prompt.contains(&format!("`{}`", tool.name())), "{prompt}");
+            }
         }
     }
 }

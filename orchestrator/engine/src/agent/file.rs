@@ -56,6 +56,10 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
         return Err(Malformed { line: 1, problem: format!("it is longer than {LONGEST_AGENT_FILE} bytes") });
     }
     let document = Document::parse(text)?;
+    if document.body.len() == text.len() && text.lines().next().is_some_and(|line| line.trim_end() == "---") {
+        // Not a prompt that begins with a line across the page: its agent would have every tool.
+        return Err(Malformed { line: 1, problem: "the front matter has no last line: ---".to_owned() });
+    }
     if let Some(unknown) = document.names().find(|name| !FIELDS.contains(name)) {
         return Err(document.malformed(unknown, &format!("is no field: there are {}", FIELDS.join(", "))));
     }
@@ -66,14 +70,18 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
         let problem = format!("must be at most {LONGEST_NAME} letters, digits, dots, dashes and underscores");
         return Err(document.malformed("name", &problem));
     }
-    let tools = tools(&document, usual_tools)?;
+    let (tools, required) = match named_tools(&document)? {
+        // Whoever names a tool wants it.
+        Some(named) => (named.clone(), named),
+        None => (usual_tools.to_vec(), Vec::new()),
+    };
     let prompt = document.body.trim().to_owned();
     if prompt.is_empty() {
         let problem = "there is no prompt: write it below the front matter".to_owned();
         return Err(Malformed { line: text.lines().count().max(1), problem });
     }
     Ok(AgentFile {
-        definition: AgentDefinition { name: name.to_owned(), prompt, tools, delegates: Vec::new() },
+        definition: AgentDefinition { name: name.to_owned(), prompt, tools, required, delegates: Vec::new() },
         description: document.text("description")?.unwrap_or_default().to_owned(),
         model: document.text("model")?.map(str::to_owned),
         delegates: match document.names().any(|name| name == "delegates") {
@@ -83,9 +91,9 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
     })
 }
 
-fn tools(document: &Document<'_>, usual: &[ToolName]) -> Result<Vec<ToolName>, Malformed> {
+fn named_tools(document: &Document<'_>) -> Result<Option<Vec<ToolName>>, Malformed> {
     if !document.names().any(|name| name == "tools") {
-        return Ok(usual.to_vec());
+        return Ok(None);
     }
     let mut tools = Vec::new();
     for name in document.texts("tools")? {
@@ -98,7 +106,7 @@ fn tools(document: &Document<'_>, usual: &[ToolName]) -> Result<Vec<ToolName>, M
             tools.push(tool);
         }
     }
-    Ok(tools)
+    Ok(Some(tools))
 }
 
 #[cfg(test)]
@@ -118,6 +126,7 @@ mod tests {
             name: "critic".into(),
             prompt: "Be strict.".into(),
             tools: vec![ToolName::View, ToolName::Grep],
+            required: vec![ToolName::View, ToolName::Grep],
             delegates: Vec::new(),
         };
         let read = AgentFile {
@@ -129,7 +138,7 @@ mod tests {
         assert_eq!(parse(text), Ok(read));
         let least = parse("Be kind.").unwrap();
         assert_eq!((least.definition.name.as_str(), least.model, least.delegates), ("reviewer", None, None));
-        assert_eq!(least.definition.tools, USUAL);
+        assert_eq!((&least.definition.tools[..], &least.definition.required[..]), (&USUAL[..], &[][..]));
         assert_eq!(parse("---\ntools: []\n---\nTalk.").unwrap().definition.tools, []);
     }
 
@@ -148,6 +157,7 @@ mod tests {
             ),
             ("---\nname\n---\nx", "2: expected `name: value`"),
             ("---\nname: a\n---\n \n", "4: there is no prompt: write it below the front matter"),
+            ("---\ntools: [finish]\nSay hello.", "1: the front matter has no last line: ---"),
             ("", "1: there is no prompt: write it below the front matter"),
         ] {
             assert_eq!(parse(text).unwrap_err(), format!("agents/reviewer.md:{error}"));

@@ -18,6 +18,7 @@ use protocol::metrics::{Cost, Metrics, ResponseLatency, TokenUsage};
 use protocol::tool_call::ToolCallMetadata;
 
 use crate::llm::{Completion, Llm, LlmError, LlmProgress};
+use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
 
 pub use codeact::CodeActAgent;
@@ -34,6 +35,11 @@ pub trait Agent: Send + Sync {
 
     /// The prompt and the tools that a conversation begins with.
     fn system(&self) -> SystemAction;
+
+    /// What it can call beside those tools, where the sandbox has what each needs.
+    fn sandbox_tools(&self) -> Vec<SandboxTool> {
+        Vec::new()
+    }
 
     /// Takes one step. Dropping the future abandons it.
     ///

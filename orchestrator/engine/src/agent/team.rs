@@ -1,4 +1,4 @@
-//! The agents that tasks can be handed on to, by name.
+//! The agents of a conversation, with what each works with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,16 +8,18 @@ use crate::condenser::Condenser;
 use crate::llm::Llm;
 use crate::tool_servers::ToolServers;
 
-/// All of them.
+/// Those that tasks can be handed on to, by name.
 pub type Team = BTreeMap<String, Member>;
 
-/// One of them, with what it works with.
+/// One agent.
 #[derive(Clone)]
 pub struct Member {
     /// The agent.
     pub agent: Arc<dyn Agent>,
     /// Its model.
     pub llm: Arc<dyn Llm>,
+    /// What writes out the edits that it drafts.
+    pub draft_editor: Arc<dyn Llm>,
     /// What of its history it is shown.
     pub condenser: Arc<dyn Condenser>,
     /// Servers whose tools it may call beside its own.

@@ -2,11 +2,14 @@
 
 use protocol::{Body, EventSource};
 
-use crate::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse};
+use crate::llm::{AssistantMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use crate::view::Shown;
 
 /// What a model is told at most, in characters: about what the longest windows hold.
 const MOST_CHARACTERS: usize = 2_000_000;
+
+/// What it is told beside events at most, in tokens: instructions, tools, and the summary before.
+const BESIDE_EVENTS: u64 = 1 << 16;
 
 /// How often the model is asked again with half of what it was told before.
 const MOST_HALVINGS: u32 = 6;
@@ -40,17 +43,22 @@ pub(super) async fn ask(
     }
 }
 
+/// What [`ask`] can cost at most about events of a view, of which so many tokens are all.
+pub(super) fn most_cost(llm: &dyn Llm, view_tokens: u64) -> f64 {
+    llm.most_cost(view_tokens.saturating_add(BESIDE_EVENTS))
+}
+
 /// An event as it is told to who was not there.
 fn describe(shown: &Shown) -> String {
     let event = &shown.event;
     let id = event.id;
     match (&event.body, &event.tool_call_metadata) {
         (Body::Action(_), Some(metadata)) => {
-            let response = ModelResponse(&*metadata.model_response);
-            let mut calls = response.tool_calls().into_iter();
+            let message = AssistantMessage::from(&metadata.model_response);
+            let mut calls = message.tool_calls().into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
             // What it said beside its calls is told once, with the first.
-            let said = response.text();
+            let said = message.text();
             let said = if shown.group == id && !said.is_empty() {
                 format!(" said: {said}\nIt")
             } else {

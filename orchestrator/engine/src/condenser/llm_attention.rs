@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use protocol::EventId;
 use serde_json::{Value, json};
 
-use super::asking::ask;
+use super::asking::{ask, most_cost};
 use super::forgetting::{Bounds, between, forget};
 use super::{Condensed, Condenser};
 use crate::agent::ModelCall;
@@ -43,6 +43,10 @@ impl Condenser for LlmAttention {
         let forgotten: Vec<_> =
             candidates.into_iter().filter(|shown| !chosen.contains(&shown.group)).collect();
         Ok(forget(&view, &forgotten, None, Some(ModelCall::from(&completion))))
+    }
+
+    fn most_cost(&self, view_tokens: u64) -> f64 {
+        most_cost(self.llm.as_ref(), view_tokens)
     }
 }
 

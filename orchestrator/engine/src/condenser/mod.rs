@@ -47,6 +47,12 @@ pub trait Condenser: Send + Sync {
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Condensed, LlmError>;
+
+    /// What that can cost at most when a request that tells the whole view has so many tokens, in US dollars, as
+    /// [`Llm::most_cost`](crate::llm::Llm::most_cost). Nothing where no model is asked.
+    fn most_cost(&self, _view_tokens: u64) -> f64 {
+        0.0
+    }
 }
 
 /// What becomes of a view.

@@ -25,4 +25,8 @@ impl Condenser for Pipeline {
         }
         Ok(Condensed::View(view))
     }
+
+    fn most_cost(&self, view_tokens: u64) -> f64 {
+        self.0.iter().map(|condenser| condenser.most_cost(view_tokens)).fold(0.0, f64::max)
+    }
 }

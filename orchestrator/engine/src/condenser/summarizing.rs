@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::asking::{ask, shorten};
+use super::asking::{ask, most_cost, shorten};
 use super::forgetting::{Bounds, Summary, forget};
 use super::{Condensed, Condenser};
 use crate::agent::ModelCall;
@@ -58,6 +58,10 @@ impl Condenser for Summarizing {
         };
         let summary = shorten(summary.trim(), LONGEST_SUMMARY);
         Ok(forget(&view, &forgotten, Some(summary), Some(ModelCall::from(&completion))))
+    }
+
+    fn most_cost(&self, view_tokens: u64) -> f64 {
+        most_cost(self.llm.as_ref(), view_tokens)
     }
 }
 

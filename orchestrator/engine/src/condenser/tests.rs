@@ -51,6 +51,10 @@ impl Llm for Answering {
         "answering"
     }
 
+    fn most_cost(&self, _: u64) -> f64 {
+        0.0
+    }
+
     async fn complete(
         &self,
         request: &LlmRequest,

@@ -15,14 +15,12 @@ use super::input::{Begin, InputKind, Terms};
 use super::state::{AgentId, State};
 use super::stuck::Recovery;
 use super::task::Task;
-use crate::agent::{Agent, ModelCall, Team};
-use crate::condenser::Condenser;
+use crate::agent::{Member, Team};
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
 use crate::memory::Memory;
 use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
 use crate::security::SecurityAnalyzer;
-use crate::tool_servers::ToolServers;
 
 /// Commands that wait to be heard. A user sends few; a full mailbox is told to the sender.
 const MAILBOX: usize = 64;
@@ -35,25 +33,27 @@ const LIVE: usize = 512;
 pub struct Parts {
     /// Where the log is kept.
     pub store: Arc<dyn EventStore>,
-    /// The model.
-    pub llm: Arc<dyn Llm>,
-    /// The agent.
-    pub agent: Arc<dyn Agent>,
-    /// What of the history the agent is shown.
-    pub condenser: Arc<dyn Condenser>,
+    /// The conversation's own agent.
+    pub own: Member,
+    /// Whom tasks can be handed on to.
+    pub team: Arc<Team>,
     /// Where sandboxes come from.
     pub provider: Arc<dyn SandboxProvider>,
     /// What sandbox is wanted.
     pub spec: SandboxSpec,
-    /// Servers whose tools the model may call, beside the agent's own.
-    pub tool_servers: Arc<dyn ToolServers>,
     /// Who judges actions; nobody: their risk is what the agent says.
     pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
     /// What the agent is told beside what the user says: the user's own files, to which the workspace's are added; nothing:
     /// it is told nothing.
     pub memory: Option<Memory>,
-    /// Whom the agent can hand tasks on to.
-    pub team: Arc<Team>,
+}
+
+impl Parts {
+    /// Ends the tool servers of all agents, with all that came of them.
+    pub async fn shut_down_tool_servers(&self) {
+        let members = std::iter::once(&self.own).chain(self.team.values());
+        futures_util::future::join_all(members.map(|member| member.tool_servers.shut_down())).await;
+    }
 }
 
 /// What happens between events: shown to who listens now, kept nowhere.
@@ -117,6 +117,7 @@ pub struct Conversation {
 /// What the handle tells the task.
 pub(super) enum Command {
     Tell(InputKind),
+    Entitle { llm: Arc<dyn Llm>, message: String },
     Close { sandbox: Afterwards },
 }
 
@@ -141,7 +142,7 @@ impl Conversation {
         id: ConversationId,
         started: ConversationStarted,
     ) -> Result<Self, ConversationError> {
-        let begin = Begin { started, system: parts.agent.system() };
+        let begin = Begin { started, system: parts.own.agent.system() };
         Self::open(parts, id, InputKind::Begin(Box::new(begin))).await
     }
 
@@ -263,12 +264,13 @@ impl Conversation {
         self.tell(InputKind::UserReject { action, reason: reason.into() })
     }
 
-    /// Says what the conversation is about, in one line, and what finding that took. The first title stays.
+    /// Has a model find a title for a conversation that begins with a message, beside the agents' work and within the
+    /// budget. The first title stays.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn entitle(&self, title: String, call: Option<ModelCall>) -> Result<(), ConversationError> {
-        self.tell(InputKind::Titled { title, call })
+    pub fn entitle(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
+        self.send(Command::Entitle { llm, message })
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.
@@ -285,7 +287,11 @@ impl Conversation {
     }
 
     fn tell(&self, input: InputKind) -> Result<(), ConversationError> {
-        self.mailbox.try_send(Command::Tell(input)).map_err(|error| match error {
+        self.send(Command::Tell(input))
+    }
+
+    fn send(&self, command: Command) -> Result<(), ConversationError> {
+        self.mailbox.try_send(command).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ConversationError::Busy(self.id.clone()),
             mpsc::error::TrySendError::Closed(_) => ConversationError::Closed(self.id.clone()),
         })

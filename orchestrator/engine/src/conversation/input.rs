@@ -11,6 +11,7 @@ use protocol::{Body, Event, EventId, EventSource, Observation, Timestamp};
 use super::state::AgentId;
 use super::stuck::Recovery;
 use crate::agent::{ModelCall, Step};
+use crate::draft_editor::Drafted;
 use crate::llm::LlmError;
 
 /// Something happened, at a time.
@@ -60,12 +61,19 @@ pub enum InputKind {
         /// The provider asked for it.
         is_rate_limited: bool,
     },
-    /// Before its step an agent is to be told something; the step is still to be taken.
+    /// Before its step an agent is to be told something, or the step waited too long; it is still to be taken, if it may.
     StepTold {
         /// Whose step.
         agent: AgentId,
         /// What, in order.
         news: Vec<News>,
+    },
+    /// An agent cannot take its step: its sandbox lacks what it does not work without.
+    StepRefused {
+        /// Whose step.
+        agent: AgentId,
+        /// Why, for people.
+        reason: String,
     },
     /// An agent took its step.
     StepDone {
@@ -82,6 +90,13 @@ pub enum InputKind {
         action: EventId,
         /// What came of it.
         observation: Box<Observation>,
+    },
+    /// The draft of an edit was written out, or it came to nothing.
+    EditDrafted {
+        /// The action.
+        action: EventId,
+        /// What came of it.
+        drafted: Drafted,
     },
     /// The sandbox answers: a new one, or the leased one again.
     SandboxReady(SandboxLeased),
@@ -142,7 +157,8 @@ pub struct Begin {
 pub enum Effect {
     /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
     Append(Vec<Event>),
-    /// Let an agent take a step on the log up to `seen`.
+    /// Let an agent take a step on the log up to `seen`, or further: as soon as its sandbox answers, and its call to the
+    /// model fits into the budget beside those of others.
     Step {
         /// Which.
         agent: AgentId,
@@ -158,8 +174,9 @@ pub enum Effect {
     Place,
     /// Reach the leased sandbox again, unless it is held.
     Attach(Box<SandboxLeased>),
-    /// Perform an action, or attach to it, as soon as there is a sandbox, unless that is being done. If that fails it is dropped: the ending
-    /// comes of the sandbox's failure.
+    /// Perform an action, or attach to it, as soon as there is a sandbox, unless that is being done. If that fails it is
+    /// dropped: the ending comes of the sandbox's failure. The draft of an edit is written out and performed by nobody:
+    /// what comes of it is [`InputKind::EditDrafted`].
     Execute {
         /// The action.
         action: EventId,

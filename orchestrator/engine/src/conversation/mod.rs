@@ -3,6 +3,7 @@
 //! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
 //! what was decided.
 
+mod budget;
 mod fork;
 mod handle;
 mod input;
@@ -23,4 +24,4 @@ pub use input::{Begin, Effect, Input, InputKind, News, Terms};
 pub use setup::SetupStep;
 pub use state::{AgentId, Child, Pending, Request, Run, State};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
-pub use transition::{INTERRUPTED, NOT_PERFORMED, transition};
+pub use transition::{INTERRUPTED, NOT_PERFORMED, SANDBOX_REPLACED, transition};

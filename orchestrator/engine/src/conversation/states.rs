@@ -13,6 +13,7 @@ use super::laws::{
 const STATES: &[(&str, &[Happening])] = &[
     ("`loading`", &[]),
     ("`awaiting_user_input`", &[SandboxComes]),
+    ("`running`, the sandbox is sought", &[SandboxFails, Message]),
     ("`running`, the model is asked", &[SandboxComes, Message]),
     ("`running`, an action is performed", &[SandboxComes, Message, StepEnds(Decision::Run)]),
     ("`rate_limited`", &[SandboxComes, Message, CallIsRetried(true)]),
@@ -46,6 +47,7 @@ const HAPPENINGS: &[(&str, Happening)] = &[
     ("the agent finishes", StepEnds(Decision::Finish)),
     ("the agent refuses the task", StepEnds(Decision::Reject)),
     ("the model fails", StepEnds(Decision::Fail)),
+    ("the sandbox lacks a tool's program", StepIsRefused),
     ("the action ends", ActionEnds),
     ("the program is killed and begins again", Crash),
 ];
@@ -53,8 +55,8 @@ const HAPPENINGS: &[(&str, Happening)] = &[
 const HEAD: &str = "# The states of an agent
 
 What happens in a state, and which states it leads through. What is not here leaves the state as it is. Where a step is
-due and a limit of steps or of money is reached, `error` follows. `init` is read in older logs and never entered;
-`user_confirmed` and `user_rejected` are passed through.
+due and a limit of steps or of money is reached, `error` follows. No agent steps without its sandbox. `init` is read in
+older logs and never entered; `user_confirmed` and `user_rejected` are passed through.
 
 | state | what happens | leads to |
 |---|---|---|

@@ -12,10 +12,10 @@ use super::input::News;
 use crate::agent::{Member, Step};
 use crate::clock;
 use crate::condenser::Condensed;
-use crate::llm::{LlmError, LlmProgress};
+use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{ToolServers, announce};
+use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
 
 /// How long judging an action may take. After that nobody has judged it.
@@ -25,6 +25,8 @@ const JUDGING: Duration = Duration::from_secs(30);
 pub(super) enum Taken {
     /// The agent is to be told this first.
     Told(Vec<News>),
+    /// The agent cannot work, and why.
+    Refused(String),
     /// The agent decided, or a condenser did.
     Decided(Box<Step>),
 }
@@ -33,6 +35,7 @@ pub(super) enum Taken {
 #[derive(Clone)]
 pub(super) struct Steps {
     parts: Parts,
+    member: Member,
     known: Arc<Mutex<Known>>,
 }
 
@@ -62,24 +65,36 @@ struct Known {
 
 impl Steps {
     pub(super) fn new(parts: Parts) -> Self {
-        Self { parts, known: Arc::default() }
+        Self { member: parts.own.clone(), parts, known: Arc::default() }
     }
 
     /// The same for an agent that a task was handed on to. Nothing when there is none of that name.
     pub(super) fn of(&self, name: &str) -> Option<Self> {
-        let Member { agent, llm, condenser, tool_servers } = self.parts.team.get(name)?.clone();
-        let parts = Parts { agent, llm, condenser, tool_servers, ..self.parts.clone() };
-        Some(Self { parts, known: Arc::clone(&self.known) })
+        let member = self.parts.team.get(name)?.clone();
+        Some(Self { member, ..self.clone() })
     }
 
     /// Whose tools the agent may call.
     pub(super) fn tool_servers(&self) -> Arc<dyn ToolServers> {
-        Arc::clone(&self.parts.tool_servers)
+        Arc::clone(&self.member.tool_servers)
     }
 
-    /// Whether something of the sandbox is needed before the agent's next step.
-    pub(super) fn want_sandbox(&self, view: &View) -> bool {
-        !self.parts.tool_servers.is_empty() || (self.parts.memory.is_some() && view.unrecalled().is_some())
+    /// What writes out the edits that the agent drafts.
+    pub(super) fn draft_editor(&self) -> Arc<dyn Llm> {
+        Arc::clone(&self.member.draft_editor)
+    }
+
+    /// What the next step can cost at most, in US dollars: one call of the agent's or of its condenser's.
+    pub(super) fn most_cost(&self, view: &View) -> f64 {
+        if view.unmade_call().is_some() {
+            return 0.0;
+        }
+        let Member { agent, condenser, llm, .. } = &self.member;
+        let own = agent.system().tools.unwrap_or_default();
+        let tools = own.iter().filter_map(Tool::from_openai).chain(view.offered_tools().iter().cloned());
+        let request = LlmRequest { messages: view.messages(), tools: tools.collect() };
+        let tokens = request.most_tokens();
+        llm.most_cost(tokens).max(condenser.most_cost(tokens))
     }
 
     /// Takes one. Dropping the future abandons it.
@@ -91,12 +106,16 @@ impl Steps {
     ) -> Result<Taken, LlmError> {
         // The calls of one response follow each other.
         if view.unmade_call().is_none() {
-            let news = self.news(&view, place).await;
+            let offer = self.member.tool_servers.offer(place.sandbox.as_ref()).await;
+            if let Some(obstacle) = offer.obstacle {
+                return Ok(Taken::Refused(obstacle));
+            }
+            let news = self.news(&view, place, &offer).await;
             if !news.is_empty() {
                 return Ok(Taken::Told(news));
             }
         }
-        let Parts { agent, condenser, llm, .. } = &self.parts;
+        let Member { agent, condenser, llm, .. } = &self.member;
         let condensed = match view.unmade_call() {
             // No model is asked.
             Some(_) => Condensed::View(view),
@@ -116,10 +135,9 @@ impl Steps {
         Ok(Taken::Decided(step))
     }
 
-    async fn news(&self, view: &View, place: &Place) -> Vec<News> {
-        let offer = self.parts.tool_servers.offer(place.sandbox.as_ref()).await;
+    async fn news(&self, view: &View, place: &Place, offer: &Offer) -> Vec<News> {
         let told = |body| News { source: EventSource::Environment, body, is_outcome: false };
-        let mut news: Vec<News> = announce(view, &offer).into_iter().map(told).collect();
+        let mut news: Vec<News> = announce(view, offer).into_iter().map(told).collect();
         news.extend(self.recall(view, place).await.into_iter().flatten());
         news
     }

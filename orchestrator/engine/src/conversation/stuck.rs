@@ -7,11 +7,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use protocol::action::{CondensationAction, LoopRecoveryAction, MessageAction};
 use protocol::observation::LoopDetectionObservation;
+use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use serde_json::value::RawValue;
+
+use crate::llm::AssistantMessage;
 
 /// The longest pattern that is looked for.
 const LONGEST: usize = 10;
@@ -140,10 +145,13 @@ impl StuckDetector {
                 let outcome = outcome(observation);
                 self.push(action.id, What::Step { action: action.fingerprint, outcome, has_failed });
             }
-            // A call that could not become an action: what is wrong with it is all there is of it.
-            None if has_failed && event.cause.is_none() && event.tool_call_metadata.is_some() => {
-                let outcome = outcome(observation);
-                self.push(event.id, What::Step { action: outcome, outcome, has_failed });
+            // A call that could not become an action. Others may fail with the same words: no such tool.
+            None if has_failed && event.cause.is_none() => {
+                if let Some(call) = &event.tool_call_metadata {
+                    let outcome = outcome(observation);
+                    let action = fingerprint_of_call(call).unwrap_or(outcome);
+                    self.push(event.id, What::Step { action, outcome, has_failed });
+                }
             }
             None => {}
         }
@@ -240,11 +248,19 @@ fn is_running(observation: &Observation) -> bool {
 /// What an action does. Not its event's id and time, and not why.
 fn fingerprint(action: &Action) -> u64 {
     // Each kind's fields are an object; what could not be one would be equal to nothing but its kind.
-    let mut fields = serde_json::to_value(action.fields()).unwrap_or_default();
-    if let Some(fields) = fields.as_object_mut().filter(|_| !matches!(action, Action::Think(_))) {
-        BESIDE_THE_POINT.iter().for_each(|name| drop(fields.remove(*name)));
-    }
-    hash(&(action.kind(), fields))
+    let text = serde_json::to_string(&action.fields()).unwrap_or_default();
+    let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    let is_told = |name: &str| matches!(action, Action::Think(_)) || !BESIDE_THE_POINT.contains(&name);
+    let told: Vec<_> =
+        fields.iter().filter(|(name, _)| is_told(name)).map(|(name, value)| (name, value.get())).collect();
+    hash(&(action.kind(), told))
+}
+
+/// What was called, and how; nothing when the model's response does not say it.
+fn fingerprint_of_call(metadata: &ToolCallMetadata) -> Option<u64> {
+    let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
+    let call = calls.into_iter().find(|call| call.id == metadata.tool_call_id)?;
+    Some(hash(&(call.name, call.arguments)))
 }
 
 /// What the agent is told of an ending. Not its pid.

@@ -4,13 +4,15 @@
 //! with it. It ends when it is closed, when the handle is dropped, or when the log cannot be appended to: what is not
 //! in the log has not happened.
 
+mod model_calls;
+
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::action::CallToolMcpAction;
+use protocol::action::{CallToolMcpAction, EditAction};
 use protocol::record::{ModelRetried, SandboxLeased};
-use protocol::sandbox_api::ActionRequest;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record, SandboxId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,13 +22,16 @@ use tokio_util::sync::CancellationToken;
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::{AgentId, State};
-use super::step::{Place, Steps, Taken};
+use super::step::{Steps, Taken};
 use super::transition::{interrupted, transition};
+use crate::agent::ModelCall;
 use crate::clock;
+use crate::draft_editor::Drafted;
 use crate::events::EventLog;
-use crate::llm::{LlmError, LlmErrorKind, LlmProgress};
+use crate::llm::{Llm, LlmError};
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 use crate::view::View;
+use model_calls::TitleSearch;
 
 /// How often an action that should end is told so, in case the first word was lost with a connection.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
@@ -55,6 +60,8 @@ enum Done {
     Step { agent: AgentId, seen: EventId, result: Result<Taken, LlmError> },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
+    Draft { action: EventId, result: Result<Drafted, SandboxError> },
+    Title { title: String, call: Option<ModelCall> },
 }
 
 /// An action that is to be performed, and the word that it should end.
@@ -64,6 +71,13 @@ struct Performance {
     cancel: CancellationToken,
     /// When nobody has to say the word any more.
     cancelled_at: Option<Instant>,
+}
+
+/// The draft of an edit, which is to be written out.
+struct Draft {
+    edit: EditAction,
+    sandbox: Arc<dyn Sandbox>,
+    performance: Performance,
 }
 
 /// A conversation's owner.
@@ -87,8 +101,12 @@ pub(super) struct Task {
     /// What the steps that are being taken tell of their calls.
     retries: (mpsc::Sender<Retry>, mpsc::Receiver<Retry>),
     slot: Slot,
+    /// The title that is being looked for.
+    title: Option<TitleSearch>,
     /// The actions that wait for the sandbox.
     waiting: Vec<Performance>,
+    /// The drafts that wait for others' calls.
+    drafts: Vec<Draft>,
     /// The actions that are being performed or wait. What is not here any more is not listened to.
     performing: BTreeMap<EventId, Performing>,
 }
@@ -98,7 +116,8 @@ struct Worker {
     /// What of the log the agent may see, up to its latest step.
     view: View,
     steps: Steps,
-    /// The step that is being taken, by what it has seen, or waits for the sandbox. Another step's result is of no use.
+    /// The step that is being taken, by what it has seen, or waits for the sandbox or for others' calls. Another step's
+    /// result is of no use.
     step: Option<(EventId, Option<AbortHandle>)>,
 }
 
@@ -106,6 +125,8 @@ struct Worker {
 struct Performing {
     cancel: CancellationToken,
     is_for_sandbox: bool,
+    /// The model that writes its draft out, and the task that asks it: of no use where the action has ended.
+    draft: Option<(Arc<dyn Llm>, AbortHandle)>,
 }
 
 impl Task {
@@ -133,7 +154,9 @@ impl Task {
             workers: BTreeMap::new(),
             retries: mpsc::channel(RETRIES),
             slot: Slot::Absent,
+            title: None,
             waiting: Vec::new(),
+            drafts: Vec::new(),
             performing: BTreeMap::new(),
         }
     }
@@ -166,6 +189,13 @@ impl Task {
             };
             match command {
                 Some(Command::Tell(input)) => self.take(input).await?,
+                Some(Command::Entitle { llm, message }) => {
+                    if self.title.is_none() && self.state.title.is_none() {
+                        self.title = Some(TitleSearch { llm, message, begun: None });
+                        self.give_up_unpaid().await?;
+                        self.begin_waiting();
+                    }
+                }
                 Some(Command::Close { sandbox }) => return self.close(sandbox).await,
                 None => return Ok(()),
             }
@@ -204,6 +234,7 @@ impl Task {
                     }
                     let input = match result {
                         Ok(Taken::Told(news)) => InputKind::StepTold { agent, news },
+                        Ok(Taken::Refused(reason)) => InputKind::StepRefused { agent, reason },
                         Ok(Taken::Decided(step)) => InputKind::StepDone { agent, seen, result: Ok(step) },
                         Err(error) => InputKind::StepDone { agent, seen, result: Err(error) },
                     };
@@ -218,14 +249,15 @@ impl Task {
                 for waiting in std::mem::take(&mut self.waiting) {
                     self.perform(Arc::clone(&sandbox), waiting);
                 }
-                self.begin_waiting_steps();
-                Ok(())
+                self.give_up_unpaid().await
             }
-            Done::Sandbox(Err(error)) => {
-                self.lose_sandbox(&error).await?;
-                // They are taken without.
-                self.begin_waiting_steps();
-                Ok(())
+            Done::Sandbox(Err(error)) => self.lose_sandbox(&error).await,
+            Done::Title { title, call } => {
+                // It was given up before.
+                if self.title.take().is_none() {
+                    return Ok(());
+                }
+                self.take(InputKind::Titled { title, call }).await
             }
             Done::Action { action, result } => {
                 // The sandbox that it ran in was lost before.
@@ -238,6 +270,17 @@ impl Task {
                     // It was told to end, but what became of it is unknown.
                     Err(error) => self.end_action(action, interrupted(&error.to_string())).await,
                 }
+            }
+            Done::Draft { action, result } => {
+                if self.performing.remove(&action).is_none() {
+                    return Ok(());
+                }
+                let drafted = match result {
+                    Ok(drafted) => drafted,
+                    Err(error @ SandboxError::Lost { .. }) => return self.lose_sandbox(&error).await,
+                    Err(error) => Drafted::refused(error.to_string()),
+                };
+                self.take(InputKind::EditDrafted { action, drafted }).await
             }
         }
     }
@@ -253,7 +296,12 @@ impl Task {
     async fn lose_sandbox(&mut self, error: &SandboxError) -> Result<(), ConversationError> {
         self.slot = Slot::Absent;
         self.waiting.clear();
-        self.performing.retain(|_, performing| !performing.is_for_sandbox);
+        self.drafts.clear();
+        for (_, performing) in self.performing.extract_if(.., |_, performing| performing.is_for_sandbox) {
+            if let Some((_, draft)) = performing.draft {
+                draft.abort();
+            }
+        }
         match error {
             SandboxError::Lost { detail } => {
                 self.take(InputKind::SandboxLost { detail: detail.clone() }).await
@@ -262,8 +310,18 @@ impl Task {
         }
     }
 
-    /// Decides on an input and performs what was decided.
+    /// Decides on an input and performs what was decided, then begins what waits and need not any more.
     async fn take(&mut self, input: InputKind) -> Result<(), ConversationError> {
+        self.follow(input).await?;
+        for agent in self.take_back() {
+            self.follow(InputKind::StepTold { agent, news: Vec::new() }).await?;
+        }
+        self.give_up_unpaid().await?;
+        self.begin_waiting();
+        Ok(())
+    }
+
+    async fn follow(&mut self, input: InputKind) -> Result<(), ConversationError> {
         for effect in self.decide(input).await? {
             self.perform_effect(effect);
         }
@@ -310,6 +368,7 @@ impl Task {
             Effect::CallTool { action, call } => self.call_tool(action, *call),
             Effect::Forget { action } => {
                 self.waiting.retain(|waiting| waiting.action != action);
+                self.drafts.retain(|draft| draft.performance.action != action);
                 self.performing.remove(&action);
             }
             Effect::Cancel { action } => {
@@ -342,18 +401,11 @@ impl Task {
         self.events.clear();
     }
 
-    /// Where something of the sandbox is needed for it, the step waits until that is reached.
+    /// An agent works in its sandbox: until there is one, and until it answers, the step waits.
     fn take_step(&mut self, agent: AgentId, seen: EventId) {
         self.take_in();
-        let is_held = matches!(self.slot, Slot::Held(_));
-        let Some(worker) = self.workers.get_mut(&agent) else { return };
-        worker.step = Some((seen, None));
-        if is_held || !worker.steps.want_sandbox(&worker.view) {
-            return self.begin_steps(|waiting| waiting == agent);
-        }
-        match self.state.lease.clone() {
-            Some(lease) => self.attach(lease),
-            None => self.place(),
+        if let Some(worker) = self.workers.get_mut(&agent) {
+            worker.step = Some((seen, None));
         }
     }
 
@@ -364,31 +416,17 @@ impl Task {
         }
     }
 
-    /// The steps that waited.
-    fn begin_waiting_steps(&mut self) {
-        self.begin_steps(|_| true);
-    }
-
-    fn begin_steps(&mut self, is_wanted: impl Fn(AgentId) -> bool) {
-        let place =
-            Arc::new(Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() });
-        for (agent, worker) in self.workers.iter_mut().filter(|(agent, _)| is_wanted(**agent)) {
-            let (agent, Some((seen, begun @ None))) = (*agent, &mut worker.step) else { continue };
-            let seen = *seen;
-            let (view, steps, place) = (worker.view.clone(), worker.steps.clone(), Arc::clone(&place));
-            let on_progress = tell_progress(agent, seen, self.live.clone(), self.retries.0.clone());
-            *begun = Some(self.work.spawn(async move {
-                Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
-            }));
-        }
+    /// The steps of the agent whose action it is.
+    fn steps_of(&self, action: EventId) -> Steps {
+        let pending = self.state.pending().find(|(_, pending)| pending.action == action);
+        let child = pending.and_then(|(agent, _)| self.state.children.get(&agent?));
+        child.and_then(|child| self.steps.of(&child.agent)).unwrap_or_else(|| self.steps.clone())
     }
 
     /// A tool server's answer, or that the user stopped it.
     fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
         let Some(cancel) = self.begin_performing(action, false) else { return };
-        let agent = self.state.pending().find(|(_, pending)| pending.action == action);
-        let worker = agent.and_then(|(agent, _)| self.workers.get(&agent));
-        let tool_servers = worker.map_or(&self.steps, |worker| &worker.steps).tool_servers();
+        let tool_servers = self.steps_of(action).tool_servers();
         let sandbox = self.held();
         self.work.spawn(async move {
             let answer = async {
@@ -453,11 +491,17 @@ impl Task {
     fn begin_performing(&mut self, action: EventId, is_for_sandbox: bool) -> Option<CancellationToken> {
         let btree_map::Entry::Vacant(entry) = self.performing.entry(action) else { return None };
         let cancel = CancellationToken::new();
-        entry.insert(Performing { cancel: cancel.clone(), is_for_sandbox });
+        entry.insert(Performing { cancel: cancel.clone(), is_for_sandbox, draft: None });
         Some(cancel)
     }
 
     fn perform(&mut self, sandbox: Arc<dyn Sandbox>, performance: Performance) {
+        if let SandboxAction::Edit(edit) = &performance.request.action
+            && edit.is_draft()
+        {
+            let edit = edit.clone();
+            return self.write_out(Draft { edit, sandbox, performance });
+        }
         let Performance { action, request, cancel, cancelled_at } = performance;
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
@@ -483,30 +527,6 @@ impl Task {
             }
             Done::Action { action, result }
         });
-    }
-}
-
-/// Tells who listens what happens during an agent's call to its model, and the task when it is made again.
-fn tell_progress(
-    agent: AgentId,
-    seen: EventId,
-    live: broadcast::Sender<Live>,
-    retries: mpsc::Sender<Retry>,
-) -> impl Fn(LlmProgress) {
-    move |progress| {
-        if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
-            let retry = ModelRetried {
-                attempt: *attempt,
-                attempts: *attempts,
-                after: after.as_secs_f64(),
-                reason: error.to_string(),
-            };
-            let is_rate_limited = *error == LlmErrorKind::RateLimited;
-            // That the task is far behind is no failure.
-            drop(retries.try_send(Retry { agent, seen, retry, is_rate_limited }));
-        }
-        // Nor that nobody hears it now.
-        drop(live.send(Live::Model { agent, progress }));
     }
 }
 
@@ -566,7 +586,7 @@ mod tests {
     use protocol::{AgentState, Observation};
     use tokio::time::Instant;
 
-    use crate::agent::{Agent, Step};
+    use crate::agent::{Agent, Member, Step};
     use crate::condenser::Noop;
     use crate::conversation::{Conversation, Parts};
     use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
@@ -581,6 +601,10 @@ mod tests {
     impl Llm for Unasked {
         fn model(&self) -> &str {
             "unasked"
+        }
+
+        fn most_cost(&self, _: u64) -> f64 {
+            0.0
         }
 
         async fn complete(
@@ -628,12 +652,15 @@ mod tests {
         let id: protocol::ConversationId = "conversation".parse().unwrap();
         let parts = Parts {
             store: Arc::new(MemoryStore::default()),
-            llm: Arc::new(Unasked),
-            agent: Arc::new(Unasked),
-            condenser: Arc::new(Noop),
+            own: Member {
+                llm: Arc::new(Unasked),
+                draft_editor: Arc::new(Unasked),
+                agent: Arc::new(Unasked),
+                condenser: Arc::new(Noop),
+                tool_servers: Arc::new(crate::tool_servers::NoToolServers),
+            },
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id.clone()),
-            tool_servers: Arc::new(crate::tool_servers::NoToolServers),
             analyzer: None,
             memory: None,
             team: Arc::default(),

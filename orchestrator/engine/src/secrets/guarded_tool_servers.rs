@@ -1,4 +1,5 @@
-//! Tool servers whose answers show no secrets: the model hears them before they are in the log.
+//! Tool servers whose answers show no secrets. The log would take them out too; but of an answer that cannot be cleaned only
+//! that answer is lost here, and there the conversation could not go on.
 
 use std::sync::Arc;
 

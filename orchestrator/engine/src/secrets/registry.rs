@@ -30,12 +30,16 @@ impl Registry {
         self.0.iter().map(|(name, secret)| (name.clone(), secret.description.clone())).collect()
     }
 
-    /// The same request with the secrets that its command names, as whole words, in its environment; nothing when it names
+    /// The same request with the secrets that its command or cell names, as whole words, in its environment; nothing when it names
     /// none. What is typed to a command that runs is no command.
     pub(super) fn lend_to(&self, request: &ActionRequest) -> Option<ActionRequest> {
-        let SandboxAction::Run(run) = &request.action else { return None };
+        let text = match &request.action {
+            SandboxAction::Run(run) if !run.is_input => &run.command,
+            SandboxAction::RunIpython(cell) => &cell.code,
+            _ => return None,
+        };
         let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let words = run.command.split(|letter| !is_of_a_name(letter)).filter(|_| !run.is_input);
+        let words = text.split(|letter| !is_of_a_name(letter));
         let named = words.filter_map(|word| self.0.get_key_value(word));
         let named: BTreeMap<_, _> =
             named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect();

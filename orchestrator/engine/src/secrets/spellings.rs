@@ -23,8 +23,9 @@ pub(super) struct Spellings {
 
 impl Spellings {
     pub(super) fn add(&mut self, value: &str) {
-        // A terminal ends its lines in another way.
-        for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned()] {
+        // A terminal ends its lines in another way, and a page is told without any.
+        let in_a_page = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned(), in_a_page] {
             self.whole.extend(in_url(&value));
             // A model's command is shell code within JSON.
             for text in in_shell(&value) {

@@ -30,6 +30,7 @@ fn spelled() -> Vec<String> {
     let mut found = vec![
         VALUE.to_owned(),
         VALUE.replace('\n', "\r\n"),
+        VALUE.replace('\n', " "),
         json.trim_matches('"').to_owned(),
         twice.trim_matches(|c| c == '"' || c == '\\').to_owned(),
         r#"s3cr\u20act \"q\\uote\" /&+?=x\ny-END"#.to_owned(),
@@ -175,7 +176,7 @@ async fn no_secret_gets_into_the_log() {
     event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: "c".into(),
-        model_response: Arc::new(json!({"arguments": json!({"command": VALUE}).to_string()})),
+        model_response: (&json!({"arguments": json!({"command": VALUE}).to_string()})).into(),
         total_calls_in_response: 1,
     });
     let harmless =
@@ -215,7 +216,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
 }
 
 #[tokio::test]
-async fn a_command_has_the_secrets_that_it_names_and_no_other_action_has_any() {
+async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_action_has_any() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let scripted = ScriptedProvider::new(move |request| {
@@ -244,7 +245,9 @@ async fn a_command_has_the_secrets_that_it_names_and_no_other_action_has_any() {
     let typed = RunAction { command: "$TOKEN".into(), is_input: true, ..Default::default() };
     let read = json!({"action": "read", "args": {"path": "$TOKEN"}});
     let read: ActionRequest = serde_json::from_value(read).unwrap();
-    let others = [(SandboxAction::Run(typed), &[][..]), (read.action, &[])];
+    let cell = json!({"action": "run_ipython", "args": {"code": "import os; os.environ['TOKEN']"}});
+    let cell: ActionRequest = serde_json::from_value(cell).unwrap();
+    let others = [(SandboxAction::Run(typed), &[][..]), (read.action, &[]), (cell.action, &["TOKEN"])];
     for (number, (action, names)) in (0..).zip(requests.chain(others)) {
         let id = ActionId::of(&conversation, EventId(number));
         sandbox.execute(&id, &ActionRequest::new(action.clone(), None), &|_| {}).await.unwrap();

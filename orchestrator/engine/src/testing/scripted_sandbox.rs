@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use protocol::action::ReadAction;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::ActionRequest;
-use protocol::{ActionId, ConversationId, IdError, Observation, SandboxId};
+use protocol::sandbox_api::{ActionRequest, FileKind, FileStatus, Mode, SandboxAction};
+use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -230,6 +231,26 @@ impl Sandbox for ScriptedSandbox {
             () = self.machine.lost.cancelled() => Err(SandboxError::Lost { detail: "the machine died".into() }),
             observation = ending => Ok(observation),
         }
+    }
+
+    /// A file lies wherever the script answers a reader with one.
+    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole(path)), None);
+        let Ending::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
+            (self.script)(&reading)
+        else {
+            return Ok(None);
+        };
+        Ok(Some(FileStatus {
+            path: path.to_owned(),
+            kind: FileKind::File,
+            size: content.len() as u64,
+            mode: Mode::of(0o644),
+            uid: 0,
+            gid: 0,
+            modified_ns: 0,
+            target: None,
+        }))
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {

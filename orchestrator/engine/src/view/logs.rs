@@ -108,7 +108,7 @@ fn metadata(number: usize, calls: usize, id: &str) -> ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: id.into(),
         total_calls_in_response: calls.len() as u64,
-        model_response: json!({"id": format!("r{number}"), "choices": [{"message": message}]}).into(),
+        model_response: (&json!({"id": format!("r{number}"), "choices": [{"message": message}]})).into(),
     }
 }
 

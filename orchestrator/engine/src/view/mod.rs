@@ -20,7 +20,7 @@ use protocol::observation::CondenseObservation;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 
-use crate::llm::{ModelResponse, Tool, ToolCall};
+use crate::llm::{AssistantMessage, Tool, ToolCall};
 use crate::memory::Recalled;
 use crate::replay;
 
@@ -162,7 +162,7 @@ impl View {
             .filter(|shown| shown.group == latest.group && shown.event.cause.is_none())
             .filter_map(|shown| Some(shown.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
             .collect();
-        let calls = ModelResponse(&*metadata.model_response).tool_calls();
+        let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
         let call = calls.into_iter().find(|call| !made.contains(call.id.as_str()))?;
         let metadata = ToolCallMetadata {
             function_name: call.name.clone(),

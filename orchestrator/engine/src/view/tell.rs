@@ -8,8 +8,11 @@ use protocol::action::RunAction;
 use protocol::{Action, Body, EventId, EventSource, Observation, ObservationKind};
 
 use super::{Shown, View};
-use crate::llm::{Message, ModelResponse, Part};
+use crate::llm::{AssistantMessage, Message, Part};
 use crate::memory;
+
+/// Images of one observation.
+const MOST_IMAGES: usize = 8;
 
 /// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
 const SETUP_CHARACTERS: usize = 2000;
@@ -24,8 +27,8 @@ impl View {
             match (&shown.event.tool_call_metadata, &shown.event.body) {
                 (Some(metadata), _) => {
                     if told.insert(shown.group) {
-                        let response = ModelResponse(&*metadata.model_response);
-                        telling.tell_response(&response, shown.group, &mut messages);
+                        let message = AssistantMessage::from(&metadata.model_response);
+                        telling.tell_response(message, shown.group, &mut messages);
                     }
                 }
                 (None, Body::Action(action)) => messages.extend(tell_action(shown.event.source, action)),
@@ -69,14 +72,10 @@ impl<'a> Telling<'a> {
     }
 
     /// A response and what came of each of its calls.
-    fn tell_response(
-        &self,
-        response: &ModelResponse<&serde_json::Value>,
-        group: EventId,
-        messages: &mut Vec<Message>,
-    ) {
-        messages.push(Message::Assistant(response.message()));
-        for call in response.tool_calls() {
+    fn tell_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<Message>) {
+        let calls = message.tool_calls();
+        messages.push(Message::Assistant(message.into_fields()));
+        for call in calls {
             let outcome = self.outcomes.get(&(group, call.id.as_str()));
             let parts = outcome
                 .map_or_else(|| vec![Part::Text("The call was not made.".to_owned())], |shown| shown.parts());
@@ -97,10 +96,18 @@ impl Shown {
             (None, Body::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
                 mcp.image_urls.as_slice()
             }
+            (None, Body::Observation(Observation { kind: ObservationKind::Browse(page), .. })) => {
+                std::slice::from_ref(&page.screenshot)
+            }
+            (None, Body::Observation(Observation { kind: ObservationKind::RunIpython(cell), .. })) => {
+                cell.image_urls.as_deref().unwrap_or_default()
+            }
             _ => &[],
         };
+        // Those of a cell are a sandbox's word: no address that a provider would fetch, and no more than ours sends.
+        let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MOST_IMAGES);
         let text = Part::Text(self.text());
-        std::iter::once(text).chain(images.iter().cloned().map(Part::Image)).collect()
+        std::iter::once(text).chain(images.cloned().map(Part::Image)).collect()
     }
 
     /// What it says, as an outcome of something.

@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 use protocol::action::{MessageAction, RunAction};
-use protocol::observation::{CommandMetadata, McpObservation, RunObservation, UserRejectedObservation};
+use protocol::observation::{
+    BrowseObservation, CommandMetadata, McpObservation, RunIpythonObservation, RunObservation,
+    UserRejectedObservation,
+};
 use serde_json::json;
 
 use super::logs::{Log, any_condensation, any_log, assert_paired, texts};
@@ -17,7 +20,7 @@ fn metadata(call: &str) -> ToolCallMetadata {
     ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: call.into(),
-        model_response: json!({"id": "r1", "choices": [{"message": {"role": "assistant", "content": "both", "tool_calls": calls}}]}).into(),
+        model_response: (&json!({"id": "r1", "choices": [{"message": {"role": "assistant", "content": "both", "tool_calls": calls}}]})).into(),
         total_calls_in_response: 2,
     }
 }
@@ -61,6 +64,18 @@ fn calls_of_one_response_are_one_turn_with_their_results() {
 }
 
 #[test]
+fn the_images_of_a_cell_are_shown_and_no_address_that_a_provider_would_fetch() {
+    let image = "data:image/png;base64,iVBO".to_owned();
+    let urls = [vec!["http://169.254.169.254/".to_owned()], vec![image.clone(); 20]].concat();
+    let kind = RunIpythonObservation { image_urls: Some(urls), ..Default::default() };
+    let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
+    let messages = log(vec![runs("a"), seen]).messages();
+    let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+    let images = vec![Part::Image(image); 8];
+    assert_eq!(*parts, [vec![Part::Text("a chart".into())], images].concat());
+}
+
+#[test]
 fn the_images_of_a_servers_tool_are_shown() {
     let image = "data:image/png;base64,iVBO".to_owned();
     let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
@@ -68,6 +83,19 @@ fn the_images_of_a_servers_tool_are_shown() {
     let messages = log(vec![runs("a"), seen]).messages();
     let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
     assert_eq!(parts.as_slice(), [Part::Text("a chart".into()), Part::Image(image)]);
+}
+
+#[test]
+fn the_picture_of_a_page_is_shown() {
+    let screenshot = "data:image/jpeg;base64,/9j/".to_owned();
+    for (screenshot, images) in [(screenshot.clone(), vec![Part::Image(screenshot)]), (String::new(), vec![])]
+    {
+        let kind = BrowseObservation { screenshot, ..Default::default() };
+        let seen = (EventSource::Agent, Observation::new("a page", kind).into(), Some("a"));
+        let messages = log(vec![runs("a"), seen]).messages();
+        let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+        assert_eq!((&parts[0], &parts[1..]), (&Part::Text("a page".into()), images.as_slice()));
+    }
 }
 
 #[test]
@@ -82,7 +110,10 @@ fn after_a_call_that_the_user_rejects_the_others_of_its_response_are_not_made() 
 fn what_tool_servers_offer_may_come_between_two_calls() {
     let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
     let echo = Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
-    let news = announce(&View::default(), &Offer { tools: vec![echo.clone()], failures: vec![failure] });
+    let news = announce(
+        &View::default(),
+        &Offer { tools: vec![echo.clone()], failures: vec![failure], obstacle: None },
+    );
     let mut events = vec![says("go"), runs("a"), ran("a")];
     events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
     assert_eq!(log(events.clone()).unmade_call().map(|(call, _)| call.id), Some("b".into()));
@@ -262,9 +293,10 @@ fn calls_that_share_an_id_are_made_once() {
     let twice = |event: &Arc<Event>| {
         let mut event = Event::clone(event);
         if let Some(metadata) = &mut event.tool_call_metadata {
-            let calls =
-                &mut Arc::make_mut(&mut metadata.model_response)["choices"][0]["message"]["tool_calls"];
+            let mut response = metadata.model_response.to_value();
+            let calls = &mut response["choices"][0]["message"]["tool_calls"];
             *calls = json!([calls[0], calls[0]]);
+            metadata.model_response = (&response).into();
         }
         Arc::new(event)
     };

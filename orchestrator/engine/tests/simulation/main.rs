@@ -1,5 +1,5 @@
 //! Whole conversations by chance: a scripted model, a fake sandbox and a fake clock, and a world in which users speak,
-//! hold, stop and confirm at any moment, providers fail, sandboxes are lost, and the program is killed before and after
+//! hold, stop and confirm at any moment, providers fail, sandboxes are lost or cannot be placed, and the program is killed before and after
 //! any append. A seed decides all of it: the same seed is the same run.
 //!
 //! `GLOVEBOX_SIM_SEEDS` says how many seeds are tried (200), `GLOVEBOX_SIM_SEED` tries that one and tells what happens.
@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // a test that cannot go on ends
 
 mod model;
+mod provider;
 mod servers;
 mod store;
 mod world;

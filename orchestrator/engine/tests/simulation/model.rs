@@ -1,6 +1,7 @@
 //! A model that says anything: calls good and bad, several at once, nothing, and errors of its provider.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,20 +9,29 @@ use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmReque
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
 
-use super::world::HELPER;
+use super::world::{FILE, HELPER};
 
-/// What a call costs, in dollars.
+/// What a call costs at most, in dollars.
 pub(crate) const PRICE: f64 = 0.1;
 
 pub(crate) struct Model {
     chance: Mutex<fastrand::Rng>,
     /// It only finishes.
     is_tired: bool,
+    place: Arc<Place>,
+}
+
+/// Whether the process of the model's agents has a sandbox.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) is_reached: AtomicBool,
+    /// A model was asked without one.
+    pub(crate) was_missed: Arc<AtomicBool>,
 }
 
 impl Model {
-    pub(crate) fn new(seed: u64, is_tired: bool) -> Self {
-        Self { chance: Mutex::new(fastrand::Rng::with_seed(seed)), is_tired }
+    pub(crate) fn new(seed: u64, is_tired: bool, place: Arc<Place>) -> Self {
+        Self { chance: Mutex::new(fastrand::Rng::with_seed(seed)), is_tired, place }
     }
 
     fn roll(&self, sides: u32) -> u32 {
@@ -29,9 +39,13 @@ impl Model {
     }
 
     fn calls(&self) -> Vec<Value> {
-        let count = [1, 1, 1, 1, 2, 3][self.roll(6) as usize];
+        let count = [1, 1, 1, 2, 3, 4][self.roll(6) as usize];
+        let delegates = self.roll(6) == 0;
         let call = |number| {
-            let (name, arguments) = match self.roll(14) {
+            let (name, arguments) = match self.roll(16) {
+                _ if delegates && !self.is_tired => {
+                    ("delegate", json!({"agent": HELPER, "task": "help"}).to_string())
+                }
                 _ if self.is_tired => ("finish", json!({"message": "done"}).to_string()),
                 0 => ("finish", json!({"message": "done"}).to_string()),
                 1 => ("think", json!({"thought": "hm"}).to_string()),
@@ -41,6 +55,8 @@ impl Model {
                 6 => ("look_up", json!({"word": "glove"}).to_string()),
                 5 => ("str_replace_editor", json!({"command": "view", "path": "/a"}).to_string()),
                 7 | 8 => ("delegate", json!({"agent": HELPER, "task": "help"}).to_string()),
+                9 => ("edit_file", json!({"path": FILE, "content": "b"}).to_string()),
+                10 => ("edit_file", json!({"path": "/b", "content": "b", "start": 7}).to_string()),
                 other => ("execute_bash", json!({"command": format!("command {other}")}).to_string()),
             };
             let id = format!("call-{}-{number}", self.roll(u32::MAX));
@@ -56,11 +72,18 @@ impl Llm for Model {
         "any"
     }
 
+    fn most_cost(&self, _: u64) -> f64 {
+        PRICE
+    }
+
     async fn complete(
         &self,
         _: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
+        if !self.place.is_reached.load(Ordering::Relaxed) {
+            self.place.was_missed.store(true, Ordering::Relaxed);
+        }
         tokio::time::sleep(Duration::from_millis(u64::from(self.roll(3000)))).await;
         if !self.is_tired && self.roll(8) == 0 {
             let error = [LlmErrorKind::RateLimited, LlmErrorKind::Unavailable][self.roll(2) as usize];
@@ -76,13 +99,14 @@ impl Llm for Model {
         let message = match self.roll(10) {
             0 if !self.is_tired => json!({"role": "assistant", "content": "Which one?"}),
             1 if !self.is_tired => json!({"role": "assistant", "content": null}),
+            2 if !self.is_tired => json!({"role": "assistant", "content": "So:\n```\nb\n```"}),
             _ => json!({"role": "assistant", "content": "now", "tool_calls": self.calls()}),
         };
         let id = format!("response-{}", self.roll(u32::MAX));
         Ok(Completion {
             response: ModelResponse(json!({"id": id, "choices": [{"message": message}]})),
             usage: TokenUsage { prompt_tokens: 10, completion_tokens: 1, ..Default::default() },
-            cost: Some(PRICE),
+            cost: Some(PRICE * f64::from(self.roll(8) + 1) / 8.0),
             latency: Duration::from_secs(1),
         })
     }

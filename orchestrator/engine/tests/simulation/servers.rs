@@ -18,7 +18,7 @@ impl ToolServers for Servers {
     async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> Offer {
         let parameters = json!({"type": "object"});
         let tool = Tool { name: "look_up".into(), description: "Looks a word up.".into(), parameters };
-        Offer { tools: vec![tool], failures: Vec::new() }
+        Offer { tools: vec![tool], ..Offer::default() }
     }
 
     async fn call(&self, name: &str, _: &Map<String, Value>) -> Observation {

@@ -2,23 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Delegate, Member, Prompt};
 use engine::condenser::Noop;
-use engine::conversation::{Conversation, Parts, State, Terms};
+use engine::conversation::{Conversation, Parts, SANDBOX_REPLACED, State, Terms};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{Ending, MemoryStore, ScriptedProvider};
-use protocol::action::MessageAction;
-use protocol::observation::{CommandMetadata, RunObservation};
+use protocol::action::{FileImplementation, MessageAction};
+use protocol::observation::{CommandMetadata, EditObservation, ReadObservation, RunObservation};
 use protocol::record::ConversationStarted;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, ActionId, AgentState, Body, ConversationId, Event, EventSource, Observation};
+use protocol::{
+    Action, ActionId, AgentState, Body, ConversationId, Event, EventSource, Observation, ObservationKind,
+    Record,
+};
 
-use super::model::{Model, PRICE};
+use super::model::{Model, PRICE, Place};
+use super::provider::Provider;
 use super::servers::Servers;
 use super::store::DeadlyStore;
 
@@ -31,8 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// The agent that tasks are handed on to.
 pub(crate) const HELPER: &str = "helper";
 
-/// How many agents can be at work at once.
-const MOST_AGENTS: u32 = 9;
+/// The file that there is.
+pub(crate) const FILE: &str = "/a";
 
 pub(crate) struct World {
     seed: u64,
@@ -40,6 +44,10 @@ pub(crate) struct World {
     chance: fastrand::Rng,
     logs: Arc<MemoryStore>,
     provider: ScriptedProvider,
+    /// Whether no sandbox can be had now.
+    refuses: Arc<AtomicBool>,
+    /// Whether a model was asked by a process that had no sandbox.
+    was_missed: Arc<AtomicBool>,
     confirmation: ConfirmationPolicy,
     lives: u64,
     /// What was in the log when it was last looked at.
@@ -57,6 +65,8 @@ impl World {
             tells,
             logs: Arc::default(),
             provider: ScriptedProvider::new(move |request| ending(seed, &request.action)),
+            refuses: Arc::default(),
+            was_missed: Arc::default(),
             confirmation: policies[chance.usize(..policies.len())],
             chance,
             lives: 0,
@@ -85,7 +95,7 @@ impl World {
             agent: "CodeActAgent".into(),
             model: "any".into(),
             max_iterations: 12,
-            max_budget: Some(10.0 * PRICE),
+            max_budget: Some(self.money()),
             confirmation: self.confirmation,
             runtime: "scripted".into(),
             ..Default::default()
@@ -94,7 +104,16 @@ impl World {
         let begun = Conversation::begin(mortal.clone(), id(), started.clone()).await;
         let conversation = begun.unwrap();
         conversation.say(message("work")).unwrap();
+        self.entitle(&conversation);
         conversation
+    }
+
+    /// A model finds a title, for which it needs no sandbox.
+    fn entitle(&self, conversation: &Conversation) {
+        let place = Place { is_reached: AtomicBool::new(true), ..Place::default() };
+        let model = Model::new(self.seed ^ (self.lives << 16), false, Arc::new(place));
+        // A process that has died finds none.
+        drop(conversation.entitle(Arc::new(model), "work".into()));
     }
 
     /// A new process: it dies at some append, or lives for ever.
@@ -108,29 +127,33 @@ impl World {
         };
         let mut definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
         definition.delegates = vec![Delegate { name: HELPER.into(), description: "Helps.".into() }];
+        let place =
+            Arc::new(Place { is_reached: AtomicBool::new(false), was_missed: Arc::clone(&self.was_missed) });
         let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
         let member = Member {
-            agent: agent.clone(),
-            llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal)),
+            agent,
+            llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal, Arc::clone(&place))),
+            draft_editor: Arc::new(Model::new(!self.seed ^ (self.lives << 32), false, Arc::clone(&place))),
             condenser: Arc::new(Noop),
             tool_servers: Arc::new(Servers),
         };
         Parts {
             store: Arc::new(store),
-            llm: Arc::clone(&member.llm),
-            agent,
-            condenser: Arc::new(Noop),
-            tool_servers: Arc::new(Servers),
+            own: member.clone(),
             team: Arc::new([(HELPER.to_owned(), member)].into()),
             analyzer: None,
             memory: None,
-            provider: Arc::new(self.provider.clone()),
+            provider: Arc::new(Provider {
+                scripted: self.provider.clone(),
+                refuses: Arc::clone(&self.refuses),
+                place,
+            }),
             spec: SandboxSpec::of(id()),
         }
     }
 
     async fn happen(&mut self, conversation: Conversation) -> Conversation {
-        let what = self.chance.u32(..14);
+        let what = self.chance.u32(..16);
         self.tell(what, &conversation);
         // A command to a process that has died is lost, as in life.
         let _lost = match what {
@@ -146,6 +169,14 @@ impl World {
                 Ok(())
             }
             11 => return self.restart(conversation, false).await,
+            12 => {
+                self.refuses.store(self.chance.bool(), Ordering::Relaxed);
+                Ok(())
+            }
+            13 => {
+                self.entitle(&conversation);
+                Ok(())
+            }
             _ => Ok(()),
         };
         if conversation.is_closed() { self.restart(conversation, false).await } else { conversation }
@@ -160,19 +191,28 @@ impl World {
         Conversation::recover(parts, id()).await.unwrap()
     }
 
+    /// Sometimes less than the steps cost that may be taken.
+    fn money(&mut self) -> f64 {
+        f64::from(self.chance.u32(1..10)) * PRICE
+    }
+
     fn more(&mut self, state: &State) -> Terms {
         if self.chance.bool() {
             return Terms::default();
         }
         Terms {
             max_iterations: Some(state.iterations + 12),
-            max_budget: Some(state.metrics.accumulated_cost + 10.0 * PRICE),
+            // Not less than before: the calls that are underway were begun under that.
+            max_budget: Some(
+                state.max_budget.unwrap_or_default().max(state.metrics.accumulated_cost + self.money()),
+            ),
             confirmation: None,
         }
     }
 
     /// A user who lets everything pass, a model that finishes: from any state there is a way to the end.
     async fn calm_down(&mut self, conversation: Conversation) {
+        self.refuses.store(false, Ordering::Relaxed);
         let conversation = self.restart(conversation, true).await;
         conversation.say(message("finish")).unwrap();
         let terms = Terms {
@@ -207,7 +247,8 @@ impl World {
         let log = self.logs.log(&id());
         assert!(log.starts_with(&self.seen), "no event is lost or changed");
         let mut endings: BTreeMap<_, u32> = BTreeMap::new();
-        let (mut state, mut cost, mut late_calls) = (State::default(), 0.0, 0);
+        let (mut state, mut cost) = (State::default(), 0.0);
+        let mut to_be_told = BTreeSet::new();
         let runs = self.provider.runs();
         let mut unconfirmed = BTreeSet::new();
         for (number, event) in log.iter().enumerate() {
@@ -225,17 +266,28 @@ impl World {
                     unconfirmed.clear();
                 }
             }
+            if let Body::Record(Record::SandboxLeased(lease)) = &event.body {
+                assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
+                let is_another = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+                let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
+                let agents = children.map(|(id, _)| Some(*id)).chain((state.iterations > 0).then_some(None));
+                to_be_told.extend(agents.filter(|_| is_another));
+            } else if is_notice_of_another(event) {
+                assert!(to_be_told.remove(&event.delegation), "once, and only of another one");
+            } else if event.llm_metrics.is_some() {
+                assert!(!to_be_told.contains(&event.delegation), "before the next step");
+            }
             let limits = (state.max_iterations, state.max_budget.unwrap_or(f64::MAX));
             state.apply(event);
             if event.llm_metrics.is_some() {
                 assert!(state.iterations <= limits.0, "the limit of steps holds");
-                late_calls = if cost < limits.1 { 0 } else { late_calls + 1 };
-                // One that was on its way for each agent at work.
-                assert!(late_calls <= MOST_AGENTS, "the budget is passed by at most one call of each agent");
+                // Whichever passes it is the last.
+                assert!(cost < limits.1, "the budget is passed by at most one call");
             }
             assert!(state.metrics.accumulated_cost >= cost, "costs never fall");
             cost = state.metrics.accumulated_cost;
         }
+        assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
         let open: BTreeSet<_> = state.pending().map(|(_, pending)| pending.action).collect();
         for event in &log {
             let (Body::Action(action), false) = (&event.body, event.source == EventSource::User) else {
@@ -251,6 +303,7 @@ impl World {
             assert_eq!(endings.remove(&event.id).unwrap_or(0), expected, "{} ends once", event.id);
         }
         assert!(endings.values().all(|count| *count == 1), "no ending is doubled");
+        assert!(!self.was_missed.load(Ordering::Relaxed), "no agent steps without its sandbox");
         assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without the user's word");
         for (action, runs) in runs {
             assert_eq!(runs, 1, "{action} runs once");
@@ -266,10 +319,23 @@ impl World {
     }
 }
 
+fn is_notice_of_another(event: &Event) -> bool {
+    matches!(&event.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+        if error.error_id == SANDBOX_REPLACED)
+}
+
 /// What an action comes to is decided by what it asks for, so that every process is told the same.
 fn ending(seed: u64, action: &SandboxAction) -> Ending {
-    let SandboxAction::Run(run) = action else {
-        return Ending::Observation(Observation::error("no such file", ""));
+    let run = match action {
+        SandboxAction::Run(run) => run,
+        SandboxAction::Read(read) if read.path == FILE => {
+            return Ending::Observation(Observation::new("a line\n", ReadObservation::default()));
+        }
+        SandboxAction::Edit(edit) if edit.impl_source == FileImplementation::LlmBasedEdit => {
+            assert!(!edit.is_draft(), "no sandbox is sent a draft");
+            return Ending::Observation(Observation::new("edited", EditObservation::default()));
+        }
+        _ => return Ending::Observation(Observation::error("no such file", "")),
     };
     let number =
         run.command.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));

@@ -1,7 +1,10 @@
 //! What a model may call, one file a tool: its definition, and how a call becomes an action.
 
+mod browser;
 mod delegate;
+mod edit_file;
 mod execute_bash;
+mod execute_ipython_cell;
 mod finish;
 mod glob;
 mod grep;
@@ -21,6 +24,7 @@ use serde_json::json;
 
 use super::definition::AgentDefinition;
 use crate::llm::{Tool, ToolCall};
+use crate::sandbox_tools::{CHROMIUM, IPYTHON, SandboxTool};
 
 pub use delegate::DELEGATE;
 
@@ -64,8 +68,14 @@ pub enum ToolError {
 pub enum ToolName {
     /// Run a command in the sandbox's shell.
     ExecuteBash,
+    /// Run Python in the sandbox's kernel.
+    ExecuteIpythonCell,
+    /// Act on a page in the sandbox's browser.
+    Browser,
     /// View, create and edit files.
     StrReplaceEditor,
+    /// Edit files by drafts that a model writes out.
+    EditFile,
     /// Say a thought aloud.
     Think,
     /// Say that the task is done.
@@ -84,9 +94,12 @@ pub enum ToolName {
 
 impl ToolName {
     /// All tools.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::ExecuteBash,
+        Self::ExecuteIpythonCell,
+        Self::Browser,
         Self::StrReplaceEditor,
+        Self::EditFile,
         Self::Think,
         Self::Finish,
         Self::TaskTracker,
@@ -99,11 +112,17 @@ impl ToolName {
     /// Those that change nothing in the sandbox.
     pub const READ_ONLY: [Self; 5] = [Self::View, Self::Grep, Self::Glob, Self::Think, Self::Finish];
 
+    /// Those of an agent that works in a browser.
+    pub const BROWSING: [Self; 3] = [Self::Browser, Self::Think, Self::Finish];
+
     /// What models call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::ExecuteBash => execute_bash::NAME,
+            Self::ExecuteIpythonCell => execute_ipython_cell::NAME,
+            Self::Browser => browser::NAME,
             Self::StrReplaceEditor => str_replace_editor::NAME,
+            Self::EditFile => edit_file::NAME,
             Self::Think => think::NAME,
             Self::Finish => finish::NAME,
             Self::TaskTracker => task_tracker::NAME,
@@ -119,10 +138,22 @@ impl ToolName {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
+    /// The fact that a sandbox must have for it; such a tool is offered where one has it.
+    fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::ExecuteIpythonCell => Some(IPYTHON),
+            Self::Browser => Some(CHROMIUM),
+            _ => None,
+        }
+    }
+
     fn definition(self) -> Tool {
         match self {
             Self::ExecuteBash => execute_bash::definition(),
+            Self::ExecuteIpythonCell => execute_ipython_cell::definition(),
+            Self::Browser => browser::definition(),
             Self::StrReplaceEditor => str_replace_editor::definition(),
+            Self::EditFile => edit_file::definition(),
             Self::Think => think::definition(),
             Self::Finish => finish::definition(),
             Self::TaskTracker => task_tracker::definition(),
@@ -134,18 +165,26 @@ impl ToolName {
     }
 }
 
-/// What a model is told of an agent's own tools.
+/// What a model is told of an agent's own tools, whatever the sandbox.
 pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
-    let tools = agent.tools.iter().map(|tool| tool.definition());
+    let tools = agent.tools.iter().filter(|tool| tool.needs().is_none()).map(|tool| tool.definition());
     let delegate = (!agent.delegates.is_empty()).then(|| delegate::definition(&agent.delegates));
     tools.chain(delegate).collect()
 }
 
-/// The same tools, asking for the risk of each call that does something.
-pub fn asking_for_risk(mut tools: Vec<Tool>) -> Vec<Tool> {
+/// The other tools of an agent's own: those that need something of the sandbox.
+pub fn sandbox_tools(agent: &AgentDefinition) -> Vec<SandboxTool> {
+    let needing = |tool: &ToolName| {
+        let is_required = agent.required.contains(tool);
+        Some(SandboxTool { needs: tool.needs()?, tool: tool.definition(), is_required })
+    };
+    agent.tools.iter().filter_map(needing).collect()
+}
+
+/// The same tool, asking for the risk of each call if that does something.
+pub fn asking_for_risk(mut tool: Tool) -> Tool {
     let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME, DELEGATE];
-    let acting = tools.iter_mut().filter(|tool| !harmless.contains(&tool.name.as_str()));
-    for tool in acting {
+    if !harmless.contains(&tool.name.as_str()) {
         if let Some(properties) = tool.parameters["properties"].as_object_mut() {
             properties.insert(RISK.into(), risk_parameter());
         }
@@ -153,7 +192,7 @@ pub fn asking_for_risk(mut tools: Vec<Tool>) -> Vec<Tool> {
             required.push(RISK.into());
         }
     }
-    tools
+    tool
 }
 
 fn risk_parameter() -> serde_json::Value {
@@ -179,7 +218,7 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
 }
 
 /// The action that a call of one of an agent's tools asks for, and how long it may take if the model says so, in seconds.
-/// `offered` are the tools of tool servers; `thought` is what the model said beside the call.
+/// `offered` are the tools of tool servers, and those that the sandbox can perform; `thought` is what the model said beside the call.
 ///
 /// # Errors
 /// See [`ToolError`].
@@ -200,10 +239,12 @@ fn to_unjudged_action(
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let Some(tool) = ToolName::find(&call.name).filter(|tool| agent.tools.contains(tool)) else {
+    let is_offered = || offered.iter().any(|tool| tool.name == call.name);
+    let is_there = |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || is_offered());
+    let Some(tool) = ToolName::find(&call.name).filter(is_there) else {
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
             Ok((delegate::to_action(arguments(call)?, &agent.delegates, thought)?, None))
-        } else if offered.iter().any(|tool| tool.name == call.name) {
+        } else if is_offered() {
             Ok((mcp::to_action(&call.name, arguments(call)?, thought), None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))
@@ -211,7 +252,10 @@ fn to_unjudged_action(
     };
     let action = match tool {
         ToolName::ExecuteBash => return execute_bash::to_action(arguments(call)?, thought),
+        ToolName::ExecuteIpythonCell => execute_ipython_cell::to_action(arguments(call)?, thought),
+        ToolName::Browser => browser::to_action(arguments(call)?, thought)?,
         ToolName::StrReplaceEditor => str_replace_editor::to_action(arguments(call)?, thought)?,
+        ToolName::EditFile => edit_file::to_action(arguments(call)?, thought),
         ToolName::Think => think::to_action(arguments(call)?),
         ToolName::Finish => finish::to_action(arguments(call)?, thought),
         ToolName::TaskTracker => task_tracker::to_action(arguments(call)?, thought)?,

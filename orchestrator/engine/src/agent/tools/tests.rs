@@ -40,6 +40,22 @@ fn a_tool_that_an_agent_does_not_have_is_none() {
 }
 
 #[test]
+fn what_a_sandbox_must_have_something_for_is_there_once_it_is_offered() {
+    let named = |tools: Vec<Tool>| tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
+    let tools = [ToolName::ExecuteBash, ToolName::ExecuteIpythonCell];
+    assert_eq!(named(definitions(&agent(&tools))), [execute_bash::NAME, DELEGATE]);
+    let offered: Vec<_> = sandbox_tools(&agent(&tools)).into_iter().map(|late| late.tool).collect();
+    assert_eq!(named(offered.clone()), [execute_ipython_cell::NAME]);
+    let arguments = json!({"code": "1 + 1"}).to_string();
+    let call = ToolCall { id: "c".into(), name: execute_ipython_cell::NAME.into(), arguments };
+    let no_tool = Err(ToolError::NoSuchTool(call.name.clone()));
+    assert_eq!(to_action(&agent(&tools), &[], &call, "why"), no_tool);
+    let (action, _) = to_action(&agent(&tools), &offered, &call, "why").unwrap();
+    let Action::RunIpython(cell) = action else { panic!("{action:?}") };
+    assert_eq!((cell.code.as_str(), cell.thought.as_str(), cell.include_extra), ("1 + 1", "why", true));
+}
+
+#[test]
 fn an_agent_that_only_looks_edits_nothing() {
     for (name, arguments) in [
         ("view", json!({"path": "/a"})),
@@ -218,8 +234,12 @@ fn a_call_says_how_dangerous_it_is_in_whatever_case() {
 
 #[test]
 fn only_what_does_something_is_asked_for_its_risk() {
-    let asking: Vec<_> = asking_for_risk(definitions(&agent(&ToolName::ALL)))
+    let all = agent(&ToolName::ALL);
+    let late = sandbox_tools(&all).into_iter().map(|late| late.tool);
+    let asking: Vec<_> = definitions(&all)
         .into_iter()
+        .chain(late)
+        .map(asking_for_risk)
         .filter(|tool| {
             let is_named = tool.parameters["properties"].get(RISK).is_some();
             let required = tool.parameters["required"].as_array();
@@ -228,7 +248,9 @@ fn only_what_does_something_is_asked_for_its_risk() {
         })
         .map(|tool| tool.name)
         .collect();
-    assert_eq!(asking, [execute_bash::NAME, str_replace_editor::NAME, view::NAME, grep::NAME, glob::NAME]);
+    let acting =
+        [execute_bash::NAME, str_replace_editor::NAME, edit_file::NAME, view::NAME, grep::NAME, glob::NAME];
+    assert_eq!(asking, [&acting[..], &[execute_ipython_cell::NAME, browser::NAME]].concat());
     assert!(
         definitions(&agent(&ToolName::ALL)).iter().all(|tool| !tool.parameters.to_string().contains(RISK))
     );

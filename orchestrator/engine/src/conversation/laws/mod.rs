@@ -4,13 +4,16 @@
 mod delegation;
 mod world;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use protocol::record::WorkspaceSetup;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind, Timestamp};
 
-use super::{Effect, Input, InputKind, SetupStep, State, fork, transition};
+use super::{Effect, Input, InputKind, SANDBOX_REPLACED, SetupStep, State, fork, transition};
 use crate::testing::timestamp;
+use crate::view::View;
 pub(super) use world::{Decision, Happening, World};
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -18,6 +21,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => Just(Decision::Run),
         2 => Just(Decision::RunRisky),
         2 => Just(Decision::CallTool),
+        2 => Just(Decision::Draft),
         1 => Just(Decision::Think),
         1 => Just(Decision::Ask),
         1 => Just(Decision::Finish),
@@ -40,11 +44,13 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
         1 => Just(Happening::AgentIsTold),
+        1 => Just(Happening::StepIsRefused),
         8 => decision.prop_map(Happening::StepEnds),
         1 => Just(Happening::StaleStepEnds),
         6 => Just(Happening::ActionEnds),
         2 => Just(Happening::ActionFails),
         1 => Just(Happening::ActionIsCut),
+        1 => Just(Happening::DoubledDraftEnds),
         1 => Just(Happening::DoubledActionEnds),
         4 => Just(Happening::SandboxComes),
         1 => Just(Happening::SandboxFails),
@@ -75,7 +81,7 @@ fn repository() -> WorkspaceSetup {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 300_000, ..Default::default() })]
 
     #[test]
     fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
@@ -97,7 +103,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 300_000, ..Default::default() })]
 
     #[test]
     fn no_history_breaks_a_law_and_every_state_has_a_way_out(
@@ -177,6 +183,24 @@ fn a_crash_or_a_stop_in_mid_setup_goes_on_with_the_same_step() {
 }
 
 #[test]
+fn an_agent_does_not_step_before_its_sandbox_is_there() {
+    let mut world = World::begun(None, ConfirmationPolicy::Never);
+    for happening in [SandboxFails, Message] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.agent_state, AgentState::Running);
+    let before = world.log.len();
+    world.happen(&StepEnds(Decision::Run));
+    assert_eq!(world.log.len(), before, "it has not begun");
+    world.happen(&SandboxFails);
+    assert_eq!((world.state.agent_state, world.is_stepping()), (AgentState::Error, false));
+    for happening in [Message, SandboxComes, StepEnds(Decision::Run)] {
+        world.happen(&happening);
+    }
+    assert!(world.executing().is_some());
+}
+
+#[test]
 fn a_new_sandbox_is_set_up_again() {
     let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
     let (mut world, step) = after(&ready);
@@ -186,6 +210,43 @@ fn a_new_sandbox_is_set_up_again() {
     assert_eq!((world.state.agent_state, world.is_stepping()), (AgentState::Loading, false));
     world.happen(&SandboxComes);
     assert_eq!(world.state.setup_step(), Some(SetupStep::Clone));
+}
+
+/// Whom it was told, in order, that the sandbox is another one.
+fn told_of_another(world: &World) -> Vec<Option<EventId>> {
+    let is_it = |event: &&Event| {
+        matches!(&event.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+            if error.error_id == SANDBOX_REPLACED)
+    };
+    world.log.iter().filter(is_it).map(|event| event.delegation).collect()
+}
+
+#[test]
+fn an_agent_is_told_once_that_its_sandbox_is_another_one() {
+    let (mut world, _) = after(&[Message, SandboxComes, SandboxIsLost, SandboxComes]);
+    assert_eq!(told_of_another(&world), [], "it knew none before");
+    for happening in [ActionEnds, ActionEnds, ActionEnds, StepEnds(Decision::Run), ActionEnds, Stop] {
+        world.happen(&happening);
+    }
+    // The same one again.
+    for happening in [Crash, Resume(false), SandboxComes] {
+        world.happen(&happening);
+    }
+    assert_eq!((told_of_another(&world), world.is_stepping()), (Vec::new(), true));
+    world.happen(&Stop);
+    world.tell(InputKind::SandboxRemoved);
+    for happening in [Crash, Message, SandboxComes] {
+        world.happen(&happening);
+    }
+    assert_eq!(told_of_another(&world), [None]);
+    let view = View::whole(world.log.iter().cloned().map(Arc::new).collect());
+    let messages = view.messages();
+    let told = messages.iter().filter(|message| format!("{message:?}").contains("replaced by a new one"));
+    assert_eq!(told.count(), 1);
+    for happening in [ActionEnds, ActionEnds, ActionEnds, StepEnds(Decision::Run), Crash, SandboxComes] {
+        world.happen(&happening);
+    }
+    assert_eq!(told_of_another(&world), [None], "it is told once");
 }
 
 #[test]
@@ -261,7 +322,7 @@ fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
         assert!(world.is_stepping());
     }
     world.happen(&StepEnds(Decision::Overflow));
-    world.happen(&Crash);
+    [Crash, SandboxComes].iter().for_each(|happening| world.happen(happening));
     assert!(world.is_stepping());
     // Nothing was condensed.
     world.happen(&StepEnds(Decision::Overflow));

@@ -4,21 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::action::{
-    CallToolMcpAction, CondensationAction, CondensationRequestAction, DelegateAction, FinishAction,
-    MessageAction, RecallAction, RecallType, RejectAction, RunAction, SystemAction, ThinkAction,
+    CallToolMcpAction, CondensationAction, CondensationRequestAction, DelegateAction, EditAction,
+    FileImplementation, FinishAction, MessageAction, RecallAction, RecallType, RejectAction, RunAction,
+    SystemAction, ThinkAction,
 };
 use protocol::observation::{CommandMetadata, RunObservation, ThinkObservation};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation};
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind};
 use serde_json::json;
 
 use crate::agent::tools::DELEGATE;
 use crate::agent::{ModelCall, Step};
 use crate::conversation::transition::interrupted;
 use crate::conversation::{AgentId, Begin, Effect, Input, InputKind, News, State, Terms, transition};
+use crate::draft_editor::Drafted;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::testing::timestamp;
 use crate::view::View;
@@ -39,12 +41,14 @@ pub(in crate::conversation) enum Happening {
     Reject(&'static str),
     CallIsRetried(bool),
     AgentIsTold,
+    StepIsRefused,
     StepEnds(Decision),
     StaleStepEnds,
     ActionEnds,
     ActionFails,
     ActionIsCut,
     DoubledActionEnds,
+    DoubledDraftEnds,
     SandboxComes,
     SandboxFails,
     SandboxIsLost,
@@ -56,6 +60,7 @@ pub(in crate::conversation) enum Decision {
     Run,
     RunRisky,
     CallTool,
+    Draft,
     Think,
     Ask,
     Finish,
@@ -76,7 +81,10 @@ pub(in crate::conversation) struct World {
     pub(in crate::conversation) state: State,
     pub(in crate::conversation) log: Vec<Event>,
     stepping: BTreeMap<AgentId, EventId>,
-    most_stepping: usize,
+    /// Those of them whose steps wait for the sandbox.
+    waiting: BTreeSet<AgentId>,
+    /// Calls to models that were due at once.
+    most_asking: usize,
     sandbox: Sandbox,
     /// One that is held was to be attached to.
     is_ready_again: bool,
@@ -120,7 +128,7 @@ impl World {
 
     /// A world in which nothing goes on, with a log that began in this one.
     pub(super) fn with_log(&self, log: Vec<Event>) -> Self {
-        Self { state: State::fold(&log), log, most_stepping: self.most_stepping, ..Self::default() }
+        Self { state: State::fold(&log), log, most_asking: self.most_asking, ..Self::default() }
     }
 
     pub(super) fn tell(&mut self, kind: InputKind) {
@@ -137,6 +145,9 @@ impl World {
         self.state = state;
         for effect in effects {
             self.perform(effect);
+        }
+        if !self.waiting.is_empty() && self.sandbox == Sandbox::Absent {
+            self.sandbox = Sandbox::Awaited(self.state.lease.clone().map(Box::new));
         }
         self.check();
         if std::mem::take(&mut self.is_ready_again) {
@@ -156,10 +167,14 @@ impl World {
                 assert_eq!(seen, self.state.next_id);
                 assert_eq!(self.state.setup_step(), None, "agents work where everything is ready");
                 assert_eq!(self.stepping.insert(agent, seen), None, "an agent takes one step at a time");
-                self.most_stepping = self.most_stepping.max(self.stepping.len());
+                if self.sandbox != Sandbox::Held {
+                    self.waiting.insert(agent);
+                }
+                self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
             }
             Effect::AbandonStep { agent } => {
                 assert!(self.stepping.remove(&agent).is_some(), "only a step that is taken is abandoned");
+                self.waiting.remove(&agent);
             }
             Effect::Place if self.sandbox == Sandbox::Absent => {
                 assert_eq!(self.state.lease, None, "no second sandbox");
@@ -187,6 +202,13 @@ impl World {
 
     fn begin(&mut self, action: EventId, is_for_sandbox: bool) {
         self.check_confirmed(action);
+        let is_draft = self.drafts().any(|draft| draft == action);
+        let is_stopped = self.state.agent_state == AgentState::Stopped;
+        assert!(
+            !is_draft || is_stopped || !self.state.is_budget_reached(),
+            "no call is made past the budget"
+        );
+        self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
         self.executing.insert(action, is_for_sandbox);
     }
 
@@ -202,8 +224,8 @@ impl World {
 
     /// One of those whose step is taken, with the first event that it does not see.
     fn end_step(&mut self) -> Option<(AgentId, EventId)> {
-        let number = self.turns.checked_rem(self.stepping.len())?;
-        let agent = *self.stepping.keys().nth(number)?;
+        let begun: Vec<_> = self.stepping.keys().filter(|agent| !self.waiting.contains(agent)).collect();
+        let agent = **begun.get(self.turns.checked_rem(begun.len())?)?;
         self.stepping.remove_entry(&agent)
     }
 
@@ -247,11 +269,19 @@ impl World {
                     self.tell(InputKind::StepTold { agent, news: news.into() });
                 }
             }
+            Happening::StepIsRefused => {
+                if let Some((agent, _)) = self.end_step() {
+                    self.tell(InputKind::StepRefused { agent, reason: "no Chromium was found".into() });
+                }
+            }
             Happening::CallIsRetried(is_rate_limited) => {
                 let retry =
                     ModelRetried { attempt: 2, attempts: 3, after: 1.0, reason: "too many calls".into() };
                 let is_rate_limited = *is_rate_limited;
                 let agent = self.stepping.keys().next().copied().flatten();
+                if self.waiting.contains(&agent) {
+                    return;
+                }
                 self.tell(InputKind::CallRetried { agent, retry, is_rate_limited });
             }
             Happening::StepEnds(decision) => {
@@ -277,11 +307,17 @@ impl World {
                     self.tell(done(action, ran(0)));
                 }
             }
+            Happening::DoubledDraftEnds => {
+                if let Some(action) = self.last_ended {
+                    self.tell(drafted(action, true));
+                }
+            }
             Happening::SandboxComes => {
                 if let Sandbox::Awaited(lease) = &mut self.sandbox {
                     let lease = lease.take().map_or_else(|| self.lives.wrapping_add(1), |_| self.lives);
                     self.lives = lease;
                     self.sandbox = Sandbox::Held;
+                    self.waiting.clear();
                     self.tell(InputKind::SandboxReady(self.lease()));
                 }
             }
@@ -314,14 +350,24 @@ impl World {
         if let Some(number) = self.turns.checked_rem(can_end.len()) {
             let action = can_end[number];
             self.executing.remove(&action);
+            if self.drafts().any(|draft| draft == action) {
+                let is_written = matches!(observation.kind, ObservationKind::Run(_));
+                return self.tell(drafted(action, is_written));
+            }
             self.last_ended = Some(action);
             self.tell(done(action, observation));
         }
     }
 
+    /// The actions that a model is to write out.
+    fn drafts(&self) -> impl Iterator<Item = EventId> {
+        self.state.pending().filter(|(_, pending)| pending.is_draft()).map(|(_, pending)| pending.action)
+    }
+
     fn crash(&mut self) {
         assert_eq!(State::fold(&self.log), self.state, "the state is the fold of the log");
         self.stepping.clear();
+        self.waiting.clear();
         self.executing.clear();
         self.sandbox = Sandbox::Absent;
         self.tell(InputKind::Recovered);
@@ -349,8 +395,9 @@ impl World {
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
         let cost = self.state.metrics.accumulated_cost;
         let most = self.state.max_budget.unwrap_or(f64::MAX);
-        let calls = self.most_stepping.max(1) as f64;
-        assert!(cost < most + calls * PRICE, "the budget is passed by at most one call of each at work");
+        let calls = self.most_asking.max(1) as f64;
+        // Which of the calls that are due wait for others' is the task's to say: the simulation sees to that.
+        assert!(cost < most + calls * PRICE, "no call is due when the budget is reached");
         let awaits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
         assert!(!awaits || self.state.asked().is_some(), "what waits for the user is there");
         if self.state.agent_state == AgentState::Loading {
@@ -428,7 +475,7 @@ impl World {
         let metadata = ToolCallMetadata {
             function_name: DELEGATE.into(),
             tool_call_id: format!("{id}-0"),
-            model_response: json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]}).into(),
+            model_response: (&json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]})).into(),
             total_calls_in_response: count as u64,
         };
         Ok(Box::new(delegate(metadata, call())))
@@ -484,6 +531,10 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         Decision::CallTool => {
             Action::from(CallToolMcpAction { name: "look_up".into(), ..Default::default() }).into()
         }
+        Decision::Draft => {
+            let impl_source = FileImplementation::LlmBasedEdit;
+            Action::from(EditAction { impl_source, ..EditAction::of("/a", "") }).into()
+        }
         Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
         Decision::Ask => {
             Action::from(MessageAction { content: "?".into(), wait_for_response: true, ..Default::default() })
@@ -533,6 +584,15 @@ fn failure(kind: LlmErrorKind) -> LlmError {
 fn ran(exit_code: i32) -> Observation {
     let metadata = CommandMetadata { exit_code, ..Default::default() };
     Observation::new("out", RunObservation { metadata, ..Default::default() })
+}
+
+/// The model answered; it may have been with nothing of use.
+fn drafted(action: EventId, is_written: bool) -> InputKind {
+    let edit = match is_written {
+        true => Ok(Box::new(EditAction::of("/a", "create"))),
+        false => Err("it has no block".to_owned()),
+    };
+    InputKind::EditDrafted { action, drafted: Drafted { call: call(), edit } }
 }
 
 fn done(action: EventId, observation: Observation) -> InputKind {

@@ -32,8 +32,6 @@ pub struct Child {
     pub tool_call_metadata: Option<ToolCallMetadata>,
     /// Whether it was told its prompt and its task.
     pub is_briefed: bool,
-    /// Which of the shells is its own.
-    shell: u32,
 }
 
 impl Child {
@@ -41,9 +39,10 @@ impl Child {
     pub(super) fn new(event: &Event, action: &DelegateAction, others: &BTreeMap<EventId, Self>) -> Self {
         let parent = event.delegation;
         let above = parent.and_then(|parent| others.get(&parent)).map_or(0, |parent| parent.depth);
-        let is_taken = |shell: &u32| others.values().any(|other| other.shell == *shell);
-        let shell = (1..).find(|shell| !is_taken(shell)).unwrap_or_default();
-        let session = SessionName::try_from(format!("agent-{shell}")).unwrap_or_default();
+        let is_free = |session: &SessionName| others.values().all(|other| other.run.session != *session);
+        let mut sessions =
+            (1_u64..).map_while(|number| SessionName::try_from(format!("agent-{number}")).ok());
+        let session = sessions.find(is_free).unwrap_or_default();
         Self {
             parent,
             depth: above + 1,
@@ -53,7 +52,6 @@ impl Child {
             metrics: Metrics::default(),
             tool_call_metadata: event.tool_call_metadata.clone(),
             is_briefed: false,
-            shell,
         }
     }
 

@@ -10,7 +10,9 @@ use protocol::metrics::Metrics;
 use protocol::record::{ConversationStarted, Limit, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+use protocol::{
+    Action, AgentState, Body, BootId, Event, EventId, EventSource, Observation, ObservationKind, Record,
+};
 
 use super::setup::{self, Outcome, SetupStep};
 use super::step::Repository;
@@ -42,10 +44,12 @@ pub struct State {
     pub confirmation: ConfirmationPolicy,
     /// The limit that stopped the agent, until it goes on.
     pub limit_reached: Option<Limit>,
-    /// What the model's calls have cost.
+    /// What the model's calls have cost, without the calls.
     pub metrics: Metrics,
     /// The sandbox.
     pub lease: Option<SandboxLeased>,
+    /// The life of the latest sandbox's server, also when it is over.
+    pub latest_boot: Option<BootId>,
     /// Steps of the workspace's set-up that this sandbox has behind it.
     pub setup_done: usize,
     /// How often in a row a sandbox was lost in the middle of its set-up.
@@ -74,6 +78,7 @@ impl Default for State {
             limit_reached: None,
             metrics: Metrics::default(),
             lease: None,
+            latest_boot: None,
             setup_done: 0,
             setup_losses: 0,
             last_user_message: None,
@@ -99,7 +104,7 @@ impl State {
             // A condensation is paid for, and a title, but the agent has not stepped.
             let is_step = !matches!(event.body, Body::Action(Action::Condensation(_)) | Body::Record(_));
             self.iterations += u32::from(is_step);
-            self.metrics.clone_from(metrics);
+            self.metrics = metrics.totals();
             if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
                 child.count(metrics, is_step);
             }
@@ -157,6 +162,13 @@ impl State {
         self.pending().next().is_some()
     }
 
+    /// Those that have taken a step, and know of the sandbox what it showed them.
+    pub(super) fn who_have_stepped(&self) -> impl Iterator<Item = AgentId> {
+        let children = self.children.iter().filter(|(_, child)| child.iterations > 0);
+        let own = (self.iterations > 0).then_some(None);
+        children.map(|(id, _)| Some(*id)).chain(own)
+    }
+
     /// Whether something goes on: a step is being taken, or an action is being performed.
     pub fn is_working(&self) -> bool {
         self.agents().any(|(agent, _)| self.is_stepping(agent))
@@ -202,13 +214,17 @@ impl State {
         self.run(agent)?.stuck.found().filter(|_| !lets_be)
     }
 
+    /// Whether the calls have cost all that they may.
+    pub(super) fn is_budget_reached(&self) -> bool {
+        self.max_budget.is_some_and(|most| self.metrics.accumulated_cost >= most)
+    }
+
     /// The limit that is reached when so many steps are on their way, and what at.
     pub(super) fn limit(&self, underway: u32) -> Option<(Limit, f64)> {
-        let cost = self.metrics.accumulated_cost;
         if self.iterations.saturating_add(underway) >= self.max_iterations {
             Some((Limit::Iterations, f64::from(self.iterations)))
-        } else if self.max_budget.is_some_and(|most| cost >= most) {
-            Some((Limit::Budget, cost))
+        } else if self.is_budget_reached() {
+            Some((Limit::Budget, self.metrics.accumulated_cost))
         } else {
             None
         }
@@ -319,6 +335,7 @@ impl State {
             }
             Record::SandboxLeased(lease) => {
                 self.lease = Some(lease.clone());
+                self.latest_boot = Some(lease.boot_id.clone());
                 self.setup_done = 0;
             }
             Record::SandboxReleased(_) => {
@@ -338,7 +355,8 @@ impl State {
             }
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
-            Record::ModelRetried(_) => {}
+            // What is edited is its agent's.
+            Record::ModelRetried(_) | Record::EditDrafted(_) => {}
         }
     }
 }

@@ -1,14 +1,17 @@
 //! What of a log is one agent's: the fold of the events that are its own.
 
 use protocol::action::{CallToolMcpAction, TrackedTask};
+use protocol::record::EditDrafted;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind, SessionName};
+use protocol::{
+    Action, Body, Event, EventId, EventSource, Observation, ObservationKind, Record, SessionName,
+};
 
 use crate::agent::tools::DELEGATE;
 use crate::conversation::setup::SetupStep;
 use crate::conversation::stuck::StuckDetector;
-use crate::llm::ModelResponse;
+use crate::llm::AssistantMessage;
 
 /// One agent at work.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -62,6 +65,11 @@ impl Pending {
         }
     }
 
+    /// Whether it is the draft of an edit, which is still to be written out.
+    pub fn is_draft(&self) -> bool {
+        matches!(&self.request, Request::Sandbox(ActionRequest { action: SandboxAction::Edit(edit), .. }) if edit.is_draft())
+    }
+
     /// Whether it is the sandbox's.
     pub fn is_for_sandbox(&self) -> bool {
         matches!(self.request, Request::Sandbox(_))
@@ -77,6 +85,7 @@ impl Run {
             Body::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
                 self.tasks.clone_from(&tracking.task_list);
             }
+            Body::Record(Record::EditDrafted(drafted)) => self.take_draft(drafted),
             Body::Observation(_) | Body::Record(_) => {}
         }
         match (event.source, event.cause, &event.body) {
@@ -87,6 +96,16 @@ impl Run {
             // The model hears it when everything that it asked for has its outcome.
             (EventSource::User, _, Body::Action(Action::Message(_))) => self.is_delegating = false,
             _ => {}
+        }
+    }
+
+    /// From here on it is the edit that is asked for.
+    fn take_draft(&mut self, drafted: &EditDrafted) {
+        let pending = self.pending.as_mut().filter(|pending| pending.is_draft());
+        if let (Some(Pending { request: Request::Sandbox(request), .. }), Some(edit)) =
+            (pending, &drafted.edit)
+        {
+            request.action = SandboxAction::Edit(edit.clone());
         }
     }
 
@@ -123,7 +142,7 @@ fn goes_on_delegating(metadata: &ToolCallMetadata) -> bool {
     if metadata.total_calls_in_response < 2 {
         return false;
     }
-    let calls = ModelResponse(&*metadata.model_response).tool_calls();
+    let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
     let mut after = calls.iter().skip_while(|call| call.id != metadata.tool_call_id);
     after.find(|call| call.id != metadata.tool_call_id).is_some_and(|call| call.name == DELEGATE)
 }

@@ -1,10 +1,9 @@
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use protocol::AgentState;
 use protocol::action::{BrowseAction, RunAction, ThinkAction};
 use protocol::observation::{AgentStateChangedObservation, CommandMetadata, RunObservation};
 use protocol::tool_call::ToolCallMetadata;
+use serde_json::json;
 
 use super::*;
 use crate::testing::timestamp;
@@ -14,7 +13,7 @@ use crate::testing::timestamp;
 enum Doing {
     Run { command: u8, output: u8 },
     Fail { url: u8, detail: u8 },
-    Misuse(u8),
+    Misuse { call: u8, detail: u8 },
     Say(u8),
     Condense,
     Wait,
@@ -28,7 +27,7 @@ fn doing() -> impl Strategy<Value = Doing> {
     prop_oneof![
         8 => (0..2u8, 0..2u8).prop_map(|(command, output)| Doing::Run { command, output }),
         6 => (0..2u8, 0..2u8).prop_map(|(url, detail)| Doing::Fail { url, detail }),
-        2 => (0..2u8).prop_map(Doing::Misuse),
+        3 => (0..2u8, 0..2u8).prop_map(|(call, detail)| Doing::Misuse { call, detail }),
         4 => (0..2u8).prop_map(Doing::Say),
         4 => Just(Doing::Condense),
         1 => Just(Doing::Wait),
@@ -82,13 +81,16 @@ impl Log {
                 self.answer(id, Observation::error(format!("e{detail}"), "ID"));
                 id
             }
-            Doing::Misuse(what) => {
-                let error = Observation::error(format!("missing field {what}"), "AGENT$MALFORMED_CALL");
+            Doing::Misuse { call, detail } => {
+                let error = Observation::error(format!("missing field {detail}"), "AGENT$MALFORMED_CALL");
                 let id = self.append(EventSource::Agent, error);
+                let tool_call_id = format!("call {}", id.0);
+                let function = json!({"name": "execute_bash", "arguments": format!("{{\"c\": {call}}}")});
+                let call = json!({"id": tool_call_id, "function": function});
                 self.events.last_mut().unwrap().tool_call_metadata = Some(ToolCallMetadata {
                     function_name: "execute_bash".into(),
-                    tool_call_id: format!("call {}", id.0),
-                    model_response: Arc::default(),
+                    tool_call_id,
+                    model_response: (&json!({"choices": [{"message": {"tool_calls": [call]}}]})).into(),
                     total_calls_in_response: 1,
                 });
                 id
@@ -133,10 +135,11 @@ fn by_the_words(history: &[(EventId, Doing)]) -> Option<Stuck> {
     let begin = history.iter().rposition(|(_, doing)| breaks(doing)).map_or(0, |at| at + 1);
     let counted: Vec<_> = history[begin..].iter().filter(|(_, doing)| *doing != Doing::StateChange).collect();
     let last = |count: usize| counted.len().checked_sub(count).map(|from| &counted[from..]);
-    let is_step = |doing: Doing| matches!(doing, Doing::Run { .. } | Doing::Fail { .. } | Doing::Misuse(_));
+    let is_step =
+        |doing: Doing| matches!(doing, Doing::Run { .. } | Doing::Fail { .. } | Doing::Misuse { .. });
     let error_of = |doing: Doing| match doing {
         Doing::Fail { url, .. } => Some((0, url)),
-        Doing::Misuse(what) => Some((1, what)),
+        Doing::Misuse { call, .. } => Some((1, call)),
         _ => None,
     };
     let cases: [Case<'_>; 5] = [

@@ -34,6 +34,12 @@ pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
 /// The observation's `error_id` of an action that was never sent to a sandbox.
 pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
 
+/// The observation's `error_id` of the word that the sandbox is another one than before.
+pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
+
+/// Why a draft is not written out where the budget is reached.
+pub(super) const UNPAID: &str = "the calls to the model have cost all that they may";
+
 /// What comes of an input: the new state, and what is to be done, in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
     let mut turn = Turn::new(state, input.at, &input.kind);
@@ -69,7 +75,10 @@ impl Turn {
             let performed = state.pending().filter(|(_, pending)| state.is_performing(pending));
             performing.extend(performed.map(|(_, pending)| pending.action));
         }
-        if let InputKind::StepTold { agent, .. } | InputKind::StepDone { agent, .. } = input {
+        if let InputKind::StepTold { agent, .. }
+        | InputKind::StepRefused { agent, .. }
+        | InputKind::StepDone { agent, .. } = input
+        {
             stepping.remove(agent);
         }
         Self {
@@ -106,6 +115,11 @@ impl Turn {
                     self.tell(agent, news);
                 }
             }
+            InputKind::StepRefused { agent, reason } => {
+                if self.state.is_stepping(agent) {
+                    self.fail(agent, &reason);
+                }
+            }
             InputKind::StepDone { agent, seen, result } => {
                 if self.state.is_stepping(agent) {
                     match result {
@@ -118,6 +132,12 @@ impl Turn {
                 let agent = self.state.pending().find(|(_, pending)| pending.action == action);
                 if let Some((agent, _)) = agent {
                     self.action_done(agent, *observation);
+                }
+            }
+            InputKind::EditDrafted { action, drafted } => {
+                let agent = self.state.pending().find(|(_, pending)| pending.action == action);
+                if let Some((agent, _)) = agent {
+                    self.edit_drafted(agent, action, drafted);
                 }
             }
             InputKind::SandboxReady(lease) => self.sandbox_ready(lease),
@@ -178,6 +198,8 @@ impl Turn {
         loop {
             if let Some(child) = self.given_up() {
                 self.end_child(child, &Ending::Stopped);
+            } else if let Some(agent) = self.unpaid_draft() {
+                self.end_pending(agent, not_performed(UNPAID));
             } else if let Some(agent) = self.due() {
                 if !self.is_held_up(agent) {
                     self.stepping.insert(agent);
@@ -186,6 +208,18 @@ impl Turn {
                 return;
             }
         }
+    }
+
+    /// Whose draft would be written out past the limit of money. Its agent hears so, and is held at its next step.
+    fn unpaid_draft(&self) -> Option<AgentId> {
+        let mut begun = self.state.pending().filter(|(_, pending)| {
+            pending.is_draft()
+                && self.state.is_performing(pending)
+                && !self.was_performing.contains(&pending.action)
+        });
+        // Where the user has stopped, it is ended before a model is asked.
+        let is_past = self.state.is_budget_reached() && self.state.agent_state != AgentState::Stopped;
+        begun.next().filter(|_| is_past).map(|(agent, _)| agent)
     }
 
     fn due(&self) -> Option<AgentId> {
@@ -353,10 +387,7 @@ impl Turn {
 
 /// The ending of an action of which nobody knows how it ended.
 pub(super) fn interrupted(detail: &str) -> Observation {
-    let text = format!(
-        "The action was interrupted: {detail}. Whether it ran to its end is unknown. If the sandbox was lost, \
-         processes and shell settings of before are gone, and the next action gets a new one."
-    );
+    let text = format!("The action was interrupted: {detail}. Whether it ran to its end is unknown.");
     Observation::error(text, INTERRUPTED)
 }
 

@@ -1,11 +1,12 @@
 //! What becomes of the sandbox, and of what was being done in it.
 
-use protocol::record::{SandboxLeased, SandboxReleased};
-use protocol::{Action, AgentState, EventSource, Observation, Record};
+use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
+use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 
-use super::{AgentId, Turn, interrupted, not_performed};
+use super::{AgentId, SANDBOX_REPLACED, Turn, interrupted, not_performed};
 use crate::conversation::setup::{self, Outcome, SetupStep};
 use crate::conversation::state::Pending;
+use crate::draft_editor::Drafted;
 
 /// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
 const MOST_SETUP_LOSSES: u32 = 2;
@@ -13,10 +14,21 @@ const MOST_SETUP_LOSSES: u32 = 2;
 impl Turn {
     pub(super) fn sandbox_ready(&mut self, lease: SandboxLeased) {
         if self.state.lease.as_ref() != Some(&lease) {
+            let is_another = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+            let told = is_another.then(|| replaced(&lease));
             self.append(None, EventSource::Environment, Record::from(lease));
+            self.tell_all(told);
         }
         if self.state.agent_state == AgentState::Loading && self.state.own.pending.is_none() {
             self.make_ready();
+        }
+    }
+
+    /// Tells every agent what it may have wrong now. In the log, so that it stands where it was told, and once.
+    fn tell_all(&mut self, told: Option<Observation>) {
+        let Some(told) = told else { return };
+        for agent in self.state.who_have_stepped().collect::<Vec<_>>() {
+            self.append(agent, EventSource::Environment, told.clone());
         }
     }
 
@@ -62,7 +74,31 @@ impl Turn {
         }
     }
 
-    /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends.
+    /// A draft was written out, or not; what that cost is kept either way. The edit takes the draft's place, and is
+    /// performed unless the user has stopped it.
+    pub(super) fn edit_drafted(&mut self, agent: AgentId, action: EventId, drafted: Drafted) {
+        let Drafted { call, edit } = drafted;
+        let (edit, refused) = match edit {
+            Ok(_) if self.state.agent_state == AgentState::Stopped => {
+                (None, Some("the user stopped it".into()))
+            }
+            Ok(edit) => (Some(*edit), None),
+            Err(why) => (None, Some(why)),
+        };
+        if edit.is_some() || call.is_some() {
+            let mut event = self.event(agent, EventSource::Environment, Record::from(EditDrafted { edit }));
+            event.llm_metrics = self.metrics_with(call.as_ref());
+            self.push(event);
+        }
+        match refused {
+            Some(why) => self.end_pending(agent, not_performed(&why)),
+            // What was being performed was the draft.
+            None => _ = self.was_performing.remove(&action),
+        }
+    }
+
+    /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends. No agent
+    /// steps without its sandbox.
     pub(super) fn sandbox_failed(&mut self, reason: &str) {
         let waiting =
             self.of_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
@@ -74,7 +110,7 @@ impl Turn {
         match self.state.agent_state {
             AgentState::Loading => self.change_state(AgentState::Error, reason),
             AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation => {
-                if !waiting.is_empty() {
+                if !waiting.is_empty() || !self.stepping.is_empty() {
                     self.change_state(AgentState::Error, reason);
                 }
             }
@@ -88,15 +124,16 @@ impl Turn {
     }
 
     pub(super) fn sandbox_lost(&mut self, detail: &str) {
-        let was_leased = self.state.lease.is_some();
+        // Nothing was done in one that was lost while it was placed.
+        if self.state.lease.is_none() {
+            return self.sandbox_failed(detail);
+        }
         self.release();
         self.end_lost(detail);
         if self.state.agent_state != AgentState::Loading {
             return;
         }
-        if !was_leased {
-            self.change_state(AgentState::Error, detail);
-        } else if self.state.setup_losses >= MOST_SETUP_LOSSES {
+        if self.state.setup_losses >= MOST_SETUP_LOSSES {
             let reason = format!("the sandbox was lost while its workspace was set up: {detail}");
             self.change_state(AgentState::Error, &reason);
         } else {
@@ -112,8 +149,9 @@ impl Turn {
     /// Ends what was in a sandbox, or would have been, and holds the agents until the next one is ready for them.
     fn end_lost(&mut self, detail: &str) {
         for agent in self.of_pending(Pending::is_for_sandbox) {
-            let is_asked = self.state.run(agent).and_then(|run| run.pending.as_ref()?.is_asked.into());
-            let ending = if is_asked == Some(true) { not_performed(detail) } else { interrupted(detail) };
+            let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+            let is_begun = !pending.is_some_and(|pending| pending.is_asked || pending.is_draft());
+            let ending = if is_begun { interrupted(detail) } else { not_performed(detail) };
             self.end_pending(agent, ending);
         }
         if self.state.agent_state == AgentState::AwaitingUserConfirmation && self.state.asked().is_none() {
@@ -131,4 +169,14 @@ impl Turn {
             self.append(None, EventSource::Environment, Record::from(released));
         }
     }
+}
+
+/// What an agent has to know of a sandbox that stands in the place of another one.
+fn replaced(lease: &SandboxLeased) -> Observation {
+    let text = format!(
+        "The sandbox was replaced by a new one: the shell, processes, Python variables and browser pages of before are \
+         gone, and so may be files outside of {}.",
+        lease.working_dir
+    );
+    Observation::error(text, SANDBOX_REPLACED)
 }

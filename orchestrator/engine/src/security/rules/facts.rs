@@ -5,6 +5,7 @@ use protocol::Action;
 use protocol::action::RunAction;
 
 use super::super::shell::{self, Command, Unread, Word};
+use crate::browsing::{self, Call};
 
 /// `sh -c` within `sh -c`, and so on.
 const DEEPEST: usize = 8;
@@ -101,12 +102,61 @@ impl Facts {
                 Self { reads: path(&edit.path), ..Self::default() }
             }
             Action::Edit(edit) => Self { writes: path(&edit.path), ..Self::default() },
-            Action::Browse(browse) => {
-                Self { hosts: url_host(&browse.url).into_iter().collect(), ..Self::default() }
-            }
+            Action::Browse(browse) => Self::of_page(&browse.url),
+            Action::BrowseInteractive(browse) => return Some(Self::of_calls(&browse.browser_actions)),
             _ => Self { is_opaque: true, ..Self::default() },
         };
         Some(vec![one])
+    }
+}
+
+impl Facts {
+    /// Where a page is.
+    fn of_page(url: &str) -> Self {
+        let opaque = Self { is_opaque: true, ..Self::default() };
+        // As the browser reads it.
+        let Ok(url) = browsing::address(url) else { return opaque };
+        match url.split_once(':') {
+            Some(("file", rest)) => {
+                let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
+                    return opaque;
+                };
+                // In an address letters may be written by their numbers.
+                let certain = path.find(['%', '?', '#']).unwrap_or(path.len());
+                let (text, is_certain) = (path.get(..certain).unwrap_or_default(), certain == path.len());
+                Self { reads: vec![Word { text: text.to_owned(), is_certain }], ..Self::default() }
+            }
+            Some(("about", _)) => Self::default(),
+            Some(("http" | "https", _)) => {
+                Self { hosts: url_host(&url).into_iter().collect(), ..Self::default() }
+            }
+            // A page that is within its address can do what any does.
+            _ => opaque,
+        }
+    }
+
+    /// Where calls in a browser lead, each by itself. What is done to a page may lead anywhere.
+    fn of_calls(calls: &str) -> Vec<Self> {
+        let opaque = || Self { is_opaque: true, ..Self::default() };
+        let Ok(calls) = browsing::parse(calls) else { return vec![opaque()] };
+        let mut facts = vec![Self::default()];
+        for call in calls {
+            match call {
+                Call::Goto(url) => facts.push(Self::of_page(&url)),
+                Call::UploadFile(_, files) => {
+                    let reads = files.into_iter().map(|text| Word { text, is_certain: true }).collect();
+                    facts.extend([Self { reads, ..Self::default() }, opaque()]);
+                }
+                Call::Noop(_)
+                | Call::Scroll(..)
+                | Call::NewTab
+                | Call::TabClose
+                | Call::TabFocus(_)
+                | Call::SendMessage(_) => {}
+                _ => facts.push(opaque()),
+            }
+        }
+        facts
     }
 }
 

@@ -1,5 +1,7 @@
 use protocol::SecurityRisk::{self, High, Low, Medium, Unknown};
-use protocol::action::{BrowseAction, EditAction, ReadAction, RunAction, RunIpythonAction};
+use protocol::action::{
+    BrowseAction, BrowseInteractiveAction, EditAction, ReadAction, RunAction, RunIpythonAction,
+};
 
 use super::*;
 
@@ -76,6 +78,34 @@ fn files_pages_and_tools_are_judged_too() {
     assert_eq!(judge(EditAction::of("/etc/hosts", "create").into()).risk, High);
     let page = |url: &str| judge(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
     assert_eq!((page("http://localhost:3000/"), page("https://h.example")), (Low, Medium));
+    let calls = |calls: &str| {
+        judge(BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
+    };
+    assert_eq!(calls("goto('file:///home/me/.ssh/id_rsa')").reason, "keys and passwords");
+    for spelt in ["file:/home/me/.ssh/k", "file://localhost/home/me/.ssh/k", "file:\\\\/home\\me\\.s\tsh/k"] {
+        assert_eq!(page(spelt), High, "{spelt}");
+    }
+    for spelt in ["https:/h.example", "https:h.example", "https:\\\\h.example"] {
+        assert_eq!(page(spelt), Medium, "{spelt}");
+    }
+    assert_eq!(calls("upload_file('1', '/a/.env')").reason, "keys and passwords");
+    assert_eq!(calls("goto('https://h.example/')\nclick('1')").risk, Medium);
+    assert_eq!(calls("noop()").reason, "code and tools whose doing is not in sight");
+    let own = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['ours.example']\n";
+    let own = Rules::from_toml(&format!("otherwise = 'low'\n{own}")).unwrap();
+    let judged = |calls: &str| {
+        own.judge(&BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
+    };
+    assert_eq!(judged("goto('ours.example/a')").risk, Low);
+    assert_eq!(
+        judged("goto('ours.example')\ngoto('evil.example')").risk,
+        Low,
+        "as the policy says of what no rule names"
+    );
+    let within = "goto('data:text/html,<script>1</script>')";
+    for unknown in [within, "click('1')", "goto('ours.example')\nclick('1')", "fly()"] {
+        assert_eq!(judged(unknown).risk, Unknown, "{unknown}");
+    }
     let cell: RunIpythonAction = serde_json::from_value(serde_json::json!({"code": "1"})).unwrap();
     assert_eq!(judge(cell.clone().into()).risk, Medium);
     assert_eq!(Rules::from_toml("otherwise = \"low\"").unwrap().judge(&cell.into()).risk, Unknown);

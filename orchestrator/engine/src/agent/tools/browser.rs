@@ -1,0 +1,50 @@
+//! Act on a page in the sandbox's browser. Offered where the sandbox has Chromium.
+
+use protocol::Action;
+use protocol::action::BrowseInteractiveAction;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::ToolError;
+use crate::browsing::{self, Call};
+use crate::llm::Tool;
+
+pub(super) const NAME: &str = "browser";
+
+const DESCRIPTION: &str = include_str!("browser.md");
+
+pub(super) fn definition() -> Tool {
+    Tool {
+        name: NAME.into(),
+        description: DESCRIPTION.trim_end().into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "code": {"type": "string", "description": "Calls, one a line."},
+            },
+            "required": ["code"],
+        }),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Arguments {
+    code: String,
+}
+
+pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
+    let wrong =
+        |error: browsing::WrongCalls| ToolError::Arguments { tool: NAME.into(), problem: error.to_string() };
+    let calls = browsing::parse(&arguments.code).map_err(wrong)?;
+    let said = calls.into_iter().filter_map(|call| match call {
+        Call::SendMessage(text) => Some(text),
+        _ => None,
+    });
+    let action = BrowseInteractiveAction {
+        browsergym_send_msg_to_user: said.collect::<Vec<_>>().join("\n"),
+        browser_actions: arguments.code,
+        thought: thought.to_owned(),
+        ..Default::default()
+    };
+    Ok(action.into())
+}

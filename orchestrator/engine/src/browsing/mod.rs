@@ -1,0 +1,11 @@
+//! What an agent can ask of a browser, in V0's words: calls such as `click('12')`, one after the other, in the little language
+//! of BrowserGym. Only values: `browser` performs them, the security rules look where they lead.
+
+mod address;
+mod call;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use address::{WrongAddress, address};
+pub use call::{Button, Call, MOST_CALLS, Modifier, WrongCalls, parse};

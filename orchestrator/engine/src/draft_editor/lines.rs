@@ -1,0 +1,235 @@
+//! The lines of a file that a draft is for, and what becomes of them: text in, an edit out.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use protocol::action::EditAction;
+
+use crate::secrets::HIDDEN;
+
+/// Lines that are written out at once. V0's bound: a model that copies more makes mistakes.
+const MOST_LINES: usize = 300;
+
+/// The longest range and the longest draft for one, in bytes.
+pub(super) const LONGEST: usize = 64 << 10;
+
+/// Shorter lines of a draft say nothing of where they belong, in bytes.
+const TELLING: usize = 8;
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// How models write that lines stay.
+const LEFT_OUT: &str = "existing code";
+
+/// What is done about a draft.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan {
+    /// It says all that there is to say.
+    Edit(EditAction),
+    /// A model writes it out.
+    Rewrite(Lines),
+}
+
+/// Lines of a file.
+#[derive(Debug, PartialEq)]
+pub(super) struct Lines {
+    text: String,
+    /// Where they are in the text, in bytes: without a byte order mark, with the end of the last line if it has one.
+    range: Range<usize>,
+    /// The same with as many lines around as make it occur only there.
+    around: Range<usize>,
+    /// Counted from 1, the last one too.
+    first: usize,
+    last: usize,
+}
+
+/// What is to be done about a draft for a file with this text; why nothing is, for the agent.
+pub(super) fn plan(draft: &EditAction, text: String) -> Result<Plan, String> {
+    let mark = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+    if text.len() == mark {
+        let (insert_line, new_str) = (Some(i64::from(mark > 0)), Some(draft.content.clone()));
+        return Ok(Plan::Edit(EditAction {
+            command: "insert".into(),
+            insert_line,
+            new_str,
+            ..draft.clone()
+        }));
+    }
+    let mut ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    ends.extend((!text.ends_with('\n')).then_some(text.len()));
+    let count = ends.len();
+    let is_appended = draft.start == -1;
+    let (first, last) = if is_appended { (count, count) } else { range_of(draft, count)? };
+    // Lines are counted from 1, and each begins where the one before it ends.
+    let start_of =
+        |line: usize| line.checked_sub(2).and_then(|before| ends.get(before)).copied().unwrap_or(mark);
+    let end_of =
+        |line: usize| line.checked_sub(1).and_then(|own| ends.get(own)).copied().unwrap_or(text.len());
+    let range = start_of(first)..end_of(last);
+    if !is_appended && (last - first >= MOST_LINES || range.len() > LONGEST || draft.content.len() > LONGEST)
+    {
+        return Err(too_long(draft, &text, &ends, first, last));
+    }
+    let mut around = range.clone();
+    let mut more = 1;
+    while !is_found_only_at(&text, &around) && around != (mark..text.len()) {
+        around = start_of(first.saturating_sub(more))..end_of(last.saturating_add(more).min(count));
+        more *= 2;
+    }
+    // Above them it may stand for several lines: then they are others than the agent counts.
+    if text.get(..around.end).is_some_and(|text| text.contains(HIDDEN)) {
+        return Err(
+            "a secret stands in these lines or above them, so that they cannot be told; use the shell".into(),
+        );
+    }
+    let replaced = text.get(around.clone()).unwrap_or_default();
+    if replaced.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("these lines are not UTF-8; use the shell".into());
+    }
+    let lines = Lines { text, range, around, first, last };
+    Ok(if is_appended { Plan::Edit(lines.appended(draft)) } else { Plan::Rewrite(lines) })
+}
+
+/// The first and the last line that a draft is for, of as many.
+fn range_of(draft: &EditAction, count: usize) -> Result<(usize, usize), String> {
+    match (usize::try_from(draft.start), usize::try_from(draft.end)) {
+        (Ok(first), _) if first == 0 || first > count => {
+            Err(format!("the file has {count} lines, from 1, and `start` is {first}"))
+        }
+        (Ok(first), Ok(last)) if last < first => {
+            Err(format!("`end` is {last}, which is before `start`, {first}"))
+        }
+        (Ok(first), last) if last.is_ok() || draft.end == -1 => Ok((first, last.unwrap_or(count).min(count))),
+        _ => Err(format!("{} to {} are no lines of the file", draft.start, draft.end)),
+    }
+}
+
+/// Whether the editor, which looks from the beginning, finds the text there and nowhere else.
+fn is_found_only_at(text: &str, range: &Range<usize>) -> bool {
+    let mut found = text.match_indices(text.get(range.clone()).unwrap_or_default()).map(|(at, _)| at);
+    found.next() == Some(range.start) && found.next().is_none()
+}
+
+fn too_long(draft: &EditAction, text: &str, ends: &[usize], first: usize, last: usize) -> String {
+    if first == last {
+        return format!(
+            "line {first} and its draft are too much: at most {LONGEST} bytes are written out at once; use the shell"
+        );
+    }
+    let mut numbers = HashMap::new();
+    for (line, number) in text.lines().zip(1..=ends.len()) {
+        numbers.entry(line.trim()).or_insert(number);
+    }
+    let mut telling = draft.content.lines().map(str::trim).filter(|line| line.len() >= TELLING);
+    let likely = telling.find_map(|line| numbers.get(line));
+    let likely = likely.map(|number| format!("; line {number} of the file is also in your draft"));
+    format!(
+        "lines {first} to {last} are too much: at most {MOST_LINES} lines and {LONGEST} bytes are written out at once, and \
+         the draft for them may be as long. Give a smaller range by `start` and `end`{}",
+        likely.unwrap_or_default()
+    )
+}
+
+impl Lines {
+    fn old(&self) -> &str {
+        self.text.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// What the model is told of them and of the draft.
+    pub(super) fn told(&self, draft: &EditAction) -> String {
+        let (old, new) = (without_end(self.old()), without_end(&draft.content));
+        let longest = |text: &str| text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
+        let fence = "`".repeat((longest(old).max(longest(new)) + 1).max(3));
+        format!(
+            "Lines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
+             line `{fence}` and another one.",
+            self.first, self.last, draft.path
+        )
+    }
+
+    /// The edit that an answer makes of a draft; why it makes none, for the agent.
+    pub(super) fn rewritten(&self, draft: &EditAction, answer: &str) -> Result<EditAction, String> {
+        let block = block(answer).ok_or(
+            "the model that writes drafts out did not answer with one block of lines; the file is as it was",
+        )?;
+        let has = |text: &str, wanted: &str| text.lines().any(|line| line.trim() == wanted);
+        let left_out = draft.content.lines().map(str::trim).find(|line| {
+            line.to_ascii_lowercase().contains(LEFT_OUT) && has(&block, line) && !has(self.old(), line)
+        });
+        if let Some(line) = left_out {
+            return Err(format!(
+                "the model that writes drafts out left lines out, as the draft has it with `{line}`; the file is as it was"
+            ));
+        }
+        let new = self.with_own_line_ends(&block, self.old().ends_with('\n'));
+        match new == self.old() {
+            true => Err("the draft changes nothing".into()),
+            false => Ok(self.replaced_by(draft, &new)),
+        }
+    }
+
+    /// The edit that has made this text of the file; nothing if more than these lines has become other.
+    pub(super) fn made(&self, draft: &EditAction, text: &str) -> Option<EditAction> {
+        let (before, after) = (self.text.get(..self.range.start)?, self.text.get(self.range.end..)?);
+        let new = text.strip_prefix(before)?.strip_suffix(after)?;
+        Some(self.replaced_by(draft, new))
+    }
+
+    /// What is drafted, after these lines.
+    fn appended(&self, draft: &EditAction) -> EditAction {
+        let added = self.with_own_line_ends(&draft.content, self.old().ends_with('\n'));
+        let between = if self.old().ends_with('\n') { "" } else { self.line_end() };
+        self.replaced_by(draft, &format!("{}{between}{added}", self.old()))
+    }
+
+    fn replaced_by(&self, draft: &EditAction, new: &str) -> EditAction {
+        let text = |from, to| self.text.get(from..to).unwrap_or_default();
+        let (before, after) =
+            (text(self.around.start, self.range.start), text(self.range.end, self.around.end));
+        EditAction {
+            command: "str_replace".into(),
+            old_str: Some(format!("{before}{}{after}", self.old())),
+            new_str: Some(format!("{before}{new}{after}")),
+            ..draft.clone()
+        }
+    }
+
+    fn with_own_line_ends(&self, text: &str, is_ended: bool) -> String {
+        let mut text = text.lines().collect::<Vec<_>>().join(self.line_end());
+        if is_ended && !text.is_empty() {
+            text.push_str(self.line_end());
+        }
+        text
+    }
+
+    /// As these lines end; where there is but one without an end, as the file's first does.
+    fn line_end(&self) -> &'static str {
+        let text = if self.old().contains('\n') { self.old() } else { &self.text };
+        let first = text.split_inclusive('\n').next().unwrap_or_default();
+        if first.ends_with("\r\n") { "\r\n" } else { "\n" }
+    }
+}
+
+/// Without the end of the last line; empty lines before it are lines.
+fn without_end(text: &str) -> &str {
+    let ended = text.strip_suffix('\n').unwrap_or(text);
+    ended.strip_suffix('\r').unwrap_or(ended)
+}
+
+/// What stands between the fences of an answer's only block. More than one could be taken for another, and a block
+/// without an end was cut.
+fn block(answer: &str) -> Option<String> {
+    let fence_of = |line: &str| line.bytes().take_while(|byte| *byte == b'`').count();
+    let mut lines = answer.lines();
+    let fence = lines.by_ref().map(fence_of).find(|fence| *fence >= 3)?;
+    let mut block = String::new();
+    loop {
+        let line = lines.next()?;
+        if fence_of(line) == fence && line.trim_end().len() == fence {
+            break;
+        }
+        block.push_str(line);
+        block.push('\n');
+    }
+    lines.all(|line| fence_of(line) < 3).then_some(block)
+}

@@ -1,0 +1,237 @@
+//! Tools of an agent's own that not every sandbox can perform, since people bring images of their own. They are offered as
+//! those of tool servers are, once a sandbox was asked whether it has what they need; their calls become actions as those
+//! of the agent's other tools do.
+//!
+//! A sandbox is asked once in each life of its server, in bounded time. What is installed later is found in the next one.
+
+mod probe;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use protocol::{BootId, Observation};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use crate::llm::Tool;
+use crate::sandbox::Sandbox;
+use crate::tool_servers::{Offer, ToolServers};
+
+pub use probe::{BROWSERS, CHROMIUM, Facts, IPYTHON, PROBE, facts};
+
+/// A tool, and what it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxTool {
+    /// The name of a fact: [`IPYTHON`], [`CHROMIUM`].
+    pub needs: &'static str,
+    /// As a model is told of it.
+    pub tool: Tool,
+    /// Whether the agent does not work without it.
+    pub is_required: bool,
+}
+
+/// Stands before the tool servers of a conversation.
+pub struct SandboxTools {
+    servers: Arc<dyn ToolServers>,
+    tools: Vec<SandboxTool>,
+    /// Of which life of a server. Locked while it is asked: whoever comes then waits for the same answer.
+    known: Mutex<Option<(BootId, Facts)>>,
+}
+
+impl SandboxTools {
+    /// Offers these tools beside those of the servers. No server's tool has the name of one of them.
+    pub fn new(servers: Arc<dyn ToolServers>, tools: Vec<SandboxTool>) -> Self {
+        Self { servers, tools, known: Mutex::default() }
+    }
+
+    /// Those that the sandbox can perform, and why that does not do. While there is none it is as before: it comes back, or
+    /// another does.
+    async fn performable(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> (Vec<Tool>, Option<String>) {
+        if self.tools.is_empty() {
+            return Default::default();
+        }
+        let mut known = self.known.lock().await;
+        if let Some(sandbox) = sandbox {
+            let boot_id = &sandbox.lease().boot_id;
+            if known.as_ref().is_none_or(|(asked, _)| asked != boot_id) {
+                *known = match probe::ask(sandbox.as_ref()).await {
+                    Ok(facts) => {
+                        for lacking in self.tools.iter().filter(|tool| !facts.contains_key(tool.needs)) {
+                            tracing::warn!("{}", lacking.problem());
+                        }
+                        Some((boot_id.clone(), facts))
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a sandbox does not say what it has");
+                        None
+                    }
+                };
+            }
+        }
+        let Some((_, facts)) = known.as_ref() else { return Default::default() };
+        let (has, lacks): (Vec<_>, Vec<_>) =
+            self.tools.iter().partition(|tool| facts.contains_key(tool.needs));
+        let obstacle = lacks.iter().find(|tool| tool.is_required).map(|tool| tool.problem());
+        (has.into_iter().map(|tool| tool.tool.clone()).collect(), obstacle)
+    }
+}
+
+impl SandboxTool {
+    /// Why it is not offered, for people.
+    fn problem(&self) -> String {
+        let Self { needs, tool, .. } = self;
+        let what = match *needs {
+            IPYTHON => "IPython in its python3",
+            CHROMIUM => "Chromium",
+            other => other,
+        };
+        format!("the tool {} is not offered: no {what} was found in the sandbox", tool.name)
+    }
+}
+
+#[async_trait]
+impl ToolServers for SandboxTools {
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
+        let ((tools, obstacle), mut offer) =
+            tokio::join!(self.performable(sandbox), self.servers.offer(sandbox));
+        offer.tools.splice(0..0, tools);
+        offer.obstacle = offer.obstacle.or(obstacle);
+        offer
+    }
+
+    async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
+        self.servers.call(name, arguments).await
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.servers.is_empty()
+    }
+
+    async fn shut_down(&self) {
+        self.servers.shut_down().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use protocol::record::SandboxLeased;
+    use protocol::sandbox_api::{ActionRequest, ExitReason, OutputStream, ProcessExit, ProcessRequest};
+    use protocol::{ActionId, ProcessId};
+    use serde_json::json;
+
+    use super::*;
+    use crate::sandbox::{ByteSource, OnOutput, OnProgramOutput, OutputChunk, SandboxError};
+    use crate::tool_servers::NoToolServers;
+
+    /// Counts how often it is asked.
+    struct Answering {
+        lease: SandboxLeased,
+        answer: Option<&'static str>,
+        asked: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Sandbox for Answering {
+        fn lease(&self) -> &SandboxLeased {
+            &self.lease
+        }
+
+        async fn execute(
+            &self,
+            _: &ActionId,
+            _: &ActionRequest,
+            _: &OnOutput<'_>,
+        ) -> Result<Observation, SandboxError> {
+            Err(SandboxError::Lost { detail: "it performs nothing".into() })
+        }
+
+        async fn cancel(&self, _: &ActionId) -> Result<(), SandboxError> {
+            Ok(())
+        }
+
+        async fn exec(
+            &self,
+            _: &ProcessId,
+            request: &ProcessRequest,
+            _: Option<ByteSource>,
+            on_output: &OnProgramOutput<'_>,
+        ) -> Result<ProcessExit, SandboxError> {
+            assert_eq!(request.argv[2], PROBE);
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let answer = self.answer.ok_or_else(|| SandboxError::Lost { detail: "gone".into() })?;
+            on_output(OutputStream::Stdout, OutputChunk::Bytes { offset: 0, bytes: answer.as_bytes() });
+            Ok(ProcessExit {
+                code: Some(1),
+                signal: None,
+                reason: ExitReason::Exited,
+                error: None,
+                out_of_memory: false,
+                usage: None,
+            })
+        }
+    }
+
+    fn sandbox(boot_id: &str, answer: Option<&'static str>) -> Arc<Answering> {
+        let lease = json!({"sandbox_id": "s", "runtime": "scripted", "boot_id": boot_id, "working_dir": "/"});
+        let lease = serde_json::from_value(lease).unwrap();
+        Arc::new(Answering { lease, answer, asked: AtomicUsize::new(0) })
+    }
+
+    fn tools() -> SandboxTools {
+        of(false)
+    }
+
+    fn of(is_required: bool) -> SandboxTools {
+        let tool = Tool { name: "cell".into(), description: String::new(), parameters: json!({}) };
+        SandboxTools::new(Arc::new(NoToolServers), vec![SandboxTool { needs: IPYTHON, tool, is_required }])
+    }
+
+    #[tokio::test]
+    async fn what_an_agent_does_not_work_without_is_named_when_a_sandbox_lacks_it() {
+        let obstacle = async |tools: &SandboxTools, sandbox: &Arc<Answering>| {
+            let sandbox = Arc::clone(sandbox) as Arc<dyn Sandbox>;
+            tools.offer(Some(&sandbox)).await.obstacle
+        };
+        let with = sandbox("one", Some("glovebox-probe ipython 8.1\n"));
+        let without = sandbox("two", Some("glovebox-probe ipython \n"));
+        let (required, optional) = (of(true), of(false));
+        assert_eq!(obstacle(&required, &with).await, None);
+        let problem = "the tool cell is not offered: no IPython in its python3 was found in the sandbox";
+        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem));
+        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem), "as long as it lasts");
+        assert_eq!(obstacle(&optional, &without).await, None);
+        assert_eq!(obstacle(&required, &sandbox("three", None)).await, None, "nobody knows");
+    }
+
+    async fn names(tools: &SandboxTools, sandbox: Option<&Arc<Answering>>) -> Vec<String> {
+        let sandbox = sandbox.map(|sandbox| Arc::clone(sandbox) as Arc<dyn Sandbox>);
+        tools.offer(sandbox.as_ref()).await.tools.into_iter().map(|tool| tool.name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_is_asked_once_a_life_and_one_that_lacks_it_is_offered_nothing() {
+        let with = sandbox("one", Some("glovebox-probe ipython 8.1\n"));
+        let without = sandbox("two", Some("glovebox-probe ipython \n"));
+        let tools = tools();
+        assert!(names(&tools, None).await.is_empty());
+        assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
+        assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
+        assert_eq!(names(&tools, None).await, ["cell"], "it comes back");
+        assert!(names(&tools, Some(&without)).await.is_empty());
+        assert!(names(&tools, Some(&without)).await.is_empty());
+        assert_eq!([&with, &without].map(|sandbox| sandbox.asked.load(Ordering::Relaxed)), [1, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_could_not_be_asked_is_asked_again() {
+        let silent = sandbox("one", None);
+        let tools = tools();
+        assert!(names(&tools, Some(&silent)).await.is_empty());
+        assert!(names(&tools, Some(&silent)).await.is_empty());
+        assert_eq!(silent.asked.load(Ordering::Relaxed), 2);
+        assert!(!tools.is_empty());
+        assert!(SandboxTools::new(Arc::new(NoToolServers), Vec::new()).is_empty());
+    }
+}

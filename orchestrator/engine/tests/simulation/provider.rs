@@ -1,0 +1,71 @@
+//! Where sandboxes come from: sometimes none can be had.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use engine::testing::ScriptedProvider;
+use protocol::SandboxId;
+use protocol::record::SandboxLeased;
+
+use super::model::Place;
+
+/// One process's way to the sandboxes.
+pub(crate) struct Provider {
+    pub(crate) scripted: ScriptedProvider,
+    pub(crate) refuses: Arc<AtomicBool>,
+    pub(crate) place: Arc<Place>,
+}
+
+impl Provider {
+    async fn reached(
+        &self,
+        sandbox: impl Future<Output = Result<Box<dyn Sandbox>, SandboxError>>,
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(SandboxError::Start {
+                detail: "the engine does not answer".into(),
+                logs: String::new(),
+            });
+        }
+        let sandbox = sandbox.await?;
+        self.place.is_reached.store(true, Ordering::Relaxed);
+        Ok(sandbox)
+    }
+}
+
+#[async_trait]
+impl SandboxProvider for Provider {
+    fn runtime(&self) -> &'static str {
+        self.scripted.runtime()
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.reached(self.scripted.create(spec, on_progress)).await
+    }
+
+    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.reached(self.scripted.attach(lease)).await
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.scripted.find(sandbox).await
+    }
+
+    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+        self.scripted.list().await
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.scripted.destroy(sandbox).await
+    }
+
+    async fn settle(&self) {}
+}
