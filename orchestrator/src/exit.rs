@@ -21,6 +21,9 @@ pub(crate) enum Exit {
     OfCommand(u8),
 }
 
+/// As a shell tells the end by ^C.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {
@@ -28,7 +31,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Limit => 3,
-            Exit::Interrupted => 130,
+            Exit::Interrupted => INTERRUPTED,
             Exit::OfCommand(code) => code,
         })
     }

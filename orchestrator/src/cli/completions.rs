@@ -1,7 +1,7 @@
 //! `glovebox completions SHELL`, and what the shell asks the program for afterwards: the words that may come next.
 //!
 //! The shell starts this program at each completion, with a variable that says so. Names of sandboxes are asked of their
-//! runtime for a moment at most, and without a word: there is somebody typing.
+//! runtime and ids of conversations of the store for a moment at most, and without a word: there is somebody typing.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
+use engine::events::EventStore as _;
 use tokio::time::timeout;
 
 use super::{Arguments, print, sandbox};
@@ -60,17 +61,42 @@ pub(crate) fn answer_if_asked() {
 
 /// The sandboxes whose names begin so.
 pub(super) fn sandboxes(begun: &OsStr) -> Vec<CompletionCandidate> {
+    asked(begun, async {
+        let Some((mut config, state_dir)) = load()? else { return Ok(Vec::new()) };
+        // Nobody is asked about a machine that is not known.
+        config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+        compose::choose_runtime(&mut config, &state_dir).await?;
+        let placed = compose::provider(&config, &state_dir)?.list().await?;
+        Ok(placed.iter().map(sandbox::name_of).collect())
+    })
+}
+
+/// The conversations whose ids begin so.
+pub(super) fn conversations(begun: &OsStr) -> Vec<CompletionCandidate> {
+    asked(begun, async {
+        let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
+        let all = state_dir.store(config.durability).await?.conversations().await?;
+        Ok(all.into_iter().map(|conversation| conversation.id.as_str().to_owned()).collect())
+    })
+}
+
+/// Of the words that can be had in a moment, those that begin so.
+fn asked(
+    begun: &OsStr,
+    words: impl Future<Output = anyhow::Result<Vec<String>>>,
+) -> Vec<CompletionCandidate> {
     let Some(begun) = begun.to_str() else { return Vec::new() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
-    let names = runtime.block_on(async { timeout(PATIENCE, names()).await });
+    let words = runtime.block_on(async { timeout(PATIENCE, words).await });
     runtime.shutdown_background();
-    let names = names.ok().and_then(Result::ok).unwrap_or_default();
-    names.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
+    let words = words.ok().and_then(Result::ok).unwrap_or_default();
+    words.into_iter().filter(|word| word.starts_with(begun)).map(CompletionCandidate::new).collect()
 }
 
-async fn names() -> anyhow::Result<Vec<String>> {
+/// The configuration and the folder that keeps everything, if there is one yet.
+fn load() -> anyhow::Result<Option<(Config, StateDir)>> {
     let given = |flag: &str| value_of(flag, std::env::args());
     let overrides = Overrides {
         runtime: given("--runtime"),
@@ -78,16 +104,12 @@ async fn names() -> anyhow::Result<Vec<String>> {
         config_file: given("--config-file").map(PathBuf::from),
         ..Overrides::default()
     };
-    let mut config = Config::load(&overrides, |name| std::env::var(name).ok())?;
-    // Nobody is asked about a machine that is not known.
-    config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+    let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
     if !config.state_dir.is_dir() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let state_dir = StateDir::open(&config.state_dir)?;
-    compose::choose_runtime(&mut config, &state_dir).await?;
-    let placed = compose::provider(&config, &state_dir)?.list().await?;
-    Ok(placed.iter().map(sandbox::name_of).collect())
+    Ok(Some((config, state_dir)))
 }
 
 /// What was typed behind a flag.

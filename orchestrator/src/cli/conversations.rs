@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use clap_complete::engine::ArgValueCompleter;
 use engine::clock;
 use engine::conversation::{self, State};
 use engine::events::EventStore;
 use engine::title;
-use protocol::{AgentState, Body, ConversationId, Event, EventId, Record};
+use protocol::{AgentState, Body, ConversationId, Event, EventId, Observation, ObservationKind, Record};
 use serde_json::json;
 
+use super::conversation_id::IdBeginning;
 use super::transcript::Transcript;
-use super::{load_config, print};
+use super::{completions, load_config, print};
 use crate::compose::StateDir;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -32,19 +34,30 @@ pub(super) enum ConversationsCommand {
 The new one has no sandbox yet, and a workspace of its own where the old one had: a copy of it as it is now. A folder
 that you chose with -d is shared. Prints the new id; go on with `glovebox resume ID -t TEXT`.")]
     Fork {
-        /// The conversation.
-        id: ConversationId,
+        /// The conversation: its id, or a beginning that no other has.
+        #[arg(add = ArgValueCompleter::new(completions::conversations))]
+        id: IdBeginning,
         /// The last event that both have, as `show --json` numbers them; the latest, if not given.
         #[arg(long, value_name = "EVENT")]
         at: Option<u64>,
     },
     /// Show a conversation's transcript.
     Show {
-        /// The conversation.
-        id: ConversationId,
+        /// The conversation: its id, or a beginning that no other has.
+        #[arg(add = ArgValueCompleter::new(completions::conversations))]
+        id: IdBeginning,
         /// Print one event a line as JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Write a conversation's trajectory, as `run --save-trajectory` does: V0's events in one JSON array.
+    Export {
+        /// The conversation: its id, or a beginning that no other has.
+        #[arg(add = ArgValueCompleter::new(completions::conversations))]
+        id: IdBeginning,
+        /// Write it to this file, or into this folder by the conversation's id, instead of standard output.
+        #[arg(short = 'o', long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
 }
 
@@ -53,9 +66,21 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
     match command {
-        ConversationsCommand::Fork { id, at } => fork(store.as_ref(), &state_dir, &id, at.map(EventId)).await,
+        ConversationsCommand::Fork { id, at } => {
+            fork(store.as_ref(), &state_dir, &id.find(store.as_ref()).await?, at.map(EventId)).await
+        }
         ConversationsCommand::Ls { json } => list(store.as_ref(), json).await,
-        ConversationsCommand::Show { id, json } => show(store.as_ref(), &id, json).await,
+        ConversationsCommand::Show { id, json } => {
+            show(store.as_ref(), &id.find(store.as_ref()).await?, json).await
+        }
+        ConversationsCommand::Export { id, output } => {
+            let id = id.find(store.as_ref()).await?;
+            match output {
+                Some(path) => save_trajectory(store.as_ref(), &id, &path, config.saves_screenshots).await?,
+                None => print::bytes(&trajectory(store.as_ref(), &id, config.saves_screenshots).await?)?,
+            }
+            Ok(Exit::Finished)
+        }
     }
 }
 
@@ -115,13 +140,13 @@ async fn fork(
     let id = super::run::new_conversation_id()?;
     if let Some(Body::Record(Record::ConversationStarted(started))) =
         events.first_mut().map(|event| &mut event.body)
+        && let Some(own) = state_dir.workspace_in_log(from, started.workspace.as_deref())
     {
-        let own = state_dir.workspace(from)?;
-        if started.workspace.as_deref().is_some_and(|folder| Path::new(folder) == own) {
-            let copy = state_dir.workspace(&id)?;
+        let copy = state_dir.workspace(&id)?;
+        if own.exists() {
             copy_tree(&own, &copy).await?;
-            started.workspace = Some(copy.to_string_lossy().into_owned());
         }
+        started.workspace = Some(copy.to_string_lossy().into_owned());
     }
     store.append(&id, &events).await?;
     print::line(id.as_str())?;
@@ -156,32 +181,66 @@ async fn show(store: &dyn EventStore, id: &ConversationId, as_json: bool) -> any
     Ok(Exit::Finished)
 }
 
-/// Writes what V0 calls a trajectory: the log without the records that only we keep.
+/// What V0 calls a trajectory, as its file: the log without the records that only we keep, and without pictures of pages
+/// unless they are wanted.
+async fn trajectory(
+    store: &dyn EventStore,
+    id: &ConversationId,
+    with_screenshots: bool,
+) -> anyhow::Result<Vec<u8>> {
+    let mut events = read_all(store, id).await?;
+    events.retain(|event| !matches!(event.body, Body::Record(_)));
+    for event in &mut events {
+        if let Body::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &mut event.body
+            && !with_screenshots
+        {
+            (page.screenshot, page.set_of_marks) = (String::new(), String::new());
+        }
+    }
+    let mut text = serde_json::to_vec_pretty(&events)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Writes a trajectory to a file, or into a folder by the conversation's id.
 pub(super) async fn save_trajectory(
     store: &dyn EventStore,
     id: &ConversationId,
     path: &Path,
+    with_screenshots: bool,
 ) -> anyhow::Result<()> {
-    let mut events = read_all(store, id).await?;
-    events.retain(|event| !matches!(event.body, Body::Record(_)));
+    let text = trajectory(store, id, with_screenshots).await?;
     let path = if path.is_dir() { path.join(format!("{id}.json")) } else { PathBuf::from(path) };
-    let saved = serde_json::to_vec_pretty(&events).map_err(anyhow::Error::from);
-    saved
-        .and_then(|text| Ok(std::fs::write(&path, text)?))
-        .with_context(|| format!("saving the trajectory to {}", path.display()))
+    std::fs::write(&path, text).with_context(|| format!("saving the trajectory to {}", path.display()))
+}
+
+/// Leaves no empty workspace behind, once the conversation has no sandbox. For whoever holds its lock.
+pub(super) async fn remove_empty_workspace(
+    state_dir: &StateDir,
+    store: &dyn EventStore,
+    id: &ConversationId,
+) {
+    if !state_dir.has_empty_workspace(id) {
+        return;
+    }
+    let has_sandbox = read_all(store, id).await.map(|log| State::fold(&log).lease.is_some());
+    if has_sandbox.is_ok_and(|has_sandbox| !has_sandbox) {
+        state_dir.remove_empty_workspace(id);
+    }
 }
 
 /// How a conversation ended, what it took, and how to go on.
 pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> String {
     let usage = &state.metrics.accumulated_token_usage;
     let steps = if state.iterations == 1 { "step" } else { "steps" };
+    let ended = match (exit, state.agent_state) {
+        // It was left before it could stop: `running` would read as if it were.
+        (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
+        (_, agent_state) => agent_state.as_str(),
+    };
     let mut text = format!(
-        "\n{}: {} {steps}, {} tokens in, {} out, ${:.4}\n",
-        state.agent_state,
-        state.iterations,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        state.metrics.accumulated_cost
+        "\n{ended}: {} {steps}, {} tokens in, {} out, ${:.4}\n",
+        state.iterations, usage.prompt_tokens, usage.completion_tokens, state.metrics.accumulated_cost
     );
     let word = match (exit, state.agent_state) {
         (Exit::Finished, _) => return text,
@@ -211,4 +270,26 @@ fn first_words(events: &[Event]) -> String {
         _ => None,
     });
     title::first_line(&print::for_terminal(said.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_before_it_could_stop_is_not_called_running() {
+        let id: ConversationId = "one".parse().unwrap();
+        let said = |agent_state, exit| {
+            let state = State { agent_state, ..State::default() };
+            closing_words(&id, &state, exit)
+                .trim_start()
+                .replace(": 0 steps, 0 tokens in, 0 out, $0.0000\n", "; ")
+        };
+        let go_on = "go on with: glovebox resume one";
+        assert_eq!(said(AgentState::Running, Exit::Interrupted), format!("interrupted; {go_on}\n"));
+        assert_eq!(said(AgentState::Stopped, Exit::Interrupted), format!("stopped; {go_on}\n"));
+        assert_eq!(said(AgentState::Finished, Exit::Finished), "finished; ");
+        let asks = said(AgentState::AwaitingUserInput, Exit::Failed);
+        assert_eq!(asks, format!("awaiting_user_input; {go_on} -t ANSWER\n"));
+    }
 }

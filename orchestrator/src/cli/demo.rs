@@ -93,7 +93,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let test = exec::Command { text: TEST.to_owned(), timeout: None };
     let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, test, Output::Silent).await?;
-    let Some(tested) = tested else { return Ok(Exit::Interrupted) };
+    let exec::Ended::Done(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
     print::note(&format!("\nThe repaired project: {}\n", workspace.display()));

@@ -1,23 +1,28 @@
 //! `glovebox exec`: one command in a fresh sandbox.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use engine::sandbox::{OutputChunk, Sandbox, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation, ObservationKind};
+use tokio::time::timeout;
 
-use super::follow::{Interrupts, Output, Screen};
+use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
 use super::run::new_conversation_id;
 use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, INTERRUPTED, UsageError};
 use crate::workspace::{self, WorkFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Several words are quoted for the shell; a single one is shell text. There is nothing on its standard input.
+With --json the first and the last half million characters are printed of longer output, and how many were left out stands
+in `metadata.suffix`; without it all of it is printed, as it comes. ^C ends the command: what it said until then stays, and
+the exit code is 130.
   glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'")]
 pub(super) struct ExecArguments {
     #[command(flatten)]
@@ -42,35 +47,60 @@ pub(super) struct Command {
 
 pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let (config, state_dir) = prepare(&arguments.place.overrides(overrides)).await?;
-    let command = Command { text: shell_text(&arguments.command)?, timeout: None };
+    let script = script(&arguments.command)?;
+    let command = Command { text: in_its_own_shell(&script)?, timeout: None };
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
         workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
         ..compose::spec(&config, new_conversation_id()?)
     };
     let output = if arguments.json { Output::Silent } else { Output::Transcript };
-    let observation = in_fresh_sandbox(&config, &state_dir, spec, command, output).await?;
-    let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+    let ended = in_fresh_sandbox(&config, &state_dir, spec, command, output).await?;
+    let (mut observation, is_interrupted) = match ended {
+        Ended::Done(observation) => (observation, false),
+        Ended::Interrupted(observation) => {
+            print::problem("interrupted; the command was ended");
+            let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+            (observation, true)
+        }
+    };
+    if let ObservationKind::Run(run) = &mut observation.kind {
+        // The user's, not what we made of it.
+        run.command = compose::redactor(&config)?.text(&script).into_owned();
+        run.hidden = false;
+        if is_interrupted {
+            run.metadata.exit_code = INTERRUPTED.into();
+        }
+    }
     if arguments.json {
         print::line(&serde_json::to_string(&observation)?)?;
     }
     match &observation.kind {
+        _ if is_interrupted => Ok(Exit::Interrupted),
         ObservationKind::Run(run) => Ok(Exit::OfCommand(exit_code(run.metadata.exit_code))),
         _ => anyhow::bail!("{}", observation.content),
     }
 }
 
-/// Runs one command in a sandbox that is removed afterwards, also after ^C: then there is no observation. Its output
-/// goes to standard output as it comes, unless nothing is to be shown. It may name secrets, and shows none.
+/// How a command came to its end.
+pub(super) enum Ended {
+    /// By itself.
+    Done(Observation),
+    /// By ^C; what came of it until then, if that could be had.
+    Interrupted(Option<Observation>),
+}
+
+/// Runs one command in a sandbox that is removed afterwards, also after ^C. Its output goes to standard output as it comes,
+/// unless nothing is to be shown. It may name secrets, and shows none.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
     command: Command,
     output: Output,
-) -> anyhow::Result<Option<Observation>> {
+) -> anyhow::Result<Ended> {
     let mut interrupts = Interrupts::listen()?;
-    let _lock = state_dir.lock_for_once(&spec.conversation)?;
+    let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
     let sweep = Sweep::begin(&provider, config, state_dir);
     let screen = std::sync::Mutex::new(Screen::new(output));
@@ -81,23 +111,53 @@ pub(super) async fn in_fresh_sandbox(
         created = provider.create(&spec, &on_progress) => created,
         () = interrupts.next() => {
             provider.settle().await;
-            return Ok(None);
+            return Ok(Ended::Interrupted(None));
         }
     };
     let sandbox = created?;
     drop(screen);
     let id = ActionId::of(&spec.conversation, EventId::FIRST);
-    let result = tokio::select! {
-        result = perform(sandbox.as_ref(), &id, command, output) => Some(result),
-        () = interrupts.next() => None,
-    };
+    let result = perform_or_end(sandbox.as_ref(), &id, command, output, &mut interrupts).await;
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     if let Err(error) = provider.destroy(&sandbox_id).await {
         print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
     }
     sweep.end().await;
-    result.transpose()
+    result
+}
+
+/// Performs a command; the first interrupt ends it and hears how it ended, the second leaves at once.
+async fn perform_or_end(
+    sandbox: &dyn Sandbox,
+    id: &ActionId,
+    command: Command,
+    output: Output,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Ended> {
+    let is_interrupted = interrupts.heard();
+    let mut performing = pin!(perform(sandbox, id, command, output, &is_interrupted));
+    tokio::select! {
+        result = &mut performing => return result.map(Ended::Done),
+        () = interrupts.next() => {}
+    }
+    let ending = async {
+        let cancelling = async { Ok(sandbox.cancel(id).await?) };
+        tokio::try_join!(cancelling, performing).map(|((), observation)| observation)
+    };
+    let ended = tokio::select! {
+        ended = timeout(STOP_PATIENCE, ending) => ended,
+        () = interrupts.next() => return Ok(Ended::Interrupted(None)),
+    };
+    Ok(Ended::Interrupted(match ended {
+        Ok(Ok(observation)) => Some(observation),
+        // Its sandbox is removed, and it with that.
+        Ok(Err(error)) => {
+            print::warning(&format!("ending the command: {error:#}"));
+            None
+        }
+        Err(_) => None,
+    }))
 }
 
 async fn perform(
@@ -105,12 +165,16 @@ async fn perform(
     id: &ActionId,
     command: Command,
     output: Output,
+    is_interrupted: &AtomicBool,
 ) -> anyhow::Result<Observation> {
-    let run = RunAction { command: command.text, blocking: true, ..Default::default() };
+    // Not for an agent's eyes: of what is, only 30,000 characters would come.
+    let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
     let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
     let lost = AtomicU64::new(0);
     let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
         (Output::Json | Output::Silent, _) => {}
+        // What the command had said by then may be much, and whoever interrupts has seen enough.
+        _ if is_interrupted.load(Ordering::Relaxed) => {}
         // A reader of ours that went away does not end the command.
         (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => drop(print::command_output(bytes)),
         (Output::Transcript, OutputChunk::Gap { from, to }) => {
@@ -128,17 +192,21 @@ async fn perform(
     }
 }
 
-/// A line that runs the words in a shell of their own, with nothing to read. A single word is shell text already.
-fn shell_text(words: &[String]) -> anyhow::Result<String> {
-    let quoted = |words: &[String]| {
-        let joined = shlex::try_join(words.iter().map(String::as_str));
-        joined.map_err(|error| UsageError(format!("the command: {error}")))
-    };
-    let script = match words {
-        [text] => text.clone(),
-        words => quoted(words)?,
-    };
-    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", quoted(&[script])?))
+/// Words as shell text. A single word is that already.
+fn script(words: &[String]) -> anyhow::Result<String> {
+    match words {
+        [text] => Ok(text.clone()),
+        words => Ok(quoted(words.iter().map(String::as_str))?),
+    }
+}
+
+/// A line that runs shell text in a shell of its own, with nothing to read.
+fn in_its_own_shell(script: &str) -> anyhow::Result<String> {
+    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", quoted([script])?))
+}
+
+fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<String, UsageError> {
+    shlex::try_join(words).map_err(|error| UsageError(format!("the command: {error}")))
 }
 
 /// A command's exit code as a process can end with it.

@@ -1,6 +1,8 @@
 //! Follows a conversation until there is no more to wait for: shows its events, hears ^C, nudges an agent that asks
 //! where nobody answers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::conversation::{Conversation, Live, Pending, State};
@@ -13,14 +15,15 @@ use protocol::{Action, AgentState, Body, Event, EventId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::confirm::{Answer, Questions};
 use super::{print, transcript::Transcript};
-use crate::exit::Exit;
+use crate::exit::{Exit, INTERRUPTED};
 
 /// How long a stopped conversation may take to end what it was doing.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the line on what is waited for is drawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -215,26 +218,68 @@ fn is_talk(action: &Action) -> bool {
 
 /// ^C, the request to end, and the terminal that goes away.
 pub(super) struct Interrupts {
+    signals: Signals,
+    heard: Arc<AtomicBool>,
+    last_resort: AbortHandle,
+}
+
+struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    has_hung_up: bool,
 }
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        let heard = Arc::<AtomicBool>::default();
+        let last_resort = tokio::spawn(last_resort(Signals::listen()?, Arc::clone(&heard)));
+        Ok(Self { signals: Signals::listen()?, heard, last_resort: last_resort.abort_handle() })
+    }
+
+    /// Whether there was one: for whoever has much to write and does not come to waiting.
+    pub(super) fn heard(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.heard)
     }
 
     /// The next one. Cancel-safe.
     pub(super) async fn next(&mut self) {
+        self.signals.next().await;
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.last_resort.abort();
+    }
+}
+
+/// Ends the program that neither of two interrupts has ended, some time after the second or at the third: a reader of ours
+/// that reads no more holds up whoever writes to it, who then hears nothing.
+async fn last_resort(mut signals: Signals, heard: Arc<AtomicBool>) {
+    signals.next().await;
+    heard.store(true, Ordering::Relaxed);
+    signals.next().await;
+    let _ = tokio::time::timeout(STOP_PATIENCE, signals.next()).await;
+    std::process::exit(INTERRUPTED.into());
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            has_hung_up: false,
+        })
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            // The kernel and the shell may both tell of it: that is no second word.
+            _ = self.hangup.recv(), if !self.has_hung_up => self.has_hung_up = true,
         }
     }
 }
@@ -244,6 +289,8 @@ pub(super) struct Screen {
     output: Output,
     transcript: Transcript,
     status: ProgressBar,
+    /// The last line that was shown goes on: the status would overdraw it, and is away.
+    is_line_open: bool,
 }
 
 impl Screen {
@@ -256,7 +303,7 @@ impl Screen {
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(TICK);
-        Self { output, transcript: Transcript::new(), status }
+        Self { output, transcript: Transcript::new(), status, is_line_open: false }
     }
 
     /// Those that were begun before what is shown.
@@ -268,11 +315,9 @@ impl Screen {
 
     /// Lets somebody ask with nothing drawn over the question.
     async fn aside<T>(&self, asking: impl Future<Output = T>) -> T {
-        self.status.disable_steady_tick();
-        self.status.finish_and_clear();
+        self.hide_status();
         let answer = asking.await;
-        self.status.reset();
-        self.status.enable_steady_tick(TICK);
+        self.show_status();
         answer
     }
 
@@ -283,19 +328,26 @@ impl Screen {
             Output::Transcript => {
                 // Output that came before the observation is shown before it, as what the model wrote before its event;
                 // output of an action that is not shown yet waits for that.
-                let mut early = Vec::new();
+                let (mut early, mut is_missed) = (Vec::new(), false);
                 loop {
                     match live.try_recv() {
                         Ok(notice) if event.cause.is_none() && matches!(notice, Live::Output { .. }) => {
                             early.push(notice);
                         }
                         Ok(notice) => self.live(&notice),
-                        Err(TryRecvError::Lagged(_)) => self.missed(),
+                        Err(TryRecvError::Lagged(_)) => is_missed = true,
                         Err(TryRecvError::Empty | TryRecvError::Closed) => break,
                     }
                 }
+                // Of what was missed, nobody knows whose it was.
+                if is_missed && early.is_empty() {
+                    self.gap(None);
+                }
                 let text = self.transcript.event(event);
                 self.show(&text);
+                if is_missed && !early.is_empty() {
+                    self.gap(None);
+                }
                 early.iter().for_each(|notice| self.live(notice));
             }
         }
@@ -306,12 +358,13 @@ impl Screen {
     fn heard(&mut self, notice: Result<Live, RecvError>) {
         match notice {
             Ok(notice) => self.live(&notice),
-            Err(RecvError::Lagged(_) | RecvError::Closed) => self.missed(),
+            Err(RecvError::Lagged(_) | RecvError::Closed) => self.gap(None),
         }
     }
 
-    fn missed(&mut self) {
-        self.show("\n  [output came faster than it could be shown; the log has what the agent saw]\n");
+    fn gap(&mut self, action: Option<EventId>) {
+        let text = self.transcript.gap(action);
+        self.show(&text);
     }
 
     pub(super) fn live(&mut self, notice: &Live) {
@@ -320,9 +373,7 @@ impl Screen {
                 let text = self.transcript.output(*action, bytes);
                 self.show(&text);
             }
-            Live::OutputGap { bytes, .. } => {
-                self.show(&format!("\n  [{} of output not shown]\n", HumanBytes(*bytes)));
-            }
+            Live::OutputGap { action, .. } => self.gap(Some(*action)),
             Live::Start(progress) => self.start(progress),
             Live::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
@@ -367,11 +418,30 @@ impl Screen {
         }
     }
 
-    fn show(&self, text: &str) {
-        if self.output == Output::Transcript && !text.is_empty() {
-            // An open line would be overdrawn by the status.
-            self.status.suspend(|| print::note(text));
+    fn show(&mut self, text: &str) {
+        if self.output != Output::Transcript || text.is_empty() {
+            return;
         }
+        let was_open = std::mem::replace(&mut self.is_line_open, !text.ends_with('\n'));
+        match (was_open, self.is_line_open) {
+            (false, false) => return self.status.suspend(|| print::note(text)),
+            (false, true) => self.hide_status(),
+            (true, _) => {}
+        }
+        print::note(text);
+        if !self.is_line_open {
+            self.show_status();
+        }
+    }
+
+    fn hide_status(&self) {
+        self.status.disable_steady_tick();
+        self.status.finish_and_clear();
+    }
+
+    fn show_status(&self) {
+        self.status.reset();
+        self.status.enable_steady_tick(TICK);
     }
 }
 

@@ -6,6 +6,7 @@
 mod probed;
 
 use engine::sandbox::SandboxSpec;
+use engine::sandbox_tools;
 use protocol::ObservationKind;
 
 use super::exec::Command;
@@ -16,7 +17,7 @@ use crate::config::Overrides;
 use crate::exit::Exit;
 use probed::Probed;
 
-/// Answers one line a fact.
+/// Answers one line a fact, after those that the engine asks every sandbox for.
 const PROBE: &str = include_str!("image/probe.sh");
 
 /// How long the script may take, in seconds: an image's programs may hang.
@@ -39,9 +40,10 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let overrides = Overrides { runtime: Some("docker".into()), image: Some(image.clone()), ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::of(new_conversation_id()?) };
-    let probe = Command { text: PROBE.to_owned(), timeout: Some(PATIENCE) };
-    let observation = exec::in_fresh_sandbox(&config, &state_dir, spec, probe, Output::Silent).await?;
-    let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+    let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
+    let probe = Command { text, timeout: Some(PATIENCE) };
+    let ended = exec::in_fresh_sandbox(&config, &state_dir, spec, probe, Output::Silent).await?;
+    let exec::Ended::Done(observation) = ended else { return Ok(Exit::Interrupted) };
     let ObservationKind::Run(ran) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
     };

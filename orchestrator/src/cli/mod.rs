@@ -2,6 +2,7 @@
 
 mod completions;
 mod confirm;
+mod conversation_id;
 mod conversations;
 mod demo;
 mod exec;
@@ -90,8 +91,8 @@ struct PlaceArguments {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// The folder that is worked in, over SSH one of the other machine; without it a fresh one, kept afterwards on this
-    /// machine.
+    /// The folder that is worked in, over SSH one of the other machine; without it a fresh one, which stays on this machine
+    /// after a conversation.
     #[arg(short = 'd', long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }

@@ -91,6 +91,15 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
     if trajectory.is_empty() {
         return Err(wrong("its agent did nothing that could be done again".into()).into());
     }
+    if trajectory.cancelled() > 0 {
+        print::note(&format!("not done again: {} that the user stopped\n", trajectory.cancelled()));
+    }
+    if trajectory.undrafted() > 0 {
+        print::note(&format!(
+            "not done again: {} drafts of edits that came to nothing\n",
+            trajectory.undrafted()
+        ));
+    }
     Ok(trajectory)
 }
 

@@ -1,16 +1,20 @@
 //! `glovebox resume`: a conversation of an earlier process goes on.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use clap::builder::NonEmptyStringValueParser;
+use clap_complete::engine::ArgValueCompleter;
 use engine::conversation::{Conversation, Recovery, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
-use protocol::{AgentState, ConversationId};
-use std::sync::Arc;
+use protocol::{AgentState, Body, ConversationId, Observation, ObservationKind};
 
+use super::conversation_id::IdBeginning;
 use super::follow::{Output, what_waits};
 use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
-use super::{MachineArguments, load_config, print};
+use super::{MachineArguments, completions, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -20,8 +24,9 @@ use crate::exit::{Exit, UsageError};
 An action that was running when the earlier process died is attached to, never run a second time.
 After a limit the agent may take as many steps again, or -i N more; and spend as much again, or -b DOLLARS more.")]
 pub(super) struct ResumeArguments {
-    /// The conversation, as `glovebox conversations ls` shows it.
-    id: ConversationId,
+    /// The conversation, as `glovebox conversations ls` shows it: its id, or a beginning that no other has.
+    #[arg(add = ArgValueCompleter::new(completions::conversations))]
+    id: IdBeginning,
 
     /// Say this to the agent.
     #[arg(short = 't', long, value_name = "TEXT")]
@@ -73,9 +78,10 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
+    let id = id.find(store.as_ref()).await?;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
-    let state = read_state(store.clone(), &id).await?;
+    let (state, secrets) = read(store.clone(), &id).await?;
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
@@ -94,8 +100,18 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         return Ok(super::follow::exit_of(&state, false));
     }
     as_it_began(&mut config, &started, overrides.model.is_some());
+    for name in secrets.iter().filter(|name| !config.secrets.contains_key(*name)) {
+        print::warning(&format!(
+            "the conversation had the secret {name}, which is not given now: it cannot be used, and is not hidden where it \
+             shows up; give it with --secret {name}"
+        ));
+    }
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize)?;
+    // It may have been removed while it was empty.
+    if state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {
+        state_dir.workspace(&id)?;
+    }
     let spec = spec(&config, &id, &started);
     let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
@@ -109,7 +125,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
     let from = state.next_id;
-    let conversation = Conversation::recover(parts.clone(), id).await?;
+    let conversation = Conversation::recover(parts.clone(), id.clone()).await?;
     let terms = Terms {
         max_iterations: more_steps(&state, &started, work.max_iterations),
         max_budget: more_money(&state, &started, work.max_budget),
@@ -139,13 +155,20 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     let exit = finish(conversation, &parts, &config, &work, from, None, &models).await;
     sweep.end().await;
+    conversations::remove_empty_workspace(&state_dir, parts.store.as_ref(), &id).await;
     exit
 }
 
-/// The state that the log folds to.
-async fn read_state(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result<State> {
+/// The state that the log folds to, and the names of the secrets that its agent was told of.
+async fn read(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result<(State, BTreeSet<String>)> {
     let (_, events) = EventLog::open(store, id.clone()).await?;
-    Ok(State::fold(events.iter().map(Arc::as_ref)))
+    let told = events.iter().filter_map(|event| match &event.body {
+        Body::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
+            Some(recall.custom_secrets_descriptions.keys().cloned())
+        }
+        _ => None,
+    });
+    Ok((State::fold(events.iter().map(Arc::as_ref)), told.flatten().collect()))
 }
 
 /// Runtime and model of a conversation stay what they were unless the command line names another model.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
+use engine::events::EventStore;
 use engine::memory::Memory;
 use engine::replay::{Replay, Trajectory};
 use engine::sandbox::SandboxSpec;
@@ -158,7 +159,20 @@ pub(super) enum What {
 
 /// Begins a conversation and follows it to its end.
 pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
-    let _lock = state_dir.lock(&task.id)?;
+    let id = task.id.clone();
+    let _lock = state_dir.lock(&id)?;
+    let store = state_dir.store(config.durability).await?;
+    let exit = perform_locked(task, config, state_dir, store.clone()).await;
+    conversations::remove_empty_workspace(state_dir, store.as_ref(), &id).await;
+    exit
+}
+
+async fn perform_locked(
+    task: Task,
+    config: &Config,
+    state_dir: &StateDir,
+    store: Arc<dyn EventStore>,
+) -> anyhow::Result<Exit> {
     let started = ConversationStarted {
         agent: config.agent.lasting_name.clone(),
         model: task.model,
@@ -184,7 +198,6 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     };
     let spec = spec(config, &task.id, &started);
-    let store = state_dir.store(config.durability).await?;
     let parts = compose::parts(config, state_dir, store, &task.models, agent, spec)?;
     warn_of_memory(&parts);
     if task.work.output() == Output::Transcript {
@@ -194,9 +207,11 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
         }
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
+    let redactor = compose::redactor(config)?;
+    let said = said.map(|text| redactor.text(&text).into_owned());
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
-    if let Some(text) = said {
-        let content = compose::redactor(config)?.text(&text).into_owned();
+    // At once: said after the sandbox could not be placed, it would have another one placed.
+    if let Some(content) = said {
         conversation.say(MessageAction { content, ..Default::default() })?;
     }
     let exit =
@@ -235,13 +250,13 @@ pub(super) async fn finish(
     let id = conversation.id().clone();
     let state = conversation.state();
     // Those in the sandbox too, while it is there.
-    parts.tool_servers.shut_down().await;
+    parts.shut_down_tool_servers().await;
     // A lease that cannot be reached now may hold work: only what ended in order is removed.
     let is_in_order = !state.is_underway() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
     conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;
     let exit = exit?;
     if let Some(path) = &config.save_trajectory {
-        conversations::save_trajectory(parts.store.as_ref(), &id, path).await?;
+        conversations::save_trajectory(parts.store.as_ref(), &id, path, config.saves_screenshots).await?;
     }
     if work.output() == Output::Transcript {
         print::note(&conversations::closing_words(&id, &state, exit));

@@ -1,18 +1,18 @@
 //! A title for a conversation, found beside it.
 
+use std::sync::Arc;
+
 use engine::conversation::Conversation;
 use engine::llm::Llm;
-use engine::title::title;
 use protocol::{Action, Body, EventId, EventSource};
 
-/// Finds a title as soon as the user has said something, if there is a model for it and no title. What fails in this has no
-/// effect on the conversation; what is not done when the conversation ends is dropped.
-pub(super) async fn entitle(conversation: &Conversation, llm: Option<&dyn Llm>) {
+/// Has a title found as soon as the user has said something, if there is a model for it and no title. What fails in this has
+/// no effect on the conversation; what is not done when the conversation ends is dropped.
+pub(super) async fn entitle(conversation: &Conversation, llm: Option<Arc<dyn Llm>>) {
     let Some(llm) = llm.filter(|_| conversation.state().title.is_none()) else { return };
     let Some(message) = first_message(conversation).await else { return };
-    let (title, call) = title(llm, &message).await;
-    if let Err(error) = conversation.entitle(title, call) {
-        tracing::debug!(%error, "the title is dropped");
+    if let Err(error) = conversation.entitle(llm, message) {
+        tracing::debug!(%error, "no title is looked for");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use protocol::observation::RecallObservation;
+use protocol::observation::{RecallObservation, RunIpythonObservation};
 use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 use serde_json::Value;
@@ -19,6 +19,8 @@ const LONGEST_SHOWN: usize = 2000;
 
 /// The longest line of a set-up's output that is held until it is known how it ends, in bytes.
 const LONGEST_HELD: usize = 4096;
+
+const GAP: &str = "  [output comes faster than it can be shown: from here on some is missing; the log has what the agent sees]\n";
 
 /// Writes events as they come. Knows what of an action's output was shown live, to not show it twice.
 pub(super) struct Transcript {
@@ -38,6 +40,8 @@ struct Live {
     agent: Option<EventId>,
     has_output: bool,
     is_line_open: bool,
+    /// Some of it could not be shown, and that was said.
+    has_gap: bool,
     /// The beginning of a character that was cut by a chunk's end.
     partial: Vec<u8>,
     /// Of a set-up, the line that has not ended: what draws its progress in one line is shown once, as it ends.
@@ -47,7 +51,8 @@ struct Live {
 impl Live {
     fn of(event: &Event, held: Option<String>) -> Self {
         let (action, agent) = (event.id, event.delegation);
-        Self { action, agent, has_output: false, is_line_open: false, partial: Vec::new(), held }
+        let (has_output, is_line_open, has_gap) = (false, false, false);
+        Self { action, agent, has_output, is_line_open, has_gap, partial: Vec::new(), held }
     }
 
     fn show(&mut self, text: &str) -> String {
@@ -142,6 +147,20 @@ impl Transcript {
         self.headed(agent, shown)
     }
 
+    /// Some of an action's output cannot be shown; without its id, of the one whose output is. That is said once, as often
+    /// as it happens: a command that prints without end is behind all the time.
+    pub(super) fn gap(&mut self, action: Option<EventId>) -> String {
+        let is_meant = |live: &&mut Live| action.is_none_or(|action| live.action == action);
+        let Some(live) = self.live.as_mut().filter(is_meant) else { return String::new() };
+        if std::mem::replace(&mut live.has_gap, true) {
+            return String::new();
+        }
+        live.partial.clear();
+        let end = if std::mem::take(&mut live.is_line_open) { "\n" } else { "" };
+        let (agent, text) = (live.agent, format!("{end}{GAP}"));
+        self.headed(agent, text)
+    }
+
     /// Shows the output of an action while it comes. Of several at once only one's: the others' stands with their
     /// observations.
     fn begin_live(&mut self, event: &Event, held: Option<String>) {
@@ -169,10 +188,15 @@ impl Transcript {
                 let sign = if run.is_input { ">" } else { "$" };
                 text.push_str(&format!("\n{sign} {}\n", clean(&run.command).replace('\n', "\n  ")));
             }
+            (_, Action::RunIpython(cell)) => {
+                self.begin_live(event, None);
+                text.push_str(&format!("\n>>> {}\n", clean(&cell.code).replace('\n', "\n... ")));
+            }
             (_, Action::Read(read)) => text.push_str(&format!("\n[read {}]\n", clean(&read.path))),
             (_, Action::Write(write)) => text.push_str(&format!("\n[write {}]\n", clean(&write.path))),
             (_, Action::Edit(edit)) => {
-                text.push_str(&format!("\n[{} {}]\n", clean(&edit.command), clean(&edit.path)));
+                let command = if edit.is_draft() { "edit" } else { &edit.command };
+                text.push_str(&format!("\n[{} {}]\n", clean(command), clean(&edit.path)));
             }
             (_, Action::Finish(finish)) => {
                 text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
@@ -208,6 +232,11 @@ impl Transcript {
                 }
                 text
             }
+            ObservationKind::RunIpython(_) => {
+                let text = live.as_mut().map(Live::end).unwrap_or_default();
+                let is_shown = live.is_some_and(|live| live.has_output);
+                if is_shown { text } else { excerpt(RunIpythonObservation::said(&observation.content)) }
+            }
             ObservationKind::Edit(edit) => match &edit.diff {
                 Some(diff) if !diff.is_empty() => excerpt(diff),
                 _ => excerpt(&observation.content),
@@ -241,6 +270,7 @@ fn record_text(record: &Record) -> String {
         | Record::LimitReached(_)
         | Record::ConfirmationChanged(_)
         | Record::ConversationTitled(_)
+        | Record::EditDrafted(_)
         | Record::ModelRetried(_) => String::new(),
     }
 }
@@ -417,6 +447,37 @@ mod tests {
         let mut long = "x".repeat(LONGEST_HELD + 1);
         assert_eq!(take_ended_lines(&mut long).len(), LONGEST_HELD + 1);
         assert_eq!(long, "");
+    }
+
+    #[test]
+    fn output_that_is_missing_is_told_once_a_command() {
+        let mut transcript = Transcript::new();
+        assert_eq!(transcript.gap(None), "", "nothing is being shown");
+        for _ in 0..2 {
+            transcript.event(&run());
+            let shown = [
+                transcript.output(EventId(1), b"one\xe2"),
+                transcript.gap(Some(EventId(7))),
+                transcript.gap(None),
+                transcript.output(EventId(1), b"two\n"),
+                transcript.gap(Some(EventId(1))),
+                transcript.gap(None),
+                transcript.event(&ran(0)),
+            ];
+            assert_eq!(shown.concat(), format!("  one\n{GAP}  two\n"));
+        }
+    }
+
+    #[test]
+    fn a_cell_is_shown_without_where_it_ran() {
+        let mut transcript = Transcript::new();
+        let mut shown = |content: &str| {
+            let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
+            let kind = RunIpythonObservation::default();
+            transcript.event(&event(2, Some(1), Observation::new(format!("{content}{place}"), kind)))
+        };
+        assert_eq!(shown("42"), "  42\n");
+        assert_eq!(shown(""), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::agent::tools::ToolName;
 use engine::llm::Llm;
 use llm::{LlmConfig, MultimodalRouter, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
 use secrecy::SecretString;
@@ -62,17 +63,27 @@ impl Models {
     }
 
     /// What finds titles, if something does.
-    pub(crate) fn title(&self) -> Option<&dyn Llm> {
-        self.title.as_deref()
+    pub(crate) fn title(&self) -> Option<Arc<dyn Llm>> {
+        self.title.clone()
     }
 
     /// The models of an agent that tasks are handed on to. Who is configured for the same shares it.
     pub(super) fn of_another(&self, config: &Config, another: &Config) -> anyhow::Result<Self> {
-        let agent = match another.llm.is_like(&config.llm) {
+        let agent = match another.is_routed_like(config) {
             true => Arc::clone(&self.agent),
             false => self.calls.of(|| routed(another, 0))?,
         };
         Ok(Self { agent, title: None, calls: self.calls.clone() })
+    }
+
+    /// What writes out edits, if the agent drafts some: the model for that, else the agent's own.
+    pub(super) fn draft_editor(&self, config: &Config) -> anyhow::Result<Arc<dyn Llm>> {
+        let definition = config.agent.definition.as_ref();
+        let drafts = definition.is_ok_and(|agent| agent.tools.contains(&ToolName::EditFile));
+        match config.draft_editor_llm.as_ref().filter(|_| drafts) {
+            Some(settings) => self.other(config, settings),
+            None => Ok(Arc::clone(&self.agent)),
+        }
     }
 
     /// A model beside the agent's.

@@ -27,27 +27,36 @@ pub(crate) fn parts(
     let redactor = redactor(config)?;
     Ok(Parts {
         store: guarded_store(store, &redactor),
-        condenser: condenser(config, models)?,
-        llm: Arc::clone(&models.agent),
-        tool_servers: guarded_tool_servers(tool_servers(config, agent.as_ref()), &redactor),
-        agent,
+        own: member(config, models, agent, &redactor)?,
+        team: Arc::new(team(config, models, &redactor)?),
         provider: guarded_provider(config, state_dir, &redactor)?,
         spec,
         analyzer,
         memory: memory(config),
-        team: Arc::new(team(config, models, &redactor)?),
     })
 }
 
-/// Whom tasks can be handed on to. Who is configured for the same model shares it.
+/// Whom tasks can be handed on to. Who is configured for the same models shares them.
 fn team(config: &Config, models: &Models, redactor: &Redactor) -> anyhow::Result<Team> {
-    let member = |(name, own): (&String, &Config)| {
-        let agent = configured_agent(own)?;
+    let named = |(name, own): (&String, &Config)| {
         let models = models.of_another(config, own)?;
-        let condenser = condenser(own, &models)?;
-        let llm = Arc::clone(&models.agent);
-        let tool_servers = guarded_tool_servers(tool_servers(own, agent.as_ref()), redactor);
-        Ok((name.clone(), Member { agent, llm, condenser, tool_servers }))
+        Ok((name.clone(), member(own, &models, configured_agent(own)?, redactor)?))
     };
-    config.team.iter().map(member).collect()
+    config.team.iter().map(named).collect()
+}
+
+/// An agent with what it works with.
+fn member(
+    config: &Config,
+    models: &Models,
+    agent: Arc<dyn Agent>,
+    redactor: &Redactor,
+) -> anyhow::Result<Member> {
+    Ok(Member {
+        llm: Arc::clone(&models.agent),
+        draft_editor: models.draft_editor(config)?,
+        condenser: condenser(config, models)?,
+        tool_servers: guarded_tool_servers(tool_servers(config, agent.as_ref()), redactor),
+        agent,
+    })
 }

@@ -52,7 +52,7 @@ pub(crate) fn provider_with_spares(
     let secret = state_dir.secret()?;
     Ok(match config.runtime.as_str() {
         "docker" => Arc::new(DockerProvider::new(docker(config, server, secret, spares))),
-        "local" => Arc::new(LocalProvider::new(local(config, state_dir, server, secret))),
+        "local" => Arc::new(LocalProvider::new(local(config, state_dir, server, secret)?)),
         "ssh" => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
         "remote" => remote(config)?,
         other => {
@@ -81,7 +81,7 @@ pub(crate) async fn isolation(
         return Ok(None);
     }
     let server = ServerBinary::embedded(state_dir.path().join("bin"));
-    let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?));
+    let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?)?);
     Ok(Some((provider.isolation().await?.clone(), provider.bounds().await?.clone())))
 }
 
@@ -107,9 +107,24 @@ fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usi
     }
 }
 
-fn local(config: &Config, state_dir: &StateDir, server: ServerBinary, secret: HostSecret) -> LocalConfig {
+fn local(
+    config: &Config,
+    state_dir: &StateDir,
+    server: ServerBinary,
+    secret: HostSecret,
+) -> anyhow::Result<LocalConfig> {
+    let network = match config.sandbox.network.as_deref() {
+        None => false,
+        Some("host") => true,
+        // A misspelt `none` would open it.
+        Some(other) => {
+            let text =
+                format!("[sandbox] network: a local sandbox has `none` or the `host`'s, not {other:?}");
+            return Err(UsageError(text).into());
+        }
+    };
     let engine = config.docker_host.as_deref().and_then(|host| host.strip_prefix("unix://"));
-    LocalConfig {
+    Ok(LocalConfig {
         state_dir: state_dir.path().into(),
         server,
         secret,
@@ -119,7 +134,7 @@ fn local(config: &Config, state_dir: &StateDir, server: ServerBinary, secret: Ho
             true => IsolationChoice::Unsafe,
             false => IsolationChoice::Probe,
         },
-        network: config.sandbox.network.is_some(),
+        network,
         hidden: engine.map(PathBuf::from).into_iter().chain(config.config_file.clone()).collect(),
         // Also when its file is replaced meanwhile. Not of `self`: that would be whatever starts it.
         launcher: format!("/proc/{}/exe", std::process::id()).into(),
@@ -127,7 +142,7 @@ fn local(config: &Config, state_dir: &StateDir, server: ServerBinary, secret: Ho
         control_groups: CONTROL_GROUPS.into(),
         runtime_dir: config.runtime_dir.clone(),
         user: config.sandbox.ssh.user.clone(),
-    }
+    })
 }
 
 fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Result<SshConfig> {

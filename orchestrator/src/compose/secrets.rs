@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use browser::BrowsingProvider;
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, Registry};
@@ -38,13 +39,17 @@ pub(crate) fn guarded_store(store: Arc<dyn EventStore>, redactor: &Redactor) -> 
     Arc::new(GuardedStore::new(store, redactor.clone()))
 }
 
-/// What places a sandbox whose commands may use the secrets, and show none.
+/// What places a sandbox whose commands may use the secrets, and show none; and in which there is a browser if one is wanted.
 pub(crate) fn guarded_provider(
     config: &Config,
     state_dir: &StateDir,
     redactor: &Redactor,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    let provider = super::provider(config, state_dir)?;
+    let mut provider = super::provider(config, state_dir)?;
+    if config.enable_browser {
+        // Within the guard: what pages say is redacted too.
+        provider = Arc::new(BrowsingProvider::new(provider));
+    }
     Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(config))))
 }
 

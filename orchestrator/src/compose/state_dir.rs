@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +39,36 @@ impl StateDir {
 
     /// Makes the folder that a conversation works in when none is named.
     pub(crate) fn workspace(&self, conversation: &ConversationId) -> anyhow::Result<PathBuf> {
-        let path = self.0.join("workspaces").join(conversation.as_str());
+        let path = self.workspace_path(conversation);
         private_folder(&path)?;
         Ok(path)
+    }
+
+    /// The same folder, if it is the one that the conversation's log names. It may not be there: an empty one is removed.
+    pub(crate) fn workspace_in_log(
+        &self,
+        conversation: &ConversationId,
+        named: Option<&str>,
+    ) -> Option<PathBuf> {
+        let path = self.workspace_path(conversation);
+        named.filter(|named| Path::new(named) == path).map(|_| path)
+    }
+
+    /// Whether that folder is there and nothing is in it.
+    pub(crate) fn has_empty_workspace(&self, conversation: &ConversationId) -> bool {
+        let entries = self.workspace_path(conversation).read_dir();
+        entries.is_ok_and(|mut entries| entries.next().is_none())
+    }
+
+    /// Removes that folder if nothing is in it: whoever goes on makes it again. Only for whoever holds the conversation's
+    /// lock while it has no sandbox, which could have the folder mounted.
+    pub(crate) fn remove_empty_workspace(&self, conversation: &ConversationId) {
+        // The kernel refuses to remove one that is not empty.
+        let _ = std::fs::remove_dir(self.workspace_path(conversation));
+    }
+
+    fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
+        self.0.join("workspaces").join(conversation.as_str())
     }
 
     /// Makes this process the one that writes a conversation, until the lock is dropped.
@@ -50,34 +77,36 @@ impl StateDir {
         let path = self.lock_path(conversation);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
-        let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
-        for attempt in 1.. {
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
             match file.try_lock() {
-                Ok(()) => break,
+                Ok(()) if is_still_at(&file, &path) => return Ok(Lock { _file: file, path }),
+                // Whoever held it has removed it meanwhile.
+                Ok(()) => {}
                 // A sweep that looks whether it is held holds it for a moment.
-                Err(TryLockError::WouldBlock) if attempt < LOCK_ATTEMPTS => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    anyhow::bail!("conversation {conversation} is being run by another process")
-                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::Error(error)) => {
                     return Err(error).with_context(|| format!("locking {}", path.display()));
                 }
             }
         }
-        Ok(Lock { _file: file, leaves: None })
-    }
-
-    /// The same for what nobody ever goes on with: nothing stays of the lock.
-    pub(crate) fn lock_for_once(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
-        let mut lock = self.lock(conversation)?;
-        lock.leaves = Some(self.lock_path(conversation));
-        Ok(lock)
+        anyhow::bail!("conversation {conversation} is being run by another process")
     }
 
     /// Whether a process runs this conversation now.
     pub(crate) fn is_locked(&self, conversation: &ConversationId) -> bool {
-        let file = File::open(self.lock_path(conversation));
-        file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+        let path = self.lock_path(conversation);
+        for _ in 0..LOCK_ATTEMPTS {
+            let Ok(file) = File::open(&path) else { return false };
+            match file.try_lock() {
+                Ok(()) if is_still_at(&file, &path) => return false,
+                // Another may be in its place, and held.
+                Ok(()) => {}
+                Err(error) => return matches!(error, TryLockError::WouldBlock),
+            }
+        }
+        // Many begin and end with it: it is used.
+        true
     }
 
     fn lock_path(&self, conversation: &ConversationId) -> PathBuf {
@@ -130,21 +159,61 @@ impl StateDir {
     }
 }
 
-/// The right to write a conversation. Dropping it gives it back.
+/// The right to write a conversation. Dropping it gives it back, and nothing stays of it.
 pub(crate) struct Lock {
     _file: File,
-    /// The lock's file, if it is to go with it.
-    leaves: Option<PathBuf>,
+    path: PathBuf,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the file is closed. One that stays is an empty file.
-        let _ = self.leaves.as_ref().map(std::fs::remove_file);
+        // While it is held: afterwards it could be another's. One that stays is an empty file.
+        let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Whether an open file is the one of this path: what was opened may have been removed before it was locked, and then it
+/// keeps nobody out.
+fn is_still_at(file: &File, path: &Path) -> bool {
+    let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
+    let opened = file.metadata().map(identity);
+    matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(there)) if opened == there)
 }
 
 fn private_folder(path: &Path) -> anyhow::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("making the folder {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_holds_a_lock_that_goes_with_its_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(folder.path()).unwrap();
+        let id: ConversationId = "one".parse().unwrap();
+        let (is_held, had) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        // Another open file is another process to the kernel.
+                        let Ok(lock) = state_dir.lock(&id) else { continue };
+                        assert!(!is_held.swap(true, Ordering::SeqCst), "two have it");
+                        assert!(state_dir.is_locked(&id));
+                        had.fetch_add(1, Ordering::SeqCst);
+                        is_held.store(false, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        assert!(had.into_inner() > 0);
+        assert!(!state_dir.is_locked(&id));
+        assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
+    }
 }

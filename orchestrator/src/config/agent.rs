@@ -7,18 +7,24 @@ use std::path::{Path, PathBuf};
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, AgentFile, Delegate, LONGEST_AGENT_FILE, Prompt};
 
-use super::Config;
 use super::settings::Settings;
+use super::{Config, MOST_AGENTS};
 
 /// CodeAct's tools, each with its key and whether it is there without a word.
-const TOOLS: [(ToolName, &str, bool); 6] = [
+const TOOLS: [(ToolName, &str, bool); 9] = [
     (ToolName::ExecuteBash, "enable_cmd", true),
+    (ToolName::ExecuteIpythonCell, "enable_jupyter", true),
+    (ToolName::Browser, "enable_browsing", true),
+    (ToolName::EditFile, "enable_llm_editor", false),
     (ToolName::StrReplaceEditor, "enable_editor", true),
     (ToolName::Think, "enable_think", true),
     (ToolName::TaskTracker, "enable_plan_mode", true),
     (ToolName::RequestCondensation, "enable_condensation_request", false),
     (ToolName::Finish, "enable_finish", true),
 ];
+
+/// Agents that are there without a word.
+const OURS: [&str; 3] = [AgentDefinition::CODE_ACT, AgentDefinition::READ_ONLY, AgentDefinition::BROWSING];
 
 /// An agent as configured.
 #[derive(Debug, Clone)]
@@ -59,7 +65,11 @@ impl AgentSettings {
         folders: &Folders<'_>,
     ) -> Self {
         let enabled = TOOLS.iter().filter(|(_, key, usual)| settings.flag("agent", key).unwrap_or(*usual));
-        let tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
+        let mut tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
+        // It takes the other editor's place.
+        if tools.contains(&ToolName::EditFile) {
+            tools.retain(|tool| *tool != ToolName::StrReplaceEditor);
+        }
         let mut read = Self {
             lasting_name: name.to_owned(),
             definition: Err(String::new()),
@@ -70,7 +80,7 @@ impl AgentSettings {
             is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
             disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
         };
-        let of_ours = matches!(name, AgentDefinition::CODE_ACT | AgentDefinition::READ_ONLY);
+        let of_ours = OURS.contains(&name);
         if let Some(path) = find(name, folders).filter(|_| !of_ours) {
             read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
             read.definition = read_file(&path, &tools).map(|file| {
@@ -87,11 +97,19 @@ impl AgentSettings {
             read.definition = configured(name, tools, settings, folders);
         } else {
             read.definition = Err(format!(
-                "there is no agent {name}: there are {}, {}, sections [agent.NAME], and files in .glovebox/agents and {}",
-                AgentDefinition::CODE_ACT,
-                AgentDefinition::READ_ONLY,
+                "there is no agent {name}: there are {}, sections [agent.NAME], and files in .glovebox/agents and {}",
+                OURS.join(", "),
                 own_agents(folders).display()
             ));
+        }
+        if let (Ok(definition), Some(false)) = (&mut read.definition, settings.flag("core", "enable_browser"))
+        {
+            definition.tools.retain(|tool| *tool != ToolName::Browser);
+            if definition.required.contains(&ToolName::Browser) {
+                let text =
+                    format!("the agent {name} works in a browser, which core.enable_browser = false forbids");
+                read.definition = Err(text);
+            }
         }
         read
     }
@@ -108,9 +126,10 @@ pub(super) fn introduce(config: &mut Config) {
             (name.clone(), definition.as_ref().map(|_| delegate).map_err(String::clone))
         })
         .collect();
+    let too_many = || Err(format!("tasks go to at most {MOST_AGENTS} agents"));
     for agent in config.team.values_mut().map(|member| &mut member.agent).chain([&mut config.agent]) {
         let delegates: Result<_, String> =
-            agent.delegates.iter().filter_map(|name| told.get(name).cloned()).collect();
+            agent.delegates.iter().map(|name| told.get(name).cloned().unwrap_or_else(too_many)).collect();
         match (&mut agent.definition, delegates) {
             (Ok(definition), Ok(delegates)) => definition.delegates = delegates,
             (definition @ Ok(_), Err(error)) => *definition = Err(format!("agent.delegates: {error}")),
@@ -155,6 +174,7 @@ fn configured(
     let prompt = prompt_file.as_deref().map_or(Some(Prompt::Usual), Prompt::by_v0_name);
     let mut definition = match name {
         AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
+        AgentDefinition::BROWSING => AgentDefinition::browsing(),
         _ => AgentDefinition::code_act(prompt.unwrap_or_default(), tools),
     };
     name.clone_into(&mut definition.name);

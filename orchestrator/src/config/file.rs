@@ -111,6 +111,9 @@ impl Reader<'_> {
             self.warn_unknown(line, &format!("key {section}.{name}"), keys::nearest(section, name));
             return Ok(());
         };
+        if let Some(newer) = keys::renamed(section, name) {
+            self.warn(line, &format!("{section}.{name} is an older name of {newer}"));
+        }
         let origin = Origin::File(self.path.to_owned(), line);
         settings.set(known, to_value(value.into_inner()), origin)
     }

@@ -85,6 +85,16 @@ pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
     }
 }
 
+/// The name that a key has now, if it is known by an older one.
+pub(super) fn renamed(section: &str, name: &str) -> Option<&'static str> {
+    match (section, name) {
+        ("agent", "codeact_enable_jupyter") => Some("enable_jupyter"),
+        ("agent", "codeact_enable_browsing") => Some("enable_browsing"),
+        ("agent", "codeact_enable_llm_editor") => Some("enable_llm_editor"),
+        _ => None,
+    }
+}
+
 /// The known name in `section` that is nearest to `name`, if one is near.
 pub(super) fn nearest(section: &str, name: &str) -> Option<&'static str> {
     let names = all().filter(|key| key.section == section).map(|key| key.name);
@@ -124,6 +134,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "runtime", Kind::Text),
     ("core", "file_store_path", Kind::Text),
     ("core", "sync_events", Kind::Flag),
+    ("core", "enable_browser", Kind::Flag),
+    ("core", "save_screenshots_in_trajectory", Kind::Flag),
     ("core", "max_iterations", Kind::Integer),
     ("core", "max_budget_per_task", Kind::Number),
     ("core", "workspace_base", Kind::Text),
@@ -182,7 +194,13 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("agent", "condenser", Kind::Table),
     ("agent", "system_prompt_filename", Kind::Text),
     ("agent", "enable_cmd", Kind::Flag),
+    ("agent", "enable_jupyter", Kind::Flag),
     ("agent", "enable_editor", Kind::Flag),
+    ("agent", "enable_browsing", Kind::Flag),
+    ("agent", "enable_llm_editor", Kind::Flag),
+    ("agent", "codeact_enable_jupyter", Kind::Flag),
+    ("agent", "codeact_enable_browsing", Kind::Flag),
+    ("agent", "codeact_enable_llm_editor", Kind::Flag),
     ("agent", "enable_think", Kind::Flag),
     ("agent", "enable_finish", Kind::Flag),
     ("agent", "enable_plan_mode", Kind::Flag),
@@ -237,7 +255,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
 const KNOWN: &[(&str, &str)] = &[
     (
         "core",
-        "enable_browser save_screenshots_in_trajectory search_api_key \
+        "search_api_key \
          workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
@@ -245,12 +263,7 @@ const KNOWN: &[(&str, &str)] = &[
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
     ("llm", "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer"),
-    (
-        "agent",
-        "enable_browsing enable_jupyter enable_llm_editor \
-          enable_som_visual_browsing codeact_enable_browsing codeact_enable_jupyter \
-         codeact_enable_llm_editor classpath",
-    ),
+    ("agent", "enable_som_visual_browsing classpath"),
     (
         "sandbox",
         "rm_all_containers user_id enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \

@@ -36,6 +36,12 @@ pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 const LOCAL_ENVIRONMENT: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
+/// The longest answer to who asks for a title, in tokens, thoughts included: what it may cost is set aside of a budget.
+const LONGEST_TITLE: u32 = 4000;
+
+/// V0's group of the model that writes out what the agent drafts.
+const DRAFT_EDITOR: &str = "draft_editor";
+
 /// What the command line says.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
@@ -90,6 +96,10 @@ pub(crate) struct Config {
     pub workspace_base: Option<PathBuf>,
     /// Where the trajectory is saved at the end.
     pub save_trajectory: Option<PathBuf>,
+    /// Whether it has the pictures of pages too.
+    pub saves_screenshots: bool,
+    /// Whether there is a browser in the sandbox, if its image has one.
+    pub enable_browser: bool,
     /// The trajectory that is done again instead of a task.
     pub replay_trajectory: Option<PathBuf>,
     /// The model.
@@ -98,6 +108,8 @@ pub(crate) struct Config {
     pub secondary_llm: Option<LlmSettings>,
     /// The model that finds titles for conversations; nothing: none does.
     pub title_llm: Option<LlmSettings>,
+    /// The model that writes out edits which the agent drafts; nothing: the agent's own does.
+    pub draft_editor_llm: Option<LlmSettings>,
     /// How long histories are kept short.
     pub condenser: CondenserSettings,
     /// Whether a history that does not fit the model's window stays as it is.
@@ -178,7 +190,7 @@ impl LlmSettings {
     }
 
     /// Whether it is the same model, called in the same way.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    fn is_like(&self, other: &Self) -> bool {
         self.model == other.model && self.settings.section("llm") == other.settings.section("llm")
     }
 
@@ -196,9 +208,18 @@ impl Config {
         std::iter::once(self).chain(self.team.values()).flat_map(Self::llms_of_agent)
     }
 
+    /// Whether the same models are asked, in the same way.
+    pub(crate) fn is_routed_like(&self, other: &Self) -> bool {
+        let second = match (&self.secondary_llm, &other.secondary_llm) {
+            (Some(own), Some(theirs)) => own.is_like(theirs),
+            (own, theirs) => own.is_none() && theirs.is_none(),
+        };
+        self.llm.is_like(&other.llm) && second
+    }
+
     fn llms_of_agent(&self) -> impl Iterator<Item = &LlmSettings> {
-        let beside = self.secondary_llm.iter().chain(&self.title_llm).chain(self.condenser.llms.values());
-        std::iter::once(&self.llm).chain(beside)
+        let beside = self.secondary_llm.iter().chain(&self.title_llm).chain(&self.draft_editor_llm);
+        std::iter::once(&self.llm).chain(beside).chain(self.condenser.llms.values())
     }
 
     /// Reads file and environment, and lets the command line win.
@@ -211,6 +232,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let mut config = Self::load_alone(overrides, &environment)?;
         let mut names = config.agent.delegates.clone();
+        // Who is left out is told to whoever wants to hand on to them.
         while let Some(name) = names.pop().filter(|_| config.team.len() < MOST_AGENTS) {
             let Entry::Vacant(place) = config.team.entry(name) else { continue };
             let overrides = Overrides { agent: Some(place.key().clone()), ..overrides.clone() };
@@ -251,6 +273,8 @@ impl Config {
         let condenser = CondenserSettings::read(&settings, &groups)?;
         let secondary_llm = routing::read(&settings, &groups)?;
         let title_llm = title_llm(&settings, &groups)?;
+        let draft_editor = groups.get(&("llm".to_owned(), DRAFT_EDITOR.to_owned()));
+        let mut draft_editor_llm = draft_editor.map(|group| LlmSettings::of_group(&settings, group));
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
         let model = named.filter(|_| group.is_none());
@@ -262,6 +286,9 @@ impl Config {
         sandbox.unsafe_local |= overrides.unsafe_local;
         sandbox.ssh.target = overrides.ssh_host.clone().or(sandbox.ssh.target);
         let configured_iterations = settings.integer("core", "max_iterations");
+        if let Some(llm) = draft_editor_llm.as_mut().filter(|llm| llm.model.is_none()) {
+            llm.model = model.clone().or_else(|| settings.text("llm", "model"));
+        }
         Ok(Self {
             agent,
             team: BTreeMap::new(),
@@ -286,9 +313,11 @@ impl Config {
                 .save_trajectory
                 .clone()
                 .or_else(|| settings.path("core", "save_trajectory_path")),
+            saves_screenshots: settings.flag("core", "save_screenshots_in_trajectory").unwrap_or(false),
+            enable_browser: settings.flag("core", "enable_browser").unwrap_or(true),
             replay_trajectory: settings
                 .path("core", "replay_trajectory_path")
-                .map(|path| expand_home(path, &environment))
+                .map(|path| expand_home(path, environment))
                 .transpose()?,
             selected_repository: overrides
                 .selected_repository
@@ -319,6 +348,7 @@ impl Config {
             condenser,
             secondary_llm,
             title_llm,
+            draft_editor_llm,
             lets_loops_be: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
@@ -344,10 +374,12 @@ fn title_llm(
     groups: &BTreeMap<(String, String), Settings>,
 ) -> Result<Option<LlmSettings>, ConfigError> {
     let Some(name) = settings.text("core", "title_llm_config") else { return Ok(None) };
-    match groups.get(&("llm".to_owned(), name.clone())) {
-        Some(group) => Ok(Some(LlmSettings::of_group(settings, group))),
-        None => Err(ConfigError::NoTitleModel(name)),
-    }
+    let Some(group) = groups.get(&("llm".to_owned(), name.clone())) else {
+        return Err(ConfigError::NoTitleModel(name));
+    };
+    let mut llm = LlmSettings::of_group(settings, group);
+    llm.settings.or_integer("llm", "max_output_tokens", LONGEST_TITLE);
+    Ok(Some(llm))
 }
 
 fn variable(environment: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {

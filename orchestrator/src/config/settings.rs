@@ -124,7 +124,7 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Sets a key after a look at its value.
+    /// Sets a key after a look at its value. By an older name it is set only where the newer one is not.
     pub(super) fn set(
         &mut self,
         key: keys::Key,
@@ -165,7 +165,10 @@ impl Settings {
                 found,
             });
         }
-        self.values.insert((key.section, key.name), value);
+        match keys::renamed(key.section, key.name) {
+            Some(name) => _ = self.values.entry((key.section, name)).or_insert(value),
+            None => _ = self.values.insert((key.section, key.name), value),
+        }
         Ok(())
     }
 
@@ -202,6 +205,11 @@ impl Settings {
     /// A whole number.
     pub(crate) fn integer(&self, section: &str, name: &str) -> Option<u64> {
         u64::try_from(self.value(section, name)?.as_integer()?).ok()
+    }
+
+    /// Sets what has no value.
+    pub(super) fn or_integer(&mut self, section: &'static str, name: &'static str, value: u32) {
+        self.values.entry((section, name)).or_insert(i64::from(value).into());
     }
 
     /// A number, written with or without a point.

@@ -1,5 +1,6 @@
 use std::io::Write;
 
+use engine::agent::tools::ToolName;
 use engine::condenser::CondenserConfig;
 use storage::Durability;
 
@@ -117,6 +118,31 @@ fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
     ] {
         assert!(warnings.contains(part), "{part} in {warnings}");
     }
+}
+
+#[test]
+fn an_older_name_is_told_and_the_newer_one_wins() {
+    let tools = |file: &str, environment: &[(&str, &str)]| {
+        let config = load(file, environment, Overrides::default()).unwrap();
+        let tools = config.agent.definition.unwrap().tools;
+        let named = [ToolName::ExecuteIpythonCell, ToolName::Browser, ToolName::EditFile]
+            .map(|tool| tools.contains(&tool));
+        assert_ne!(tools.contains(&ToolName::StrReplaceEditor), tools.contains(&ToolName::EditFile));
+        (named, config.warnings.join("\n"))
+    };
+    assert_eq!(tools("", &[]), ([true, true, false], String::new()));
+    let older = "[agent]\ncodeact_enable_jupyter = false\ncodeact_enable_browsing = false\n\
+                 codeact_enable_llm_editor = true\n";
+    let (named, warnings) = tools(older, &[]);
+    assert_eq!(named, [false, false, true]);
+    assert!(warnings.contains(":2: agent.codeact_enable_jupyter is an older name of enable_jupyter"));
+    assert!(!warnings.contains("without effect"), "{warnings}");
+    // Before and after it, and in a layer above.
+    let both = format!("[agent]\nenable_jupyter = true\n{}enable_browsing = true\n", &older[8..]);
+    assert_eq!(tools(&both, &[]).0, [true, true, true]);
+    assert_eq!(tools("", &[("AGENT_CODEACT_ENABLE_LLM_EDITOR", "true")]).0, [true, true, true]);
+    let section = format!("[agent]\nenable_browsing = true\n[agent.CodeActAgent]\n{}", &older[8..]);
+    assert_eq!(tools(&section, &[]).0, [false, false, true]);
 }
 
 #[test]
@@ -286,15 +312,15 @@ fn a_condenser_that_cannot_be_is_refused() {
 fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
     use engine::agent::tools::ToolName;
     let file = "[llm]\nmodel = \"big\"\n[llm.fast]\nmodel = \"small\"\nbase_url = \"http://h\"\n\
-                [agent]\nenable_think = false\ndisabled_microagents = [\"git\"]\n\
-                [agent.quick]\nllm_config = \"fast\"\nenable_cmd = false\nenable_condensation_request = true\n";
+                [agent]\nenable_think = false\nenable_jupyter = false\ndisabled_microagents = [\"git\"]\n\
+                [agent.quick]\nllm_config = \"fast\"\nenable_cmd = false\nenable_jupyter = true\nenable_condensation_request = true\n";
     let usual = load(file, &[("AGENT_ENABLE_EDITOR", "0")], Overrides::default()).unwrap();
     assert_eq!(
         (usual.agent.lasting_name.as_str(), usual.llm.model.as_deref()),
         ("CodeActAgent", Some("big"))
     );
     let tools = usual.agent.definition.unwrap().tools;
-    assert_eq!(tools, [ToolName::ExecuteBash, ToolName::TaskTracker, ToolName::Finish]);
+    assert_eq!(tools, [ToolName::ExecuteBash, ToolName::Browser, ToolName::TaskTracker, ToolName::Finish]);
     assert!(usual.agent.is_told && usual.agent.disabled_microagents.contains("git"));
 
     let quick = || Overrides { agent: Some("quick".into()), ..Default::default() };
@@ -302,8 +328,14 @@ fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
     assert_eq!(config.llm.model.as_deref(), Some("small"));
     assert_eq!(config.llm.settings.text("llm", "base_url").as_deref(), Some("http://h"));
     let tools = config.agent.definition.unwrap().tools;
-    let expected =
-        [ToolName::StrReplaceEditor, ToolName::TaskTracker, ToolName::RequestCondensation, ToolName::Finish];
+    let expected = [
+        ToolName::ExecuteIpythonCell,
+        ToolName::Browser,
+        ToolName::StrReplaceEditor,
+        ToolName::TaskTracker,
+        ToolName::RequestCondensation,
+        ToolName::Finish,
+    ];
     assert_eq!(tools, expected);
     assert!(!config.agent.is_told);
     let named = Overrides { model: Some("other".into()), ..quick() };
@@ -312,15 +344,35 @@ fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
 
 #[test]
 fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
-    let config = load("[core]\ndefault_agent = \"BrowsingAgent\"\n", &[], Overrides::default()).unwrap();
+    let config = load("[core]\ndefault_agent = \"FlyingAgent\"\n", &[], Overrides::default()).unwrap();
     let error = config.agent.definition.unwrap_err();
     assert!(
-        error.starts_with("there is no agent BrowsingAgent: there are CodeActAgent, ReadOnlyAgent,"),
+        error.starts_with(
+            "there is no agent FlyingAgent: there are CodeActAgent, ReadOnlyAgent, BrowsingAgent,"
+        ),
         "{error}"
     );
     let config = load("[agent]\nsystem_prompt_filename = \"no.md\"\n", &[], Overrides::default()).unwrap();
     let error = config.agent.definition.unwrap_err();
     assert!(error.starts_with("agent.system_prompt_filename: reading "), "{error}");
+}
+
+#[test]
+fn the_browser_is_there_unless_it_is_switched_off() {
+    use engine::agent::tools::ToolName;
+    let has_browser = |file: &str| {
+        let config = load(file, &[], Overrides::default()).unwrap();
+        let has_tool = config.agent.definition.unwrap().tools.contains(&ToolName::Browser);
+        (has_tool, config.enable_browser)
+    };
+    assert_eq!(has_browser(""), (true, true));
+    assert_eq!(has_browser("[agent]\nenable_browsing = false\n"), (false, true));
+    assert_eq!(has_browser("[core]\nenable_browser = false\n"), (false, false));
+    let agent = "[core]\ndefault_agent = \"BrowsingAgent\"\n";
+    assert_eq!(has_browser(agent), (true, true));
+    let forbidden = load(&format!("{agent}enable_browser = false\n"), &[], Overrides::default()).unwrap();
+    let error = forbidden.agent.definition.unwrap_err();
+    assert!(error.contains("BrowsingAgent works in a browser"), "{error}");
 }
 
 #[test]
@@ -454,4 +506,22 @@ fn a_key_that_will_never_have_an_effect_says_what_to_do() {
           LiteLLM proxy), llm.modify_params (requests are always made as the provider wants them)"
         ]
     );
+}
+
+#[test]
+fn whom_tasks_are_handed_on_to_is_bounded_and_each_has_its_own_models() {
+    let file = "[llm]\nmodel = \"big\"\n[llm.small]\nmodel = \"small\"\nfor_routing = true\n[agent]\ndelegates = [\"a\", \"b\"]\n\
+                [agent.a]\ndescription = \"Reads.\"\n[agent.b.model_routing]\nrouter_name = \"multimodal_router\"\n";
+    let config = load(file, &[], Overrides::default()).unwrap();
+    let told = &config.agent.definition.as_ref().unwrap().delegates;
+    let told: Vec<_> = told.iter().map(|to| (to.name.as_str(), to.description.as_str())).collect();
+    assert_eq!(told, [("a", "Reads."), ("b", "")]);
+    assert!(config.team["a"].is_routed_like(&config) && !config.team["b"].is_routed_like(&config));
+    assert!(config.team["a"].agent.delegates.is_empty(), "[agent] is the first one's");
+
+    let names: Vec<_> = (0..40).map(|number| format!("\"a{number}\"")).collect();
+    let sections: String = (0..40).map(|number| format!("[agent.a{number}]\n")).collect();
+    let many = format!("[agent]\ndelegates = [{}]\n{sections}", names.join(", "));
+    let error = load(&many, &[], Overrides::default()).unwrap().agent.definition.unwrap_err();
+    assert_eq!(error, "agent.delegates: tasks go to at most 32 agents");
 }

@@ -1,6 +1,3 @@
-(
-has() { command -v "$1" >/dev/null 2>&1; }
-tell() { printf 'glovebox-probe %s %s\n' "$1" "$2"; }
 first() { "$@" 2>/dev/null </dev/null | head -n 1; }
 can_write() { [ -d "$1" ] && [ -w "$1" ] && echo yes || echo no; }
 tell architecture "$(uname -m 2>/dev/null)"
@@ -29,15 +26,9 @@ for python in python3 python; do
     has $python || continue
     tell python "$(first $python -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')"
     tell python_interpreter "$(first $python -c 'import sys; print(sys.executable)')"
-    tell ipykernel "$(first $python -c 'import ipykernel; print(ipykernel.__version__)')"
     break
 done
 has node && tell node "$(first node --version)"
-for browser in chromium chromium-browser google-chrome; do
-    has $browser || continue
-    tell chromium "$(first $browser --version)"
-    break
-done
 for code in openvscode-server code-server; do
     has $code || continue
     tell vscode "$(command -v $code)"
@@ -49,4 +40,3 @@ for manager in apt-get apk dnf yum zypper pacman; do
     break
 done
 tell end yes
-) </dev/null

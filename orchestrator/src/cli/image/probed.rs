@@ -1,14 +1,7 @@
 //! What the probe found, read from an image that may say anything.
 
-use std::collections::BTreeMap;
-
+use engine::sandbox_tools::{self, CHROMIUM, Facts, IPYTHON};
 use serde_json::{Value, json};
-
-/// What a line of the probe's begins with.
-const MARK: &str = "glovebox-probe ";
-
-/// The longest value, in characters.
-const LONGEST_VALUE: usize = 200;
 
 /// The facts, by the probe's name, and for people.
 const FACTS: [(&str, &str); 18] = [
@@ -26,9 +19,9 @@ const FACTS: [(&str, &str); 18] = [
     ("git", "git"),
     ("python", "Python"),
     ("python_interpreter", "Python's interpreter"),
-    ("ipykernel", "ipykernel"),
+    (IPYTHON, "IPython"),
     ("node", "Node.js"),
-    ("chromium", "Chromium"),
+    (CHROMIUM, "Chromium"),
     ("package_manager", "package manager"),
 ];
 
@@ -38,37 +31,17 @@ const VSCODE: &str = "vscode";
 const END: &str = "end";
 
 /// Parts of ours, and what each needs of an image.
-const PARTS: [(&str, &[&str]); 4] = [
-    ("jupyter", &["python", "ipykernel"]),
-    ("browser", &["chromium"]),
-    ("vscode", &[VSCODE]),
-    ("git", &["git"]),
-];
+const PARTS: [(&str, &[&str]); 4] =
+    [("jupyter", &["python", IPYTHON]), ("browser", &[CHROMIUM]), ("vscode", &[VSCODE]), ("git", &["git"])];
 
 /// The facts that were found.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Probed(BTreeMap<&'static str, String>);
+pub(super) struct Probed(Facts);
 
 impl Probed {
-    /// Reads the probe's lines and passes over all others. The first word on a fact counts.
+    /// Reads what the probe said.
     pub(super) fn read(text: &str) -> Self {
-        let mut facts = BTreeMap::new();
-        for line in text.lines() {
-            let Some((name, value)) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(' ')) else {
-                continue;
-            };
-            let known = FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END]).find(|known| *known == name);
-            let value: String = value
-                .trim()
-                .chars()
-                .filter(|character| !character.is_control())
-                .take(LONGEST_VALUE)
-                .collect();
-            if let (Some(name), false) = (known, value.is_empty()) {
-                facts.entry(name).or_insert(value);
-            }
-        }
-        Self(facts)
+        Self(sandbox_tools::facts(text, FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END])))
     }
 
     /// Whether the probe came to its end.
@@ -120,30 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hostile_image_says_nothing_that_is_not_asked() {
-        let long = "x".repeat(100_000);
-        let said = format!(
-            "noise\nglovebox-probe shell /bin/sh\nglovebox-probe shell /second\nglovebox-probe wings yes\nglovebox-probe git\n\
-             glovebox-probe node \u{1b}[2Jv1\u{7}\nglovebox-probe python {long}\nglovebox-probe libc \n x glovebox-probe uid 0\n"
-        );
-        let probed = Probed::read(&said);
-        assert!(!probed.is_whole());
-        assert_eq!(probed.0.keys().copied().collect::<Vec<_>>(), ["node", "python", "shell"]);
-        assert_eq!((probed.0["shell"].as_str(), probed.0["node"].as_str()), ("/bin/sh", "[2Jv1"));
-        assert_eq!(probed.0["python"].len(), LONGEST_VALUE);
-    }
-
-    #[test]
     fn what_is_missing_is_told_by_the_part_that_needs_it() {
         let probed = Probed::read(
             "glovebox-probe python 3.11.2\nglovebox-probe git git version 2\nglovebox-probe end yes\n",
         );
         assert!(probed.is_whole());
         let parts = &probed.to_json("i")["parts"];
-        assert_eq!(parts["jupyter"], json!({"usable": false, "missing": ["ipykernel"]}));
+        assert_eq!(parts["jupyter"], json!({"usable": false, "missing": ["ipython"]}));
         assert_eq!(parts["git"], json!({"usable": true, "missing": []}));
         let table = probed.to_table("i");
-        assert!(table.contains("jupyter               lacks ipykernel\n"), "{table}");
+        assert!(table.contains("jupyter               lacks ipython\n"), "{table}");
         assert!(table.contains("Chromium              none\n"), "{table}");
     }
 }

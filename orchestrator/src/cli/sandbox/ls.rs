@@ -1,9 +1,13 @@
 //! `glovebox sandbox ls`.
 
+use std::time::Duration;
+
 use engine::sandbox::{Condition, Lifetime, Placed, Snapshot};
+use futures_util::future::join_all;
 use indicatif::BinaryBytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::host::{At, Host};
 use super::name::Name;
@@ -14,7 +18,13 @@ use crate::exit::Exit;
 
 const SHORT_ID_LENGTH: usize = 12;
 
+/// How long one runtime may keep those of the others from being shown.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without --runtime: the sandboxes of docker, local, and what the configuration names of ssh and remote. A runtime that does
+not answer is named on standard error.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.
     #[arg(long)]
@@ -33,17 +43,51 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
     if arguments.snapshots {
         return list_snapshots(&host, arguments.json).await;
     }
-    let mut all = host.provider.list().await?;
-    all.sort_by_cached_key(|placed| (placed.created_at, Name::of(placed)));
-    let runtime = host.provider.runtime();
+    let (hosts, failed) = match arguments.at.runtime {
+        Some(_) => (vec![host], Vec::new()),
+        None => host.of_all_runtimes(),
+    };
+    let mut all = list(&hosts, failed).await?;
+    all.sort_by_cached_key(|(_, placed)| (placed.created_at, Name::of(placed)));
     if arguments.json {
-        let all: Vec<Value> = all.iter().map(|placed| as_json(placed, runtime)).collect();
+        let all: Vec<Value> = all.iter().map(|(runtime, placed)| as_json(placed, runtime)).collect();
         print::line(&serde_json::to_string(&all)?)?;
     } else {
-        let rows: Vec<_> = all.iter().map(|placed| row(placed, runtime)).collect();
+        let rows: Vec<_> = all.iter().map(|(runtime, placed)| row(placed, runtime)).collect();
         table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
     }
     Ok(Exit::Finished)
+}
+
+/// What the runtimes that answer have. Of one that does not, people are told; if none does, that is the error.
+async fn list(
+    hosts: &[Host],
+    mut silent: Vec<(&'static str, anyhow::Error)>,
+) -> anyhow::Result<Vec<(&'static str, Placed)>> {
+    let asked = hosts.iter().map(|host| async {
+        let listed = match timeout(PATIENCE, host.provider.list()).await {
+            Ok(listed) => listed.map_err(anyhow::Error::from),
+            Err(_) => Err(anyhow::anyhow!("it does not answer within {} s", PATIENCE.as_secs())),
+        };
+        (host.provider.runtime(), listed)
+    });
+    let (mut all, mut answers) = (Vec::new(), false);
+    for (runtime, listed) in join_all(asked).await {
+        match listed {
+            Ok(placed) => {
+                answers = true;
+                all.extend(placed.into_iter().map(|placed| (runtime, placed)));
+            }
+            Err(error) => silent.push((runtime, error)),
+        }
+    }
+    if !answers && let Some((_, error)) = silent.pop() {
+        return Err(error);
+    }
+    for (runtime, error) in silent {
+        print::warning(&format!("{runtime} is left out: {error:#}"));
+    }
+    Ok(all)
 }
 
 fn as_json(placed: &Placed, runtime: &str) -> Value {

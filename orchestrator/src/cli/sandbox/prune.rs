@@ -45,6 +45,10 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
     let mut exit = Exit::Finished;
     for placed in unused {
         if arguments.dry_run || removed.contains(&placed.sandbox) {
+            if let Some(conversation) = placed.conversation.as_ref().filter(|_| !arguments.dry_run) {
+                // Its lock is held until the end.
+                host.state_dir.remove_empty_workspace(conversation);
+            }
             print::line(&Name::of(&placed))?;
         } else {
             print::problem(&format!("{} could not be removed; --log-level warn says why", Name::of(&placed)));

@@ -83,6 +83,10 @@ async fn asked(host: &Host, arguments: &RmArguments) -> anyhow::Result<Vec<Place
 }
 
 async fn remove(host: &Host, placed: &Placed) -> anyhow::Result<()> {
-    let _lock = host.lock_if_of_a_conversation(placed)?;
-    Ok(host.provider.destroy(&placed.sandbox).await?)
+    let lock = host.lock_if_of_a_conversation(placed)?;
+    host.provider.destroy(&placed.sandbox).await?;
+    if let (Some(_), Some(conversation)) = (lock, &placed.conversation) {
+        host.state_dir.remove_empty_workspace(conversation);
+    }
+    Ok(())
 }
