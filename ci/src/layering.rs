@@ -14,17 +14,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("action-server", &["protocol"]),
     ("engine", &["protocol"]),
+    ("browser", &["engine", "protocol"]),
     ("tls", &[]),
     ("llm", &["engine", "protocol", "tls"]),
     ("mcp", &["engine", "protocol", "tls"]),
     ("sandbox", &["engine", "protocol", "tls"]),
     ("storage", &["engine", "protocol"]),
     ("server", &["engine", "protocol"]),
-    ("orchestrator", &["engine", "llm", "mcp", "sandbox", "server", "storage", "protocol"]),
+    ("orchestrator", &["browser", "engine", "llm", "mcp", "sandbox", "server", "storage", "protocol"]),
     (
         "tests",
         &[
             "action-server",
+            "browser",
             "engine",
             "llm",
             "mcp",
@@ -39,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// They never import each other, and take the engine's fakes for their own tests only.
-const SPOKES: &[&str] = &["llm", "mcp", "sandbox", "storage", "server"];
+const SPOKES: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage", "server"];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();

@@ -4,7 +4,8 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -13,46 +14,62 @@ use axum::routing::post;
 use bytes::BytesMut;
 use futures_util::{TryStreamExt as _, stream};
 use tokio::io::AsyncReadExt as _;
-use tokio::task::JoinHandle;
+use tokio::sync::{Mutex, oneshot};
 
 use super::server::Client;
-use super::shell::BareTerminal;
+use super::shell::{AsyncTerminal, BareTerminal};
 
 /// Ended when it is dropped.
 pub(crate) struct BareHttp {
     socket: PathBuf,
-    server: JoinHandle<()>,
+    /// Both are taken when it ends.
+    server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     _folder: tempfile::TempDir,
 }
 
 impl BareHttp {
-    /// To be called in a runtime of several threads.
     pub(crate) fn start() -> Self {
         Self::with_terminals(0)
     }
 
-    /// With bare terminals, each to be asked at `/terminals/{number}`.
+    /// With bare terminals, each to be asked at `/terminals/{number}`. All in one thread, as in the action server: a request
+    /// that moves to another thread waits for that to wake.
     pub(crate) fn with_terminals(count: usize) -> Self {
-        let terminals: Arc<[_]> = (0..count).map(|_| Mutex::new(BareTerminal::start())).collect();
-        let ask = async move |Path(number): Path<usize>, text: String| {
-            tokio::task::block_in_place(|| terminals[number].lock().unwrap().ask(&text))
-        };
+        let terminals: Vec<_> = (0..count).map(|_| BareTerminal::start()).collect();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
-        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let router = Router::new().fallback(|body: Bytes| async move { body });
-        let router = router
-            .route("/pipe", post(pipe))
-            .route("/held-pipe", post(held_pipe))
-            .route("/terminals/{number}", post(ask))
-            .layer(DefaultBodyLimit::disable());
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { socket, server, _folder: folder }
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let server = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+                let terminals = terminals.into_iter().map(|terminal| Mutex::new(terminal.into_async()));
+                let serving = axum::serve(listener, router(terminals.collect()));
+                tokio::select! {
+                    served = serving => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { socket, server: Some((stop, server)), _folder: folder }
     }
 
     pub(crate) fn connect(&self) -> Client {
         Client::connect(&self.socket).unwrap()
     }
+}
+
+fn router(terminals: Arc<[Mutex<AsyncTerminal>]>) -> Router {
+    let ask =
+        async move |Path(number): Path<usize>, text: String| terminals[number].lock().await.ask(&text).await;
+    Router::new()
+        .fallback(|body: Bytes| async move { body })
+        .route("/pipe", post(pipe))
+        .route("/held-pipe", post(held_pipe))
+        .route("/terminals/{number}", post(ask))
+        .layer(DefaultBodyLimit::disable())
 }
 
 /// What a program writes, its words the body's: read as much at once as a pipe holds, and sent on as it is.
@@ -88,6 +105,9 @@ async fn held_pipe(words: String) -> Body {
 
 impl Drop for BareHttp {
     fn drop(&mut self) {
-        self.server.abort();
+        if let Some((stop, server)) = self.server.take() {
+            drop(stop);
+            let _ = server.join();
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
+use engine::agent::{AgentDefinition, CodeActAgent, Member, Prompt};
 use engine::condenser::CondenserConfig;
 use engine::conversation::{Conversation, Parts};
 use engine::events::EventStore;
@@ -48,16 +48,19 @@ pub(crate) async fn begin(
     let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
     let parts = Parts {
         store,
-        agent: Arc::new(CodeActAgent {
-            definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
-            command_timeout: 120.0,
-            declares_risk: false,
-        }),
-        condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
-        llm,
+        own: Member {
+            agent: Arc::new(CodeActAgent {
+                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                command_timeout: 120.0,
+                declares_risk: false,
+            }),
+            condenser: condenser.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap(),
+            draft_editor: Arc::clone(&llm),
+            llm,
+            tool_servers: Arc::new(NoToolServers),
+        },
         provider: Arc::new(provider),
         spec: SandboxSpec::of(id.clone()),
-        tool_servers: Arc::new(NoToolServers),
         analyzer: None,
         memory: None,
         team: Arc::default(),

@@ -71,6 +71,27 @@ impl Home {
         Ended::of(&self.glovebox(arguments).output().unwrap())
     }
 
+    /// What bash offers for the next word; anything said beside that is a failure, because somebody types.
+    pub fn completed(&self, words: &str, engine: Option<&Path>) -> String {
+        let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                      COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";
+        let program = self.glovebox(&[]);
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script]).arg(program.get_program()).arg(words).env_clear();
+        bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        bash.envs(engine.map(|engine| ("DOCKER_HOST", format!("unix://{}", engine.display()))));
+        let output = bash.output().unwrap();
+        assert!(output.stderr.is_empty(), "somebody types: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The ids of the conversations, the latest first.
+    pub fn conversations(&self) -> Vec<String> {
+        let list = self.run(&["conversations", "ls", "--json"]).expect(0).stdout;
+        let list: Vec<Value> = serde_json::from_str(&list).unwrap();
+        list.iter().map(|row| row["conversation_id"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// Starts the program with its events on standard output.
     pub fn start(&self, command: &mut Command) -> Started {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -25,13 +25,21 @@ impl Reply {
     /// The model calls one tool.
     pub fn call(tool: &str, arguments: &Value) -> Self {
         let call = json!({"id": "call-1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}});
-        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        Self::answer(&json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
+    }
+
+    /// The model says something.
+    pub fn says(text: &str) -> Self {
+        Self::answer(&json!({"role": "assistant", "content": text}), "stop")
+    }
+
+    fn answer(message: &Value, finish_reason: &str) -> Self {
         let body = json!({
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": 1,
             "model": "test",
-            "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}],
+            "choices": [{"index": 0, "finish_reason": finish_reason, "message": message}],
             "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
         });
         Self::Raw(200, "application/json", body.to_string())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::pypi::packages;
 use engine::memory::{Facts, Memory, Recalled, tell};
 use protocol::ObservationKind;
 use serde_json::{Value, json};
@@ -52,6 +53,65 @@ fn an_agent_that_only_looks_finds_and_cannot_write() {
     assert!(said(2).contains("1\tfn found() {}"), "{}", said(2));
     assert_eq!(errors(&events), ["there is no tool execute_bash", "there is no tool str_replace_editor"]);
     assert!(!home.workspace().join("written").exists());
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_without_the_tool_that_its_file_names_says_so_and_asks_no_model() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("cells.md", "---\ntools: [execute_ipython_cell, finish]\n---\nCalculate.");
+    // A python3 that has nothing.
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    let python = home.write("bin/python3", "#!/bin/sh\nexit 1\n");
+    std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", home.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let arguments =
+        ["run", "--json", "-t", "work", "--runtime", "local", "-l", &model, "--agent-cls", "cells.md"];
+    let mut command = home.glovebox(&arguments);
+    let events = home.start(command.env("PATH", path)).end().expect(1).events();
+    let last = &events.last().unwrap()["extras"];
+    assert_eq!(last["agent_state"], "error");
+    let reason = last["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the tool execute_ipython_cell is not offered: no IPython"), "{reason}");
+    assert!(!events.iter().any(|event| event["action"] == "finish"));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn cells_of_python_run_where_the_sandbox_has_ipython() {
+    let Some(packages) = packages("ipython", include_str!("../ipython.txt"), &[]) else { return };
+    let home = Home::new();
+    // In the workspace a sandbox sees them, wherever this repository lies.
+    let copied = home.workspace().join("packages");
+    let copying = std::process::Command::new("cp").arg("-r").args([&packages, &copied]).status().unwrap();
+    assert!(copying.success());
+    // The machine may have a Chromium, which would be offered too.
+    let python = format!(
+        "[sandbox]\nruntime_startup_env_vars = {{ PYTHONPATH = {copied:?} }}\n[agent]\nenable_browsing = false\n"
+    );
+    home.write("config.toml", &python);
+    let cell = |code: &str| calls("execute_ipython_cell", &json!({"code": code}));
+    let script = json!([cell("x = 20 + 1"), cell("x * 2"), finish()]);
+    let model = home.script(&script);
+    let workspace = home.workspace();
+    let arguments = ["-l", &model, "-d", workspace.to_str().unwrap()];
+    let events = run(&home, &arguments).expect(0).events();
+    assert_eq!(errors(&events), [""; 0]);
+    assert!(!system(&events).2.contains(&"execute_ipython_cell".to_owned()), "not before there is a sandbox");
+    let is_offer = |event: &&Value| event["source"] == "environment" && event["action"] == "system";
+    let offers: Vec<_> = events.iter().filter(is_offer).map(|event| &event["args"]["tools"]).collect();
+    assert_eq!(offers.len(), 1, "{offers:?}");
+    assert_eq!(offers[0][0]["function"]["name"], "execute_ipython_cell");
+    let cells: Vec<_> = events.iter().filter(|event| event["observation"] == "run_ipython").collect();
+    assert!(cells[1]["content"].as_str().unwrap().starts_with("42\n[Jupyter current"), "{cells:?}");
+    assert_eq!(cells[1]["extras"]["code"], "x * 2");
+
+    home.write("config.toml", python + "enable_jupyter = false\n");
+    let again = home.script(&script);
+    let events = run(&home, &["-l", &again, "-d", workspace.to_str().unwrap()]).expect(0).events();
+    assert_eq!(errors(&events), ["there is no tool execute_ipython_cell"; 2]);
+    assert_eq!(events.iter().filter(is_offer).count(), 0);
     home.assert_nothing_runs();
 }
 

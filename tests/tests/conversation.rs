@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Prompt};
+use engine::agent::{AgentDefinition, CodeActAgent, Member, Prompt};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
 use engine::llm::Llm;
@@ -42,21 +42,29 @@ impl World {
         let store = Arc::new(MemoryStore::default());
         let parts = Parts {
             store: store.clone(),
-            llm: scripted(responses, 0),
-            agent: Arc::new(CodeActAgent {
-                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
-                command_timeout: 120.0,
-                declares_risk: false,
-            }),
-            condenser: Arc::new(Noop),
+            own: Member {
+                llm: scripted(responses, 0),
+                draft_editor: scripted(&json!([]), 0),
+                agent: Arc::new(CodeActAgent {
+                    definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                    command_timeout: 120.0,
+                    declares_risk: false,
+                }),
+                condenser: Arc::new(Noop),
+                tool_servers: Arc::new(NoToolServers),
+            },
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::of(id()),
-            tool_servers: Arc::new(NoToolServers),
             analyzer: None,
             memory: None,
             team: Arc::default(),
         };
         Self { store, provider, parts }
+    }
+
+    /// The same with another model.
+    fn parts_with(&self, llm: Arc<dyn Llm>) -> Parts {
+        Parts { own: Member { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
     }
 
     async fn begin(&self) -> Conversation {
@@ -194,7 +202,7 @@ async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
     second.await;
     // As a killed process leaves it: nothing is told, nothing removed.
     drop(conversation);
-    let parts = Parts { llm: scripted(&responses, 2), ..world.parts.clone() };
+    let parts = world.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
@@ -216,7 +224,7 @@ async fn calls_of_one_response_are_made_one_after_another_also_over_a_crash() {
     let conversation = world.begin().await;
     perform(&conversation).await;
     drop(conversation);
-    let parts = Parts { llm: scripted(&json!([both, finish()]), 1), ..world.parts.clone() };
+    let parts = world.parts_with(scripted(&json!([both, finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
@@ -245,7 +253,7 @@ async fn what_the_user_is_asked_about_runs_only_when_it_is_confirmed_also_over_a
     conversation.wait_for(|state| state.iterations == 2).await;
     be_asked(&conversation).await;
     drop(conversation);
-    let parts = Parts { llm: scripted(&responses, 2), ..world.parts.clone() };
+    let parts = world.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     be_asked(&conversation).await;
     conversation.reject(None, "never two").unwrap();
@@ -269,8 +277,7 @@ async fn a_pause_lets_the_command_end_and_holds_the_agent() {
     let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
     assert!(paused.is_underway(), "it runs on");
     drop(conversation);
-    let parts =
-        Parts { llm: scripted(&json!([bash("hang"), bash("more"), finish()]), 1), ..world.parts.clone() };
+    let parts = world.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
@@ -285,8 +292,8 @@ async fn a_pause_lets_the_command_end_and_holds_the_agent() {
 async fn condensing(condenser: &Value, responses: &Value) -> (World, Conversation) {
     let mut world = World::new(responses);
     let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
-    let llm = Arc::clone(&world.parts.llm);
-    world.parts.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
+    let llm = Arc::clone(&world.parts.own.llm);
+    world.parts.own.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
     let conversation = world.begin().await;
     (world, conversation)
 }

@@ -30,7 +30,7 @@ fn a_busybox_image_has_a_shell_and_lacks_the_rest() {
         [&Value::Null; 4]
     );
     assert_eq!([&facts["uid"], &facts["workspace_writable"]], [&json!("0"), &json!("yes")]);
-    assert_eq!(found["parts"]["jupyter"], json!({"usable": false, "missing": ["python", "ipykernel"]}));
+    assert_eq!(found["parts"]["jupyter"], json!({"usable": false, "missing": ["python", "ipython"]}));
     assert_eq!(found["parts"]["git"], json!({"usable": false, "missing": ["git"]}));
 }
 

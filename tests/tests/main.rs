@@ -3,17 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 
 mod agents;
+mod browser;
 mod command_line;
 mod conversation;
+mod conversations_command;
 mod crash_recovery;
 mod delegation;
 mod docker_bad_starts;
+mod draft_edits;
 mod engine_restart;
 mod host_killed;
 mod image_check;
+mod interrupts;
 mod mcp_servers;
 mod models;
 mod out_of_memory;
+#[path = "../pypi.rs"]
+mod pypi;
 mod replay_and_fork;
 mod sandbox_commands;
 mod sandbox_docker;

@@ -78,6 +78,25 @@ fn a_trajectory_that_is_configured_is_done_again_by_a_run_without_a_task() {
 }
 
 #[test]
+fn what_the_user_stopped_is_not_done_again_and_that_is_said() {
+    let home = Home::new();
+    let file = home.path().join("done.json");
+    let model = home.script(&json!([bash("echo one"), bash("sleep 100000")]));
+    let arguments =
+        ["run", "--json", "-t", "work", "-l", &model, "--save-trajectory", file.to_str().unwrap()];
+    let mut run = home.start(&mut home.glovebox(&[&arguments[..], &LOCAL].concat()));
+    run.until("the endless command", |event| {
+        event["action"] == "run" && event["args"]["command"] == "sleep 100000"
+    });
+    run.signal(rustix::process::Signal::INT);
+    run.end().expect(130);
+    let ended = replay(&home, &file, &["--diff"]).expect(0);
+    assert!(ended.stderr.contains("not done again: 1 that the user stopped"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 of 1 actions"), "{}", ended.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
     let home = Home::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/wire/trajectories");

@@ -4,7 +4,6 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, Started, bash, finish, wait_until};
-use tests::sandbox_contract::Backend;
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// Runs an agent until its command is under way.
@@ -112,14 +111,14 @@ fn what_is_to_be_kept_is_kept_on_local() {
 
 #[test]
 fn what_a_killed_program_left_goes_on_docker() {
-    if let Some(image) = image() {
+    if let Some(image) = DockerBackend::debian_image() {
         what_a_killed_program_left_goes(&["--runtime", "docker", "--image", &image]);
     }
 }
 
 #[test]
 fn what_a_killed_exec_left_goes_at_once_on_docker() {
-    if let Some(image) = image() {
+    if let Some(image) = DockerBackend::debian_image() {
         what_a_killed_exec_left_goes_at_once(&["--runtime", "docker", "--image", &image]);
     }
 }
@@ -127,12 +126,8 @@ fn what_a_killed_exec_left_goes_at_once_on_docker() {
 #[test]
 fn what_is_to_be_kept_is_kept_on_docker() {
     for pause in ["true", "false"] {
-        if let Some(image) = image() {
+        if let Some(image) = DockerBackend::debian_image() {
             what_is_to_be_kept_is_kept(&Home::new(), &["--runtime", "docker", "--image", &image], pause);
         }
     }
-}
-
-fn image() -> Option<String> {
-    DockerBackend::debian().and_then(|backend| backend.image())
 }

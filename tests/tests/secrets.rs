@@ -8,23 +8,25 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::json;
 use tests::glovebox::{Home, bash, calls, finish};
+use tests::sandbox_contract::docker::DockerBackend;
 
-/// Longer than a line of base64 takes. Its middle is what is looked for.
+/// Longer than a line of base64 takes. Its middle is what is looked for: no hexadecimal digits, for ids are made of
+/// these, and all processes of the machine are looked at.
 const CANARY: &str =
-    "canary/begins with some text, so that it is long; 7f3b+c2 \"x\"=it's 9d41?e8&END of the canary";
+    "canary/begins with some text, so that it is long; qv7jzk+c2 \"x\"=it's wy9xhp?u8&END of the canary";
 
 /// The same in a URL.
-const IN_URL: &str = "canary%2Fbegins%20with%20some%20text%2C%20so%20that%20it%20is%20long%3B%207f3b%2Bc2%20%22x%22%3Dit%27s%209d41%3Fe8%26END%20of%20the%20canary";
+const IN_URL: &str = "canary%2Fbegins%20with%20some%20text%2C%20so%20that%20it%20is%20long%3B%20qv7jzk%2Bc2%20%22x%22%3Dit%27s%20wy9xhp%3Fu8%26END%20of%20the%20canary";
 
 /// What tells that a text shows the canary, in any form: parts of its middle as they are, escaped, and in base64.
 fn signs() -> Vec<String> {
-    let middle = "7f3b+c2 \"x\"=it's 9d41?e8&END";
+    let middle = "qv7jzk+c2 \"x\"=it's wy9xhp?u8&END";
     let in_base64 = (0..3).map(|before| {
         let letters = STANDARD_NO_PAD.encode(format!("{}{middle}", "a".repeat(before)));
         // The first and the last depend on what stands beside them.
         letters[4..letters.len() - 4].to_owned()
     });
-    ["7f3b", "9d41", "e8&END"].map(str::to_owned).into_iter().chain(in_base64).collect()
+    ["qv7jzk", "wy9xhp", "u8&END"].map(str::to_owned).into_iter().chain(in_base64).collect()
 }
 
 fn assert_hidden(what: &str, text: &str) {
@@ -83,13 +85,24 @@ fn quoted(text: &str) -> String {
 }
 
 #[test]
-fn a_secret_that_commands_use_is_seen_by_them_alone() {
+fn a_secret_that_commands_use_is_seen_by_them_alone_on_local() {
+    a_secret_that_commands_use_is_seen_by_them_alone(&["--runtime", "local"]);
+}
+
+#[test]
+fn a_secret_that_commands_use_is_seen_by_them_alone_on_docker() {
+    if let Some(image) = DockerBackend::debian_image() {
+        a_secret_that_commands_use_is_seen_by_them_alone(&["--runtime", "docker", "--image", &image]);
+    }
+}
+
+fn a_secret_that_commands_use_is_seen_by_them_alone(place: &[&str]) {
     let home = Home::new();
     let held = home.write("held-by-the-user", format!("{CANARY}\n"));
     let model = home.script(&json!([
         bash("printf %s \"$CANARY\" | sha256sum; sleep 0.3"),
         // Neither the next command has it, nor can it be read of the shell, nor does another shell have it.
-        bash("env | grep -c '^CANAR[Y]='; tr '\\0' '\\n' </proc/$$/environ | grep -c 'CANAR[Y]'; grep -c '7f3[b]' /proc/self/fd/250"),
+        bash("env | grep -c '^CANAR[Y]='; tr '\\0' '\\n' </proc/$$/environ | grep -c 'CANAR[Y]'; grep -c 'qv7jz[k]' /proc/self/fd/250"),
         // The agent shows it in every way.
         bash("echo \"$CANARY\"; printf %s \"$CANARY\" | base64; printf %s \"$CANARY\" | base64 -w0; echo \"a$CANARY\" | base64"),
         bash("echo \"ab$CANARY\" | base64 -w 64; set -x; : \"$CANARY\"; set +x; export -p | grep CANARY; printf %q \"$CANARY\""),
@@ -109,14 +122,14 @@ fn a_secret_that_commands_use_is_seen_by_them_alone() {
     let secret = format!("CANARY=@{}", held.display());
     let task = format!("work with {CANARY}");
     for output in [&["--json"][..], &[]] {
-        let begin = ["--log-level", "trace", "run", "--runtime", "local", "-l", &model, "--secret", &secret];
-        let place = ["-d", "work", "--save-trajectory", "trajectory.json", "--record", "recorded"];
+        let begin = ["--log-level", "trace", "run", "-l", &model, "--secret", &secret, "-d", "work"];
+        let files = ["--save-trajectory", "trajectory.json", "--record", "recorded"];
         // Not as an argument: the user would show it by that.
         let task = home.write("task", &task);
         let task = ["-f", task.to_str().unwrap()];
         let stop = Arc::new(AtomicBool::new(false));
         let arguments = look_at_arguments(Arc::clone(&stop));
-        let run = home.run(&[&begin[..], &place, &task, output].concat());
+        let run = home.run(&[&begin[..], place, &files, &task, output].concat());
         stop.store(true, Ordering::Relaxed);
         let shown = arguments.join().unwrap();
         let run = run.expect(0);
@@ -160,6 +173,10 @@ fn what_is_run_by_hand_uses_and_hides_them_too() {
             "{}",
             run.stdout
         );
+        if !json.is_empty() {
+            let observation: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+            assert_eq!(observation["extras"]["command"], words);
+        }
         assert_hidden("exec", &(run.stdout + &run.stderr));
     }
     home.run(&["sandbox", "create", "box", "--runtime", "local"]).expect(0);
@@ -188,4 +205,21 @@ fn an_agent_is_told_what_there_is() {
     let recall = events.iter().find(|event| event["observation"] == "recall").unwrap();
     let told = &recall["extras"]["custom_secrets_descriptions"];
     assert_eq!(told, &json!({"FORGE_TOKEN": "for the forge"}));
+}
+
+#[test]
+fn a_secret_that_is_missing_at_a_resume_is_named() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("echo \"$TOKEN\""), finish()]));
+    // As an argument, so it may not look like the canary, which a test beside this one looks for in all arguments.
+    let secret = ["--secret", "TOKEN=a swordfish"];
+    let run = ["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", "work", "-i", "1"];
+    let run = home.run(&[&run[..], &secret].concat()).expect(3);
+    assert!(!(run.stdout.clone() + &run.stderr).contains("swordfish"), "{} {}", run.stdout, run.stderr);
+    let id = run.stderr.rsplit("glovebox resume ").next().unwrap().split_whitespace().next().unwrap();
+    let resume = ["resume", id, "-l", &model, "-i", "1"];
+    let resumed = home.run(&resume);
+    assert!(resumed.stderr.contains("give it with --secret TOKEN"), "{}", resumed.stderr);
+    let again = home.run(&[&resume[..], &secret].concat());
+    assert!(!again.stderr.contains("--secret"), "{}", again.stderr);
 }

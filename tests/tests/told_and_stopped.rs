@@ -50,7 +50,8 @@ fn a_tool_servers_tool_is_called_in_the_sandbox() {
     let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
     home.write(
         "config.toml",
-        format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
+        // Where the machine has a browser, that would be offered too.
+        format!("[core]\nenable_browser = false\n[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
     );
     let events = run(&home, "where are you?", &json!([calls("where", &json!({})), finish()]), 0);
     let offered = events.iter().find(|event| event["action"] == "system" && event["source"] == "environment");
@@ -82,6 +83,19 @@ fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
     home.write("config.toml", "[agent]\nenable_stuck_detection = false\n");
     let events = run(&home, "work", &json!(responses), 0);
     assert_eq!(of_kind(&events, "observation", "run").len(), 4);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn calls_that_fail_with_the_same_words_are_no_loop_unless_they_are_the_same() {
+    let home = Home::new();
+    let call = |code: &str| calls("no_such_tool", &json!({"code": code}));
+    let responses = json!([call("1"), call("2"), call("3"), call("4"), finish()]);
+    let events = run(&home, "work", &responses, 0);
+    assert_eq!(of_kind(&events, "observation", "error").len(), 4);
+    let events = run(&home, "work", &json!([call("1"), call("1"), call("1"), finish()]), 1);
+    let [detected] = of_kind(&events, "observation", "loop_detection")[..] else { panic!("{events:#?}") };
+    assert!(detected["content"].as_str().unwrap().contains("the same action with an error three times"));
     home.assert_nothing_runs();
 }
 
@@ -120,4 +134,40 @@ fn a_list_of_tasks_is_kept_in_the_log() {
     assert_eq!(planned["extras"]["task_list"], viewed["extras"]["task_list"]);
     assert_eq!(viewed["content"], "1. [done] look\n");
     home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_that_goes_on_in_another_sandbox_is_told_so_once() {
+    let home = Home::new();
+    run(&home, "work", &json!([bash("X=1"), finish(), bash("echo ${X:-none}"), finish(), finish()]), 0);
+    let resume = ["resume", &latest(&home), "-t", "and now?", "--json"];
+    let resumed = home.run(&resume).expect(0).events();
+    let [told] = of_kind(&resumed, "observation", "error")[..] else { panic!("{resumed:#?}") };
+    assert_eq!(told["extras"]["error_id"], "SANDBOX$REPLACED");
+    let [ran] = of_kind(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
+    assert_eq!(ran["content"].as_str().unwrap().trim_end(), "none");
+    assert!(told["id"].as_u64() < ran["cause"].as_u64(), "before it acts");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_message_after_a_sandbox_that_could_not_be_placed_has_one_placed_and_no_model_is_asked_without() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let arguments = ["run", "--json", "--runtime", "docker", "-t", "work", "-l", &model];
+    let nowhere = format!("unix://{}/no-engine", home.path().display());
+    let start = |arguments: &[&str]| {
+        let mut command = home.glovebox(arguments);
+        home.start(command.env("DOCKER_HOST", &nowhere)).end().expect(1)
+    };
+    let begun = start(&arguments).events();
+    let reason = |events: &[Value]| {
+        let changed = of_kind(events, "observation", "agent_state_changed");
+        let last = changed.last().unwrap()["extras"].clone();
+        assert_eq!(last["agent_state"], "error");
+        last["reason"].as_str().unwrap().to_owned()
+    };
+    let again = start(&["resume", &latest(&home), "-t", "please", "--json"]).events();
+    assert_eq!(reason(&again), reason(&begun));
+    assert_eq!(of_kind(&again, "action", "finish").len(), 0);
 }

@@ -101,7 +101,7 @@ mod tests {
         let wait = &bounded["paths"]["/v1/ports/{port}"]["get"]["parameters"][1];
         assert_eq!((&wait["name"], &wait["schema"]["maximum"]), (&json!("wait"), &json!(0.1)));
         let actions = bounded["components"]["schemas"]["ActionRequest"]["oneOf"].as_array().unwrap();
-        assert_eq!(actions.len(), 4);
+        assert_eq!(actions.len(), 5);
         assert!(actions.iter().all(|action| action["properties"]["timeout"]["maximum"] == 0.1));
     }
 

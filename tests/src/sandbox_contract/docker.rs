@@ -46,6 +46,11 @@ impl DockerBackend {
         Self::of("GLOVEBOX_TEST_DEBIAN_IMAGE")
     }
 
+    /// The name of that image.
+    pub fn debian_image() -> Option<String> {
+        Self::debian().map(|backend| backend.image)
+    }
+
     /// An image with musl and busybox.
     pub fn alpine() -> Option<Self> {
         Self::of("GLOVEBOX_TEST_ALPINE_IMAGE")

@@ -1,8 +1,7 @@
 //! Making, listing, pruning and removing; and what is refused.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -31,27 +30,13 @@ fn a_sandbox_is_made_listed_and_removed() {
     }
 }
 
-/// What bash offers for the last of these words.
-fn completed(scene: &Scene, words: &str, engine: Option<&Path>) -> String {
-    let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
-                  COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";
-    let program = scene.home.glovebox(&[]);
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script]).arg(program.get_program()).arg(words).env_clear();
-    bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    bash.envs(engine.map(|engine| ("DOCKER_HOST", format!("unix://{}", engine.display()))));
-    let output = bash.output().unwrap();
-    assert!(output.stderr.is_empty(), "somebody types: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
 fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
     for scene in Scene::all() {
         let (name, runtime) = (scene.name(), scene.runtime);
         for subcommand in ["rm", "exec", "shell", "logs", "pause", "snapshot", "stats"] {
             let words = format!("glovebox sandbox {subcommand} --runtime {runtime}");
-            assert!(completed(&scene, &words, None).lines().any(|line| line == name), "{words}");
+            assert!(scene.home.completed(&words, None).lines().any(|line| line == name), "{words}");
         }
         scene.end();
     }
@@ -60,10 +45,34 @@ fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
     for engine in [silent, scene.home.path().join("no.sock")] {
         let begun = Instant::now();
-        let offered = completed(&scene, "glovebox sandbox rm --runtime docker", Some(&engine));
+        let offered = scene.home.completed("glovebox sandbox rm --runtime docker", Some(&engine));
         assert!(!offered.contains(&scene.name()), "{offered}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
+    scene.end();
+}
+
+#[test]
+fn the_list_without_a_runtime_has_all_that_answer_and_names_those_that_do_not() {
+    let scene = Scene::local();
+    let list = |more: &[&str]| {
+        let mut command = scene.home.glovebox(&[&["sandbox", "ls", "--json"], more].concat());
+        let nobody = format!("unix://{}", scene.home.path().join("no.sock").display());
+        let output = command.env("DOCKER_HOST", nobody).output().unwrap();
+        (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, stdout, stderr) = list(&[]);
+    let found: Vec<Value> = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(
+        (code, &found[0]["name"], &found[0]["runtime"]),
+        (Some(0), &scene.name().into(), &"local".into())
+    );
+    assert!(
+        stderr.starts_with("glovebox: warning: docker is left out: ") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    let (code, _, stderr) = list(&["--runtime", "docker"]);
+    assert!(code == Some(1) && stderr.lines().count() == 1, "{stderr}");
     scene.end();
 }
 
@@ -85,6 +94,8 @@ fn what_is_left_of_conversations_is_pruned_and_what_is_used_is_not() {
     refused(&home.run(&["sandbox", "rm", "--runtime", "local", name]), 1, "another process");
     exec.kill().unwrap();
     exec.wait().unwrap();
+    let logs = home.run(&["sandbox", "logs", "--runtime", "local", &name[..20]]);
+    assert_eq!(logs.code, 0, "the beginning of a conversation's is enough: {logs:?}");
     assert_eq!(prune(&["--dry-run"]), format!("{name}\n"));
     assert_eq!(prune(&[]), format!("{name}\n"));
     assert_eq!(prune(&[]), "");

@@ -1,0 +1,47 @@
+//! Programs from PyPI for the tests of several crates: had once, then kept in the target folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder that belongs on Python's path. `requirements` are installed as they are, with these options of pip's.
+///
+/// Installed by a build machine; a user does it by setting `CI=true` once. Nothing, with a line that says so, where it is
+/// not.
+pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let packages = folder.join(name);
+    let is_installed = |packages: &Path| {
+        fs::read_to_string(packages.join("requirements.txt")).is_ok_and(|list| list == requirements)
+    };
+    if is_installed(&packages) {
+        return Some(packages);
+    }
+    if std::env::var("CI").as_deref() != Ok("true") {
+        eprintln!("skipped: {name} is not installed; once with CI=true, this test installs it");
+        return None;
+    }
+    // Tests are processes of their own, and one of them installs it.
+    let lock = fs::File::create(folder.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    if is_installed(&packages) {
+        return Some(packages);
+    }
+    let draft = tempfile::tempdir_in(folder).unwrap();
+    let (list, target) = (draft.path().join("requirements.txt"), draft.path().join("packages"));
+    fs::write(&list, requirements).unwrap();
+    let installing = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"])
+        .args(options)
+        .arg("--target")
+        .arg(&target)
+        .arg("--requirement")
+        .arg(&list)
+        .status()
+        .unwrap();
+    assert!(installing.success(), "installing {name}: {installing}");
+    fs::rename(&list, target.join("requirements.txt")).unwrap(); // its mark of being complete
+    let _ = fs::remove_dir_all(&packages);
+    fs::rename(&target, &packages).unwrap();
+    Some(packages)
+}

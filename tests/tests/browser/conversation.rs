@@ -1,0 +1,68 @@
+//! The agent's tool, from the model's call to what the model is told.
+
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, calls, finish};
+
+const SECRET: &str = "swordfish-7f3b9d41";
+
+fn code(code: &str) -> Value {
+    calls("browser", &json!({ "code": code }))
+}
+
+fn run(home: &Home, model: &str, more: &[&str]) -> Ended {
+    let workspace = home.workspace();
+    let common =
+        ["run", "--json", "-t", "work", "--runtime", "local", "-l", model, "-d", workspace.to_str().unwrap()];
+    home.run(&[&common, more].concat())
+}
+
+#[test]
+fn an_agent_works_on_a_page_and_is_told_no_secret() {
+    let home = Home::new();
+    let page =
+        format!("<title>Shop</title><button onclick=\"this.textContent='{SECRET} bought'\">Buy</button>");
+    home.write("work/page.html", page);
+    let address = format!("file://{}/page.html", home.workspace().display());
+    let model = home.script(&json!([
+        code(&format!("goto('{address}')")),
+        code("click('1')\nsend_msg_to_user('Bought.')"),
+        code("click(1, 2"),
+        finish(),
+    ]));
+    let secret = format!("WORD={SECRET}");
+    let more = ["--agent", "BrowsingAgent", "--save-trajectory", "saved.json", "--secret", &secret];
+    let ended = run(&home, &model, &more).expect(0);
+    let events = ended.events();
+    let offered = events.iter().rfind(|event| event["action"] == "system").unwrap();
+    assert_eq!(offered["args"]["tools"][0]["function"]["name"], "browser");
+    let pages: Vec<_> = events.iter().filter(|event| event["observation"] == "browse").collect();
+    let [first, second] = pages.as_slice() else { panic!("{}", ended.stderr) };
+    let text = |page: &Value| page["content"].as_str().unwrap().to_owned();
+    assert!(
+        text(first).contains("Title: Shop") && text(first).contains("[1] button 'Buy'"),
+        "{}",
+        text(first)
+    );
+    assert!(text(second).contains("bought'") && !text(second).contains(SECRET), "{}", text(second));
+    assert!(first["extras"]["screenshot"].as_str().unwrap().starts_with("data:image/jpeg;base64,"));
+    let said = events.iter().find(|event| event["args"]["browsergym_send_msg_to_user"] == "Bought.");
+    assert!(said.is_some());
+    let wrong = events.iter().find(|event| event["observation"] == "error").unwrap();
+    assert!(text(wrong).starts_with("the arguments of browser: line 1: expected"), "{wrong}");
+    let saved: Value =
+        serde_json::from_slice(&std::fs::read(home.path().join("saved.json")).unwrap()).unwrap();
+    let pictures = saved.as_array().unwrap().iter().map(|event| &event["extras"]["screenshot"]);
+    assert!(pictures.filter_map(Value::as_str).all(str::is_empty), "only the log has them");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_browser_that_is_switched_off_is_not_offered() {
+    let home = Home::new();
+    home.write("config.toml", "[core]\nenable_browser = false\n");
+    let model = home.script(&json!([code("noop()"), finish()]));
+    let events = run(&home, &model, &[]).expect(0).events();
+    let wrong = events.iter().find(|event| event["observation"] == "error").unwrap();
+    assert_eq!(wrong["content"], "there is no tool browser");
+    home.assert_nothing_runs();
+}

@@ -1,0 +1,192 @@
+//! A sandbox with a browser, and pages for it on loopback.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ::browser::BrowsingProvider;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use engine::sandbox::{Resources, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use protocol::action::{BrowseAction, BrowseInteractiveAction};
+use protocol::observation::BrowseObservation;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ActionId, Observation, ObservationKind};
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend, command, id, spec};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::pages;
+
+/// What is left behind is removed, and the server is ended.
+pub(super) struct Scene<B = Local> {
+    pub(super) backend: B,
+    provider: Arc<dyn SandboxProvider>,
+    pub(super) sandbox: Arc<dyn Sandbox>,
+    /// Where the pages are: `http://127.0.0.1:…`.
+    pub(super) site: String,
+    server: AbortHandle,
+    /// Told by each request for `SITE/arrived`, which tells a test how far an action has come.
+    arrived: Arc<Notify>,
+    next: AtomicU32,
+}
+
+impl Scene {
+    pub(super) async fn new() -> Self {
+        Self::on(Local::new().unwrap()).await
+    }
+}
+
+impl<B: Backend> Scene<B> {
+    pub(super) async fn on(backend: B) -> Self {
+        let found = std::process::Command::new("chromium").arg("--version").output();
+        assert!(found.is_ok(), "these tests need chromium: .ci/run installs it");
+        let provider = browsing(&backend);
+        let spec = SandboxSpec {
+            resources: Resources { memory_bytes: 3 << 30, pids: 1000, ..Resources::default() },
+            ..spec(&backend)
+        };
+        let sandbox: Arc<dyn Sandbox> = Arc::from(provider.create(&spec, &|_| {}).await.unwrap());
+        let arrived = Arc::new(Notify::new());
+        let (site, server) = serve(Arc::clone(&arrived)).await;
+        Self { backend, provider, sandbox, site, server, arrived, next: AtomicU32::new(1) }
+    }
+
+    pub(super) fn next_id(&self) -> ActionId {
+        id(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes calls, in which `SITE` is where the pages are.
+    pub(super) async fn act(&self, calls: &str) -> Seen {
+        Seen::of(
+            self.perform(self.next_id(), &interactive(&calls.replace("SITE", &self.site), 60.0))
+                .await
+                .unwrap(),
+        )
+    }
+
+    pub(super) async fn perform(
+        &self,
+        id: ActionId,
+        request: &ActionRequest,
+    ) -> Result<Observation, SandboxError> {
+        // Nothing here takes longer than the browser's own bounds.
+        let performed = self.sandbox.execute(&id, request, &|_| {});
+        tokio::time::timeout(Duration::from_secs(150), performed).await.expect("an action has an ending")
+    }
+
+    pub(super) async fn browse(&self, page: &str) -> Seen {
+        let browse = BrowseAction { url: format!("{}/{page}", self.site), ..Default::default() };
+        let request = ActionRequest::new(SandboxAction::Browse(browse), Some(60.0));
+        Seen::of(self.perform(self.next_id(), &request).await.unwrap())
+    }
+
+    /// Waits for the next request for `SITE/arrived`.
+    pub(super) async fn arrival(&self) {
+        tokio::time::timeout(Duration::from_secs(60), self.arrived.notified()).await.expect("it arrives");
+    }
+
+    /// Runs a command beside the browser.
+    pub(super) async fn run(&self, text: &str) -> String {
+        self.perform(self.next_id(), &command(text)).await.unwrap().content
+    }
+
+    /// As a host does that starts anew, after the one before it was killed.
+    pub(super) async fn start_anew(&mut self) {
+        self.provider = browsing(&self.backend);
+        self.sandbox = Arc::from(self.provider.attach(self.sandbox.lease()).await.unwrap());
+    }
+
+    pub(super) async fn end(self) {
+        let id = self.sandbox.lease().sandbox_id.clone();
+        let folders = self.run("echo ${TMPDIR:-/tmp}/glovebox-browser-*").await;
+        let folder = folders.split_whitespace().next().unwrap();
+        assert!(std::path::Path::new(&folder).is_dir(), "{folders}");
+        self.provider.destroy(&id).await.unwrap();
+        drop(self.sandbox);
+        assert_eq!(self.backend.left_of(&id).await, Vec::<String>::new());
+        assert!(!std::path::Path::new(&folder).exists(), "{folder} is left");
+        self.server.abort();
+    }
+}
+
+fn browsing(backend: &dyn Backend) -> Arc<dyn SandboxProvider> {
+    Arc::new(BrowsingProvider::new(Arc::from(backend.provider())))
+}
+
+pub(super) fn interactive(calls: &str, timeout: f64) -> ActionRequest {
+    let action = BrowseInteractiveAction { browser_actions: calls.to_owned(), ..Default::default() };
+    ActionRequest::new(SandboxAction::BrowseInteractive(action), Some(timeout))
+}
+
+/// A page as it was observed.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) text: String,
+    pub(super) page: BrowseObservation,
+}
+
+impl Seen {
+    fn of(observation: Observation) -> Self {
+        let ObservationKind::Browse(page) = observation.kind else { panic!("{observation:?}") };
+        Self { text: observation.content, page: *page }
+    }
+
+    /// That it went well.
+    #[track_caller]
+    pub(super) fn well(self) -> Self {
+        assert_eq!(self.page.last_browser_action_error, "", "{}", self.text);
+        assert!(!self.page.error);
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn has(&self, part: &str) -> &Self {
+        assert!(self.text.contains(part), "{part} in {}", self.text);
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn failed(&self, part: &str) -> &Self {
+        let error = &self.page.last_browser_action_error;
+        assert!(self.page.error && error.contains(part) && !error.contains('\n'), "{part} in {error}");
+        self
+    }
+
+    /// The id of the element whose line has this.
+    #[track_caller]
+    pub(super) fn id_of(&self, part: &str) -> String {
+        let line = self.text.lines().find(|line| line.contains(part) && line.trim_start().starts_with('['));
+        let line = line.unwrap_or_else(|| panic!("{part} in {}", self.text));
+        line.trim_start().trim_start_matches('[').split(']').next().unwrap().to_owned()
+    }
+}
+
+async fn serve(arrived: Arc<Notify>) -> (String, AbortHandle) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let site = format!("http://{}", listener.local_addr().unwrap());
+    let tell = async move || arrived.notify_one();
+    let routes = Router::new().route("/arrived", get(tell)).route("/{page}", get(page));
+    let server = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    (site, server.abort_handle())
+}
+
+async fn page(Path(page): Path<String>) -> Response {
+    match page.as_str() {
+        // Its beginning comes, its end never.
+        "endless" => {
+            let begin = futures_util::stream::iter([Ok::<_, std::io::Error>("<h1>begun</h1>")]);
+            let never = futures_util::stream::pending();
+            let body = Body::from_stream(futures_util::StreamExt::chain(begin, never));
+            ([(CONTENT_TYPE, "text/html")], body).into_response()
+        }
+        "silent" => std::future::pending().await,
+        "archive" => ([(CONTENT_TYPE, "application/zip")], "PK").into_response(),
+        page => Html(pages::of(page)).into_response(),
+    }
+}

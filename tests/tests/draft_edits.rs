@@ -1,0 +1,184 @@
+//! V0's `edit_file`: the agent drafts, and a second model writes out.
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, calls, finish};
+use tests::model_server::{ModelServer, Reply};
+
+const FILE: &[u8] = b"\xef\xbb\xbfdef f():\r\n    return 1\r\n\r\ndef g():\r\n    return 1\r\n";
+
+fn edit_file(path: &std::path::Path, more: &Value) -> Value {
+    let mut arguments = more.clone();
+    arguments["path"] = json!(path);
+    calls("edit_file", &arguments)
+}
+
+fn script(home: &Home, model: &str, responses: &Value) -> String {
+    let path =
+        home.write(&format!("{model}.json"), json!({"model": model, "responses": responses}).to_string());
+    format!("model = \"scripted:{}\"\n", path.display())
+}
+
+fn run(home: &Home, more: &[&str]) -> Vec<Value> {
+    let workspace = home.workspace();
+    let work = ["run", "--json", "-t", "edit", "--runtime", "local", "-d", workspace.to_str().unwrap()];
+    let ended = home.run(&[&work, more].concat()).expect(0);
+    assert!(!ended.stderr.contains("without effect"), "{}", ended.stderr);
+    ended.events()
+}
+
+fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event[key] == kind).collect()
+}
+
+/// The models that were called, in order.
+fn called(events: &[Value]) -> Vec<&str> {
+    let calls = events.iter().filter_map(|event| event["llm_metrics"]["token_usages"].as_array());
+    calls.flatten().map(|usage| usage["model"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_second_model_writes_a_draft_out_and_is_counted_recorded_and_replayed() {
+    let home = Home::new();
+    let (file, new) = (home.workspace().join("a.py"), home.workspace().join("new/b.py"));
+    let agent = json!([
+        edit_file(&file, &json!({"content": "# ... existing code ...\n    return 2", "start": 4, "end": 5})),
+        edit_file(&file, &json!({"content": "\nh = 3", "start": -1})),
+        edit_file(&new, &json!({"content": "b = 1\n"})),
+        finish(),
+    ]);
+    let config = format!(
+        "[llm]\n{}[llm.draft_editor]\n{}[agent]\ncodeact_enable_llm_editor = true\n",
+        script(&home, "agent", &agent),
+        script(&home, "drafts", &json!([{"text": "```python\ndef g():\n    return 2\n```"}])),
+    );
+    home.write("config.toml", config);
+    let calls = home.path().join("calls");
+    let mut all = Vec::new();
+    for mode in ["--record", "--replay"] {
+        home.write("work/a.py", FILE);
+        let events = run(&home, &[mode, calls.to_str().unwrap(), "--save-trajectory", "trajectory.json"]);
+        let after = b"\xef\xbb\xbfdef f():\r\n    return 1\r\n\r\ndef g():\r\n    return 2\r\n\r\nh = 3\r\n";
+        assert_eq!(std::fs::read(&file).unwrap(), after);
+        assert_eq!(std::fs::read(&new).unwrap(), b"b = 1\n");
+        assert_eq!(called(&events), ["agent", "drafts", "agent", "agent", "agent"]);
+        std::fs::remove_dir_all(new.parent().unwrap()).unwrap();
+        for model in ["agent", "drafts"] {
+            // What was recorded is all that is needed.
+            let _gone = std::fs::remove_file(home.path().join(format!("{model}.json")));
+        }
+        all = events;
+    }
+    // Done again, it is the same edits, and no model is asked for them.
+    home.write("work/a.py", FILE);
+    for model in ["agent", "drafts"] {
+        script(&home, model, &json!([]));
+    }
+    let again = ["replay", "trajectory.json", "--diff", "--runtime", "local", "-d", "work"];
+    let again = home.run(&again).expect(0);
+    assert!(again.stderr.contains("4 of 4 actions came to what they had come to"), "{}", again.stderr);
+    assert!(again.stderr.contains(" 0 tokens in"), "{}", again.stderr);
+    let tools = all.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
+    assert!(tools.contains("\"edit_file\"") && !tools.contains("str_replace_editor"), "{tools}");
+    let (asked, done) = (of_kind(&all, "action", "edit"), of_kind(&all, "observation", "edit"));
+    assert_eq!(
+        (&asked[0]["args"]["impl_source"], &asked[0]["args"]["command"]),
+        (&json!("llm_based_edit"), &json!(""))
+    );
+    assert_eq!((&asked[0]["args"]["start"], &asked[0]["args"]["end"]), (&json!(4), &json!(5)));
+    assert_eq!(
+        (&done[0]["cause"], &done[0]["extras"]["impl_source"]),
+        (&asked[0]["id"], &json!("llm_based_edit"))
+    );
+    let diff = done[0]["extras"]["diff"].as_str().unwrap();
+    assert!(diff.contains("-    return 1\r\n+    return 2\r\n"), "{diff}");
+    assert!(done[0]["content"].as_str().unwrap().contains("     5\t    return 2\n"), "{done:?}");
+    assert_eq!((done.len(), &done[2]["extras"]["prev_exist"]), (3, &json!(false)));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
+    let home = Home::new();
+    let place = |name: &str| home.workspace().join(name);
+    let secret = "TOKEN=hunter2hunter2\n";
+    let env = format!("A=1\n{secret}");
+    let large = "line\n".repeat(300_000);
+    let png = b"\x89PNG\r\n";
+    for (name, content) in
+        [("bin", b"a\0b".as_slice()), ("a.png", png), ("large", large.as_bytes()), (".env", env.as_bytes())]
+    {
+        home.write(&format!("work/{name}"), content);
+    }
+    let draft = |name: &str| edit_file(&place(name), &json!({"content": "x", "start": 1, "end": 1}));
+    // Without a model of its own for it, the agent's answers after each draft that gets so far.
+    let agent = json!([
+        draft("bin"),
+        draft("a.png"),
+        draft("large"),
+        draft(""),
+        edit_file("relative".as_ref(), &json!({"content": "x"})),
+        edit_file(&place(".env"), &json!({"content": "x", "start": 2})),
+        draft(".env"),
+        {"text": "A=2"},
+        draft(".env"),
+        {"error": "unavailable"},
+        draft(".env"),
+        {"text": "```\nA=2\n```"},
+        finish(),
+    ]);
+    let config = "[agent]\nenable_llm_editor = true\nenable_stuck_detection = false\n[secrets]\nTOKEN = \"hunter2hunter2\"\n";
+    home.write("config.toml", format!("[llm]\n{}{config}", script(&home, "agent", &agent)));
+    let events = run(&home, &[]);
+    let errors = of_kind(&events, "observation", "error");
+    let parts = [
+        "bin cannot be read as text: ERROR_BINARY_FILE",
+        "a.png is not text",
+        "large is too large: it has 1500000 bytes",
+        " is no file",
+        "the path relative is not absolute",
+        "a secret stands in these lines",
+        "did not answer with one block",
+        "the model that writes drafts out failed: ",
+    ];
+    assert_eq!(errors.len(), parts.len(), "{errors:#?}");
+    for (error, part) in errors.iter().zip(parts) {
+        let said = error["content"].as_str().unwrap();
+        assert!(
+            said.starts_with("The action was not performed: ") && said.contains(part),
+            "{part} in {said}"
+        );
+    }
+    assert_eq!(std::fs::read(place(".env")).unwrap(), format!("A=2\n{secret}").as_bytes());
+    assert_eq!(std::fs::read(place("bin")).unwrap(), b"a\0b");
+    assert_eq!(std::fs::read(place("a.png")).unwrap(), png);
+    home.assert_nothing_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_killed_while_a_draft_is_written_out_asks_again_and_writes_once() {
+    let home = Home::new();
+    home.write("config.toml", "[agent]\nenable_llm_editor = true\n");
+    let file = home.write("work/a", "1\n2\n");
+    let replies = [
+        Reply::call("edit_file", &json!({"path": file, "content": "zwei", "start": 2})),
+        Reply::Silence,
+        Reply::says("```\nzwei\n```"),
+        Reply::call("finish", &json!({"message": "Done."})),
+    ];
+    let server = ModelServer::start(replies).await;
+    let workspace = home.workspace();
+    let arguments = ["run", "--json", "-t", "work", "-l", "test", "--runtime", "local", "-d"];
+    let mut command = home.glovebox(&[&arguments[..], &[workspace.to_str().unwrap()]].concat());
+    let mut run = home.start(command.env("LLM_BASE_URL", &server.base_url));
+    let id = run.conversation();
+    server.called(2).await;
+    run.kill();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n");
+    let mut resume = home.glovebox(&["resume", &id, "--json"]);
+    home.start(resume.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\nzwei\n");
+    let log = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
+    let (asked, done) = (of_kind(&log, "action", "edit"), of_kind(&log, "observation", "edit"));
+    assert_eq!((asked.len(), done.len(), &done[0]["cause"]), (1, 1, &asked[0]["id"]));
+    home.assert_nothing_runs();
+}

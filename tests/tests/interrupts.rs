@@ -1,0 +1,113 @@
+//! What is shown of output that comes too fast, and of work that is interrupted.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, finish, wait_until};
+
+fn run(home: &Home, responses: &Value) -> Command {
+    let (model, workspace) = (home.script(responses), home.workspace());
+    let workspace = workspace.to_str().unwrap();
+    let mut command =
+        home.glovebox(&["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", workspace]);
+    command.stderr(Stdio::piped());
+    command
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn exec(home: &Home, more: &[&str]) -> Ended {
+    home.run(&[&["exec", "--runtime", "local"], more].concat())
+}
+
+#[test]
+fn a_reader_that_is_behind_is_told_so_once_a_command() {
+    let home = Home::new();
+    let flood = |name: &str| bash(&format!("yes | head -c 100000000; touch {name}"));
+    let mut child = run(&home, &json!([flood("first"), finish()])).spawn().unwrap();
+    // Nobody reads meanwhile, so that the program is behind.
+    wait_until("all of it is printed", || home.workspace().join("first").exists());
+    let mut shown = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(shown.matches("faster than it can be shown").count(), 1);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_run_that_is_left_before_its_sandbox_could_answer_goes_on_later() {
+    let home = Home::new();
+    let mut child = run(&home, &json!([bash("touch begun; sleep 1000"), finish()])).spawn().unwrap();
+    wait_until("the command runs", || home.workspace().join("begun").exists());
+    // A sandbox that does not answer.
+    let own = i32::try_from(child.id()).unwrap();
+    for (id, _) in home.processes().into_iter().filter(|(id, _)| *id != own) {
+        kill_process(Pid::from_raw(id).unwrap(), Signal::STOP).unwrap();
+    }
+    signal(&child, Signal::HUP);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut shown = String::new();
+    while !shown.contains("interrupt again to leave at once") {
+        assert_ne!(said.read_line(&mut shown).unwrap(), 0, "{shown}");
+    }
+    signal(&child, Signal::INT);
+    said.read_to_string(&mut shown).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let id = &home.conversations()[0];
+    // Whether it has heard the first word is a race; what runs no more is not called running.
+    assert!(
+        ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|said| shown.contains(said)),
+        "{shown}"
+    );
+    assert!(shown.ends_with(&format!("go on with: glovebox resume {id}\n")), "{shown}");
+    home.run(&["resume", id]).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn the_json_of_a_command_has_its_output_whole_and_says_what_is_left_out() {
+    let home = Home::new();
+    let observation = |command: &str| -> Value {
+        serde_json::from_str(&exec(&home, &["--json", "--", command]).expect(0).stdout).unwrap()
+    };
+    let whole = observation("seq 1 20000");
+    let expected: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(whole["content"], expected.trim_end());
+    assert_eq!(whole["extras"]["hidden"], false);
+    let cut = observation("seq 1 300000");
+    let suffix = cut["extras"]["metadata"]["suffix"].as_str().unwrap();
+    assert!(suffix.contains("characters were left out of the middle.]"), "{suffix}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_interrupted_command_keeps_what_it_said() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    for more in [[].as_slice(), &["--json"]] {
+        let place = ["exec", "--runtime", "local", "-d", workspace.to_str().unwrap()];
+        let command = ["--", "echo so far; touch begun; sleep 1000"];
+        let mut command = home.glovebox(&[&place, more, &command].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the command runs", || workspace.join("begun").exists());
+        signal(&child, Signal::INT);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.ends_with("glovebox: interrupted; the command was ended\n"), "{said}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        if more.is_empty() {
+            assert!(text.starts_with("so far\n"), "{text}");
+        } else {
+            let observation: Value = serde_json::from_str(&text).unwrap();
+            assert!(observation["content"].as_str().unwrap().starts_with("so far"), "{text}");
+            assert_eq!(observation["extras"]["metadata"]["exit_code"], 130);
+        }
+        std::fs::remove_file(workspace.join("begun")).unwrap();
+    }
+    home.assert_nothing_runs();
+}
