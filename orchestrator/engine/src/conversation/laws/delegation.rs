@@ -5,10 +5,11 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind};
 
 use super::{Decision, Happening, World};
-use crate::conversation::{InputKind, State, fork};
+use crate::conversation::{InputKind, NOT_PERFORMED, State, fork};
 use crate::testing::timestamp;
 use Happening::{
-    ActionEnds, Confirm, Crash, Message, Pause, Reject, Resume, SandboxComes, SandboxIsLost, StepEnds, Stop,
+    ActionEnds, Confirm, Crash, Message, Pause, Reject, Resume, SandboxComes, SandboxIsLost, StepEnds,
+    StepIsRefused, Stop,
 };
 
 /// A world in which as many tasks are handed on.
@@ -195,6 +196,24 @@ fn a_lost_sandbox_interrupts_what_all_do_in_it_and_they_go_on() {
     tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
     world.happen(&SandboxIsLost);
     assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
+}
+
+#[test]
+fn what_is_asked_about_for_an_agent_that_cannot_go_on_is_not_performed() {
+    let mut world = handed_on(1, ConfirmationPolicy::Always);
+    let task = children(&world)[0];
+    // It makes the second call of the same response while the first one's task is worked on.
+    world.step_ends(Some(task), Decision::Delegate(2));
+    let below = children(&world)[1];
+    world.step_ends(Some(below), Decision::Run);
+    let asked = world.state.asked().unwrap().1.action;
+    world.happen(&StepIsRefused);
+    let outcome = world.log.iter().find(|event| event.cause == Some(asked)).unwrap();
+    assert!(
+        matches!(&outcome.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+            if error.error_id == NOT_PERFORMED)
+    );
+    assert_eq!((children(&world), world.state.is_stepping(None)), (Vec::new(), true));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn repository() -> WorkspaceSetup {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300_000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
 
     #[test]
     fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
@@ -103,7 +103,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300_000, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
 
     #[test]
     fn no_history_breaks_a_law_and_every_state_has_a_way_out(

@@ -5,7 +5,7 @@ use protocol::observation::DelegateObservation;
 use protocol::{Action, AgentState, EventId, EventSource, Observation};
 use serde_json::{Value, json};
 
-use super::{Turn, interrupted};
+use super::{Turn, interrupted, not_performed};
 
 /// How often a task can be handed on in turn.
 const DEEPEST: u32 = 3;
@@ -83,8 +83,18 @@ impl Turn {
         }
         let Some(child) = self.state.children.get(&id) else { return };
         if let Some(pending) = &child.run.pending {
-            self.cancelled.push(pending.action);
-            self.end_pending(Some(id), interrupted("its agent has ended"));
+            let outcome = match pending.is_asked {
+                true => not_performed("its agent has ended"),
+                false => interrupted("its agent has ended"),
+            };
+            if self.was_performing.contains(&pending.action) {
+                self.cancelled.push(pending.action);
+            }
+            self.end_pending(Some(id), outcome);
+            if self.state.agent_state == AgentState::AwaitingUserConfirmation && self.state.asked().is_none()
+            {
+                self.change_state(AgentState::Running, "");
+            }
         }
         let Some(child) = self.state.children.get(&id) else { return };
         let told = ending.told(&child.agent, child.iterations, child.metrics.accumulated_cost);
