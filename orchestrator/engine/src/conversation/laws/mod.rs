@@ -80,8 +80,13 @@ fn repository() -> WorkspaceSetup {
     WorkspaceSetup::Repository { url: "/origin".into(), branch: None }
 }
 
+fn many() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig { cases: config.cases.max(1000), ..config }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+    #![proptest_config(many())]
 
     #[test]
     fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
@@ -103,7 +108,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..Default::default() })]
+    #![proptest_config(many())]
 
     #[test]
     fn no_history_breaks_a_law_and_every_state_has_a_way_out(
