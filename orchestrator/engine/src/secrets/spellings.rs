@@ -12,6 +12,9 @@ const IN_DOUBLE_QUOTES: &str = "\\\"$`";
 /// What a shell takes for itself outside of quotes.
 const OUTSIDE_QUOTES: &str = "\\\"$`' \t&|;<>()*?[]{}!^,";
 
+/// The least length of a line, in bytes, that is taken for one of a key: programs write 64 to 76 letters.
+const KEY_LINE: usize = 40;
+
 /// All forms of some values.
 #[derive(Debug, Default)]
 pub(super) struct Spellings {
@@ -33,6 +36,10 @@ impl Spellings {
             }
             self.wrapped.extend(in_base64(value.as_bytes()));
         }
+        // Who looks at a part of a key sees whole lines of it. Its first and last ones are every key's.
+        let is_of_key =
+            |line: &&str| line.len() >= KEY_LINE && !line.contains([' ', '\t']) && !line.starts_with("----");
+        self.whole.extend(value.lines().filter(is_of_key).map(Vec::from));
         let is_long = |spelling: &Vec<u8>| spelling.len() >= super::SHORTEST;
         self.whole.retain(is_long);
         self.wrapped.retain(is_long);

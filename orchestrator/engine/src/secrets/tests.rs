@@ -100,6 +100,23 @@ fn what_shells_print_of_a_value_is_found() {
     }
 }
 
+#[test]
+fn a_line_of_a_key_is_hidden_and_one_that_others_have_too_is_not() {
+    let (one, two) = (
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7",
+        "VJTUt9Us8cKjMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictG",
+    );
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n-----END PRIVATE KEY-----\n");
+    let redactor = Redactor::new([("KEY", &SecretString::from(key.as_str()))]).unwrap();
+    assert_eq!(redactor.text(&format!("{key}after")), format!("{HIDDEN}after"));
+    let head = format!("-----BEGIN PRIVATE KEY-----\n{one}\nafter");
+    assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{HIDDEN}\nafter"));
+    let settings = "a word beside others, in a line that is long\nkey=value\n";
+    let redactor = Redactor::new([("SETTINGS", &SecretString::from(settings))]).unwrap();
+    let first = settings.lines().next().unwrap();
+    assert_eq!(redactor.text(first), first);
+}
+
 /// Between lines of base64 there is nothing else.
 #[test]
 fn lines_that_only_follow_each_other_stay() {
