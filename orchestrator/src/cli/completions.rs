@@ -24,6 +24,9 @@ const VARIABLE: &str = "GLOVEBOX_COMPLETE";
 /// Somebody waits for it with a finger on the key.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
+/// How much of it one runtime may take that says nothing.
+const SHARE: Duration = Duration::from_millis(700);
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,6 +62,11 @@ pub(crate) fn answer_if_asked() {
     CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
 }
 
+/// The values of `--runtime`.
+pub(super) fn runtimes() -> Vec<CompletionCandidate> {
+    compose::RUNTIMES.map(CompletionCandidate::new).into()
+}
+
 /// The sandboxes whose names begin so.
 pub(super) fn sandboxes(begun: &OsStr) -> Vec<CompletionCandidate> {
     asked(begun, async {
@@ -66,8 +74,8 @@ pub(super) fn sandboxes(begun: &OsStr) -> Vec<CompletionCandidate> {
         // Nobody is asked about a machine that is not known.
         config.sandbox.ssh.unknown_hosts = Some("refuse".into());
         compose::choose_runtime(&mut config, &state_dir).await?;
-        let placed = compose::provider(&config, &state_dir)?.list().await?;
-        Ok(placed.iter().map(sandbox::name_of).collect())
+        let is_runtime_chosen = given("--runtime").is_some();
+        sandbox::names(config, state_dir, is_runtime_chosen, SHARE).await
     })
 }
 
@@ -97,7 +105,6 @@ fn asked(
 
 /// The configuration and the folder that keeps everything, if there is one yet.
 fn load() -> anyhow::Result<Option<(Config, StateDir)>> {
-    let given = |flag: &str| value_of(flag, std::env::args());
     let overrides = Overrides {
         runtime: given("--runtime"),
         ssh_host: given("--host"),
@@ -112,7 +119,12 @@ fn load() -> anyhow::Result<Option<(Config, StateDir)>> {
     Ok(Some((config, state_dir)))
 }
 
-/// What was typed behind a flag.
+/// What was typed behind a flag on this line.
+fn given(flag: &str) -> Option<String> {
+    value_of(flag, std::env::args())
+}
+
+/// What stands behind a flag.
 fn value_of(flag: &str, words: impl IntoIterator<Item = String>) -> Option<String> {
     let mut words = words.into_iter().skip_while(|word| !word.starts_with(flag));
     match words.next()?.strip_prefix(flag)?.strip_prefix('=') {

@@ -21,6 +21,7 @@ mod writing;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::answer_if_asked as answer_completions_if_asked;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -81,7 +82,7 @@ enum Command {
 struct PlaceArguments {
     /// What places the sandbox: docker; local (a process on this machine, kept in by bubblewrap or Landlock); ssh; remote;
     /// or auto (docker if it answers, else local).
-    #[arg(long, value_name = "RUNTIME")]
+    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(completions::runtimes))]
     runtime: Option<String>,
 
     #[command(flatten)]

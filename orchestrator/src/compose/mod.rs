@@ -16,7 +16,7 @@ use condenser::condenser;
 pub(crate) use model::{Models, lasting_model_name};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
-    Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
+    RUNTIMES, Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
 };
 pub(crate) use secrets::{guarded_provider, redactor};
 use secrets::{guarded_store, guarded_tool_servers, registry};

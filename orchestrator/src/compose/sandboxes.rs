@@ -34,6 +34,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
 /// How long the end of the program waits for a sweep that is under way.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// What can place sandboxes; `auto` is one of the next two.
+pub(crate) const RUNTIMES: [&str; 5] = ["auto", "docker", "local", "ssh", "remote"];
+
 /// What places sandboxes of the configured runtime.
 pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     provider_with_spares(config, state_dir, 0)
@@ -56,7 +59,7 @@ pub(crate) fn provider_with_spares(
         "ssh" => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
         "remote" => remote(config)?,
         other => {
-            let text = format!("there is no runtime {other}: auto, docker, local, ssh and remote are there");
+            let text = format!("there is no runtime {other}: there are {}", RUNTIMES.join(", "));
             return Err(UsageError(text).into());
         }
     })

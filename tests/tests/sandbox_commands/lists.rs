@@ -77,6 +77,39 @@ fn the_list_without_a_runtime_has_all_that_answer_and_names_those_that_do_not() 
 }
 
 #[test]
+fn a_sandbox_is_found_at_whatever_runtime_it_is() {
+    for scene in Scene::all() {
+        let (name, nobody) =
+            (scene.name(), format!("unix://{}", scene.home.path().join("no.sock").display()));
+        let run = |arguments: &[&str]| {
+            let mut command = scene.home.glovebox(&[&["sandbox"], arguments].concat());
+            match scene.runtime {
+                "local" => command.env("RUNTIME", "docker").env("DOCKER_HOST", &nobody),
+                _ => command.env("RUNTIME", "local"),
+            };
+            let output = command.output().unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            (output.status.code(), text(output.stdout), text(output.stderr))
+        };
+        assert_eq!(run(&["exec", &name, "--", "echo", "hi"]), (Some(0), "hi\n".into(), String::new()));
+        let (code, _, stderr) = run(&["exec", "nobody", "--", "true"]);
+        match scene.runtime {
+            // Whether it is there cannot be known.
+            "local" => assert!(code == Some(1) && stderr.contains("no.sock"), "{stderr}"),
+            _ => assert!(code == Some(2) && stderr.contains("there is no sandbox nobody"), "{stderr}"),
+        }
+        let (code, used, stderr) = run(&["stats", "--json"]);
+        // The runtime local cannot tell it, which is no reason not to tell of the others.
+        let told = if scene.runtime == "local" { stderr } else { used };
+        assert!(code == Some(0) && told.contains(&name), "{told}");
+        assert_eq!(run(&["prune"]).1, "", "it was made by hand");
+        let (code, removed, _) = run(&["rm", "--all"]);
+        assert_eq!((code, removed), (Some(0), format!("{name}\n")));
+        scene.end();
+    }
+}
+
+#[test]
 fn what_is_left_of_conversations_is_pruned_and_what_is_used_is_not() {
     let home = Home::new();
     let mut exec = home.glovebox(&["exec", "--runtime", "local", "--", "echo begun; sleep 1000"]);

@@ -13,7 +13,8 @@ use protocol::sandbox_api::{
 use tokio::sync::Notify;
 
 use super::create::variables;
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::print;
 use crate::cli::{completions, follow::Interrupts};
@@ -62,7 +63,7 @@ pub(super) struct ExecArguments {
 }
 
 pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
     let stdin: Option<ByteSource> =
         if arguments.no_stdin { None } else { Some(Box::new(tokio::io::stdin())) };
@@ -77,7 +78,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
         limits: ProcessLimits::default(),
         timeout_seconds: None,
     };
-    let sandbox = host.connect(&arguments.name).await?;
+    let (host, sandbox) = hosts.connect(&arguments.name).await?;
     let id: ProcessId = format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?;
     let output = Output::new(&compose::redactor(&host.config)?);
     let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);

@@ -4,7 +4,8 @@ use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{SandboxSpec, SnapshotPurpose};
 
 use super::create::{self, Wishes};
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::{completions, print};
 use crate::config::Overrides;
@@ -31,16 +32,16 @@ pub(super) struct ForkArguments {
 }
 
 pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
-    let placed = host.existing(&arguments.name).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let (host, placed) = hosts.existing(&arguments.name).await?;
     let new = arguments.new.map_or_else(Name::fresh, Ok)?;
     // What can be refused is refused before the work of a snapshot.
     let spec = create::spec(&host.config, &new, None, arguments.wishes)?;
-    let reserved = create::reserve(&host, &new).await?;
+    let reserved = create::reserve(host, &new).await?;
     let purpose = SnapshotPurpose::Fork(new.conversation());
     let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..spec };
-    let exit = create::place(&host, &reserved, &spec).await;
+    let exit = create::place(host, &reserved, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
         && let Err(error) = host.provider.remove_snapshot(&image).await
     {

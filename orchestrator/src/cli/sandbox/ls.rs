@@ -1,15 +1,12 @@
 //! `glovebox sandbox ls`.
 
-use std::time::Duration;
-
 use engine::sandbox::{Condition, Lifetime, Placed, Snapshot};
-use futures_util::future::join_all;
 use indicatif::BinaryBytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::host::{At, Host};
+use super::hosts::Hosts;
 use super::name::Name;
 use super::table;
 use crate::cli::print;
@@ -17,9 +14,6 @@ use crate::config::Overrides;
 use crate::exit::Exit;
 
 const SHORT_ID_LENGTH: usize = 12;
-
-/// How long one runtime may keep those of the others from being shown.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -39,61 +33,26 @@ pub(super) struct LsArguments {
 }
 
 pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     if arguments.snapshots {
-        return list_snapshots(&host, arguments.json).await;
+        return list_snapshots(hosts.first(), arguments.json).await;
     }
-    let (hosts, failed) = match arguments.at.runtime {
-        Some(_) => (vec![host], Vec::new()),
-        None => host.of_all_runtimes(),
-    };
-    let mut all = list(&hosts, failed).await?;
+    let mut all = hosts.list().await?;
     all.sort_by_cached_key(|(_, placed)| (placed.created_at, Name::of(placed)));
     if arguments.json {
-        let all: Vec<Value> = all.iter().map(|(runtime, placed)| as_json(placed, runtime)).collect();
+        let all: Vec<Value> = all.iter().map(|(host, placed)| as_json(placed, host)).collect();
         print::line(&serde_json::to_string(&all)?)?;
     } else {
-        let rows: Vec<_> = all.iter().map(|(runtime, placed)| row(placed, runtime)).collect();
+        let rows: Vec<_> = all.iter().map(|(host, placed)| row(placed, host)).collect();
         table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
     }
     Ok(Exit::Finished)
 }
 
-/// What the runtimes that answer have. Of one that does not, people are told; if none does, that is the error.
-async fn list(
-    hosts: &[Host],
-    mut silent: Vec<(&'static str, anyhow::Error)>,
-) -> anyhow::Result<Vec<(&'static str, Placed)>> {
-    let asked = hosts.iter().map(|host| async {
-        let listed = match timeout(PATIENCE, host.provider.list()).await {
-            Ok(listed) => listed.map_err(anyhow::Error::from),
-            Err(_) => Err(anyhow::anyhow!("it does not answer within {} s", PATIENCE.as_secs())),
-        };
-        (host.provider.runtime(), listed)
-    });
-    let (mut all, mut answers) = (Vec::new(), false);
-    for (runtime, listed) in join_all(asked).await {
-        match listed {
-            Ok(placed) => {
-                answers = true;
-                all.extend(placed.into_iter().map(|placed| (runtime, placed)));
-            }
-            Err(error) => silent.push((runtime, error)),
-        }
-    }
-    if !answers && let Some((_, error)) = silent.pop() {
-        return Err(error);
-    }
-    for (runtime, error) in silent {
-        print::warning(&format!("{runtime} is left out: {error:#}"));
-    }
-    Ok(all)
-}
-
-fn as_json(placed: &Placed, runtime: &str) -> Value {
+fn as_json(placed: &Placed, host: &Host) -> Value {
     json!({
         "name": Name::of(placed),
-        "runtime": runtime,
+        "runtime": host.provider.runtime(),
         "state": state(placed.condition),
         "image": placed.image,
         "created_at": placed.created_at.map(|at| at.to_string()),
@@ -141,10 +100,10 @@ fn age_of(created_at: Option<Timestamp>) -> String {
     created_at.map_or_else(|| "-".into(), |at| age(Timestamp::now().as_second() - at.as_second()))
 }
 
-fn row(placed: &Placed, runtime: &str) -> [String; 6] {
+fn row(placed: &Placed, host: &Host) -> [String; 6] {
     [
         Name::of(placed),
-        runtime.to_owned(),
+        host.provider.runtime().to_owned(),
         state(placed.condition).to_owned(),
         placed.image.as_deref().map_or("-", image_name).to_owned(),
         age_of(placed.created_at),

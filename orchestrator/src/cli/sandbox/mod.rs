@@ -5,6 +5,7 @@ mod create;
 mod exec;
 mod fork;
 mod host;
+mod hosts;
 mod logs;
 mod ls;
 mod name;
@@ -18,10 +19,14 @@ mod stats;
 mod table;
 mod terminal_mode;
 
-use engine::sandbox::Placed;
+use std::time::Duration;
 
-use crate::config::Overrides;
+use crate::compose::{self, StateDir};
+use crate::config::{Config, Overrides};
 use crate::exit::Exit;
+use host::Host;
+use hosts::Hosts;
+use name::Name;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SandboxArguments {
@@ -61,9 +66,18 @@ enum SandboxCommand {
     Prune(prune::PruneArguments),
 }
 
-/// What a sandbox is called that is there.
-pub(super) fn name_of(placed: &Placed) -> String {
-    name::Name::of(placed)
+/// What those sandboxes are called whose runtimes answer within this time.
+pub(super) async fn names(
+    config: Config,
+    state_dir: StateDir,
+    is_runtime_chosen: bool,
+    patience: Duration,
+) -> anyhow::Result<Vec<String>> {
+    let provider = compose::provider(&config, &state_dir)?;
+    let host = Host { config, state_dir, provider };
+    let hosts = if is_runtime_chosen { Hosts::alone(host) } else { Hosts::with_others(host) };
+    let (answered, _) = hosts.ask(patience).await;
+    Ok(answered.iter().flat_map(|(_, all)| all.iter().map(Name::of)).collect())
 }
 
 pub(super) async fn run(arguments: SandboxArguments, overrides: &Overrides) -> anyhow::Result<Exit> {

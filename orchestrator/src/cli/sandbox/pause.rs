@@ -1,21 +1,24 @@
 //! `glovebox sandbox pause` and `glovebox sandbox resume`.
 
-use super::host::{Host, SomeSandboxes};
+use super::host::SomeSandboxes;
+use super::hosts::Hosts;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 pub(super) async fn pause(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     for name in &arguments.names {
-        host.provider.pause(&host.existing(name).await?.sandbox).await?;
+        let (host, placed) = hosts.existing(name).await?;
+        host.provider.pause(&placed.sandbox).await?;
     }
     Ok(Exit::Finished)
 }
 
 pub(super) async fn resume(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     for name in &arguments.names {
-        host.provider.resume(&host.existing(name).await?.sandbox).await?;
+        let (host, placed) = hosts.existing(name).await?;
+        host.provider.resume(&placed.sandbox).await?;
     }
     Ok(Exit::Finished)
 }

@@ -13,7 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use super::name::Name;
 use super::table;
 use crate::cli::print;
@@ -72,9 +73,9 @@ impl FromStr for Forward {
 }
 
 pub(super) async fn run(arguments: PortArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let sandbox: Arc<dyn Sandbox> = host.connect(&arguments.name).await?.into();
+    let sandbox: Arc<dyn Sandbox> = hosts.connect(&arguments.name).await?.1.into();
     if arguments.ports.is_empty() {
         return list(sandbox.as_ref(), arguments.json).await;
     }

@@ -9,6 +9,7 @@ use engine::sandbox::{Placed, sweep, sweep_snapshots};
 use protocol::ConversationId;
 
 use super::host::{At, Host};
+use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::print;
 use crate::compose::{self, Lock};
@@ -30,7 +31,18 @@ pub(super) struct PruneArguments {
 }
 
 pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let mut exit = Exit::Finished;
+    for (host, _) in hosts.answering().await? {
+        if !prune(host, arguments.dry_run).await? {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+/// What one runtime has; whether all of it is gone that should be.
+async fn prune(host: &Host, dry_run: bool) -> anyhow::Result<bool> {
     let locks: Mutex<Vec<Lock>> = Mutex::default();
     let unused: Mutex<Vec<Placed>> = Mutex::default();
     let is_used = |placed: &Placed| {
@@ -38,28 +50,28 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
         let Ok(lock) = host.state_dir.lock(conversation) else { return true };
         locks.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
         unused.lock().unwrap_or_else(PoisonError::into_inner).push(placed.clone());
-        arguments.dry_run
+        dry_run
     };
     let removed = sweep(host.provider.as_ref(), &is_used).await?;
     let unused = unused.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut exit = Exit::Finished;
+    let mut is_done = true;
     for placed in unused {
-        if arguments.dry_run || removed.contains(&placed.sandbox) {
-            if let Some(conversation) = placed.conversation.as_ref().filter(|_| !arguments.dry_run) {
+        if dry_run || removed.contains(&placed.sandbox) {
+            if let Some(conversation) = placed.conversation.as_ref().filter(|_| !dry_run) {
                 // Its lock is held until the end.
                 host.state_dir.remove_empty_workspace(conversation);
             }
             print::line(&Name::of(&placed))?;
         } else {
             print::problem(&format!("{} could not be removed; --log-level warn says why", Name::of(&placed)));
-            exit = Exit::Failed;
+            is_done = false;
         }
     }
-    if !arguments.dry_run {
+    if !dry_run {
         let is_used = |conversation: &ConversationId| host.state_dir.is_locked(conversation);
         for image in sweep_snapshots(host.provider.as_ref(), &is_used).await? {
             print::line(&image)?;
         }
     }
-    Ok(exit)
+    Ok(is_done)
 }

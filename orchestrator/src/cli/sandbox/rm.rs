@@ -4,6 +4,7 @@ use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Lifetime, Placed, Snapshot};
 
 use super::host::{At, Host};
+use super::hosts::Hosts;
 use super::ls::image_name;
 use super::name::Name;
 use crate::cli::{completions, print};
@@ -20,7 +21,7 @@ pub(super) struct RmArguments {
     #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     names: Vec<Name>,
 
-    /// All that were made by hand. Those of conversations are left to `prune`.
+    /// All that were made by hand, at every runtime that `ls` shows. Those of conversations are left to `prune`.
     #[arg(long)]
     all: bool,
 
@@ -33,11 +34,11 @@ pub(super) struct RmArguments {
 }
 
 pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut exit = Exit::Finished;
-    for placed in asked(&host, &arguments).await? {
+    for (host, placed) in asked(&hosts, &arguments).await? {
         // One that cannot be removed must not keep the others.
-        match remove(&host, &placed).await {
+        match remove(host, &placed).await {
             Ok(()) => print::line(&Name::of(&placed))?,
             Err(error) => {
                 print::problem(&format!("removing {}: {error:#}", Name::of(&placed)));
@@ -46,7 +47,7 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
         }
     }
     for image in &arguments.snapshot {
-        match remove_snapshot(&host, image).await {
+        match remove_snapshot(hosts.first(), image).await {
             Ok(()) => print::line(image)?,
             Err(error) => {
                 print::problem(&format!("{error:#}"));
@@ -70,14 +71,15 @@ async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
     Ok(host.provider.remove_snapshot(&found.image).await?)
 }
 
-async fn asked(host: &Host, arguments: &RmArguments) -> anyhow::Result<Vec<Placed>> {
+async fn asked<'a>(hosts: &'a Hosts, arguments: &RmArguments) -> anyhow::Result<Vec<(&'a Host, Placed)>> {
     if arguments.all {
-        let all = host.provider.list().await?;
-        return Ok(all.into_iter().filter(|placed| placed.lifetime == Lifetime::UntilRemoved).collect());
+        let mut all = hosts.list().await?;
+        all.retain(|(_, placed)| placed.lifetime == Lifetime::UntilRemoved);
+        return Ok(all);
     }
     let mut asked = Vec::new();
     for name in &arguments.names {
-        asked.push(host.existing(name).await?);
+        asked.push(hosts.existing(name).await?);
     }
     Ok(asked)
 }

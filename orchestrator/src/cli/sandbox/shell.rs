@@ -13,7 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exec::of_program;
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use super::name::Name;
 use super::terminal_mode::{RawMode, size};
 use crate::cli::print;
@@ -48,8 +49,8 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
         let text = "standard input and output must be a terminal: without one, use `glovebox sandbox exec`";
         return Err(UsageError(text.to_owned()).into());
     }
-    let host = Host::open(&arguments.at, overrides).await?;
-    let sandbox = host.connect(&arguments.name).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let (_, sandbox) = hosts.connect(&arguments.name).await?;
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
     let stream = sandbox.open(&Door::Terminal(query(&arguments.command)?)).await?;

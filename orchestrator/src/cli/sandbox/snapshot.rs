@@ -3,7 +3,8 @@
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::SnapshotPurpose;
 
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::{completions, print};
 use crate::config::Overrides;
@@ -27,8 +28,8 @@ pub(super) struct SnapshotArguments {
 }
 
 pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
-    let placed = host.existing(&arguments.name).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let (host, placed) = hosts.existing(&arguments.name).await?;
     let purpose = SnapshotPurpose::Keep(arguments.image.as_deref());
     let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
     print::line(&image)?;

@@ -6,6 +6,7 @@ use indicatif::BinaryBytes;
 use serde_json::json;
 
 use super::host::{At, Host};
+use super::hosts::Hosts;
 use super::name::Name;
 use super::table;
 use crate::cli::{completions, print};
@@ -28,10 +29,17 @@ pub(super) struct StatsArguments {
 }
 
 pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut used: Vec<(String, Usage)> = Vec::new();
-    for placed in asked(&host, &arguments.names).await? {
-        used.push((Name::of(&placed), host.provider.usage(&placed.sandbox).await?));
+    for (host, placed) in asked(&hosts, &arguments.names).await? {
+        match host.provider.usage(&placed.sandbox).await {
+            Ok(usage) => used.push((Name::of(&placed), usage)),
+            // It was not asked for by its name.
+            Err(error) if arguments.names.is_empty() => {
+                print::warning(&format!("{} is left out: {error}", Name::of(&placed)));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     if arguments.json {
         let used: Vec<_> = used
@@ -54,14 +62,15 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
     Ok(Exit::Finished)
 }
 
-async fn asked(host: &Host, names: &[Name]) -> anyhow::Result<Vec<Placed>> {
+async fn asked<'a>(hosts: &'a Hosts, names: &[Name]) -> anyhow::Result<Vec<(&'a Host, Placed)>> {
     if names.is_empty() {
-        let all = host.provider.list().await?;
-        return Ok(all.into_iter().filter(|placed| placed.condition != Condition::Ended).collect());
+        let mut all = hosts.list().await?;
+        all.retain(|(_, placed)| placed.condition != Condition::Ended);
+        return Ok(all);
     }
     let mut asked = Vec::new();
     for name in names {
-        asked.push(host.existing(name).await?);
+        asked.push(hosts.existing(name).await?);
     }
     Ok(asked)
 }

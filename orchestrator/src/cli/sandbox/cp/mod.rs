@@ -17,7 +17,8 @@ use engine::sandbox::{ByteSource, Sandbox, Shape};
 use protocol::sandbox_api::{FileKind, FileStatus, Mode};
 use tokio::io::AsyncReadExt as _;
 
-use super::host::{At, Host};
+use super::host::At;
+use super::hosts::Hosts;
 use crate::cli::follow::Interrupts;
 use crate::cli::print;
 use crate::config::Overrides;
@@ -60,9 +61,9 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
         | (Place::Local(_) | Place::Stream, Place::Inside { name, path }) => (name, path.as_str()),
         _ => return Err(UsageError("one of the two must be inside a sandbox: NAME:PATH".to_owned()).into()),
     };
-    let host = Host::open(&arguments.at, overrides).await?;
+    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let sandbox = host.connect(name).await?;
+    let (_, sandbox) = hosts.connect(name).await?;
     let sandbox = sandbox.as_ref();
     let copied = async {
         match (&arguments.source, &arguments.target) {

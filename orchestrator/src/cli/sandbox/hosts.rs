@@ -1,0 +1,159 @@
+//! The runtimes among which a sandbox is looked for: the one that was asked for, or all that may have some.
+
+use std::time::Duration;
+
+use engine::sandbox::{Lifetime, Placed, Sandbox};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::host::{At, Host};
+use super::name::Name;
+use crate::cli::conversation_id::meant;
+use crate::cli::print;
+use crate::compose;
+use crate::config::{Config, Overrides};
+use crate::exit::UsageError;
+
+/// How long one runtime may keep those of the others from being shown.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One or more.
+pub(super) struct Hosts {
+    /// The configured runtime's.
+    first: Host,
+    others: Vec<Host>,
+    /// What cannot even be asked.
+    failed: Vec<Silent>,
+}
+
+/// A runtime that does not tell what it has, and why.
+type Silent = (&'static str, anyhow::Error);
+
+/// A runtime that does, and what it has.
+pub(super) type Answered<'a> = (&'a Host, Vec<Placed>);
+
+impl Hosts {
+    pub(super) async fn open(at: &At, overrides: &Overrides) -> anyhow::Result<Self> {
+        let first = Host::open(at, overrides).await?;
+        Ok(if at.runtime.is_some() { Self::alone(first) } else { Self::with_others(first) })
+    }
+
+    /// No other runtime.
+    pub(super) fn alone(first: Host) -> Self {
+        Self { first, others: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Beside the configured runtime: docker, local, and those that the configuration says how to reach.
+    pub(super) fn with_others(first: Host) -> Self {
+        let sandbox = &first.config.sandbox;
+        let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
+        let known =
+            [("docker", true), ("local", true), ("ssh", sandbox.ssh.target.is_some()), ("remote", is_remote)];
+        let (mut others, mut failed) = (Vec::new(), Vec::new());
+        for (name, _) in
+            known.into_iter().filter(|(name, may_have)| *may_have && *name != first.config.runtime)
+        {
+            let mut config = Config { runtime: name.to_owned(), ..first.config.clone() };
+            // Nobody is asked about a machine that was not named.
+            config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+            match compose::provider(&config, &first.state_dir) {
+                Ok(provider) => others.push(Host { config, state_dir: first.state_dir.clone(), provider }),
+                Err(error) => failed.push((name, error)),
+            }
+        }
+        Self { first, others, failed }
+    }
+
+    /// The configured runtime's.
+    pub(super) fn first(&self) -> &Host {
+        &self.first
+    }
+
+    /// Those that answer within this time, and of the others why they do not: the configured one's reason first.
+    pub(super) async fn ask(&self, patience: Duration) -> (Vec<Answered<'_>>, Vec<Silent>) {
+        let all = std::iter::once(&self.first).chain(&self.others);
+        let asked = all.map(|host| async move { (host, list(host, patience).await) });
+        let (mut answered, mut silent) = (Vec::new(), Vec::new());
+        for (host, listed) in join_all(asked).await {
+            match listed {
+                Ok(placed) => answered.push((host, placed)),
+                Err(error) => silent.push((host.provider.runtime(), error)),
+            }
+        }
+        (answered, silent)
+    }
+
+    /// Those that answer. Of one that does not, people are told; if none does, that is the error.
+    pub(super) async fn answering(&self) -> anyhow::Result<Vec<Answered<'_>>> {
+        let (answered, mut silent) = self.ask(PATIENCE).await;
+        if answered.is_empty() {
+            return Err(silent.swap_remove(0).1);
+        }
+        for (runtime, error) in silent.iter().chain(&self.failed) {
+            print::warning(&format!("{runtime} is left out: {error:#}"));
+        }
+        Ok(answered)
+    }
+
+    /// All sandboxes of those that answer, each with whose it is.
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<(&Host, Placed)>> {
+        let answered = self.answering().await?.into_iter();
+        Ok(answered.flat_map(|(host, all)| all.into_iter().map(move |placed| (host, placed))).collect())
+    }
+
+    /// The sandbox of this name, which there must be: at the configured runtime, or else at another.
+    pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<(&Host, Placed)> {
+        let listed = list(&self.first, PATIENCE).await;
+        if let Ok(all) = &listed
+            && let Some(placed) = named(all, name)?
+        {
+            return Ok((&self.first, placed));
+        }
+        let mut unknown = String::new();
+        for host in &self.others {
+            match list(host, PATIENCE).await {
+                Ok(all) => {
+                    if let Some(placed) = named(&all, name)? {
+                        return Ok((host, placed));
+                    }
+                }
+                Err(error) => {
+                    unknown.push_str(&format!("; {} does not tell: {error:#}", host.provider.runtime()))
+                }
+            }
+        }
+        // What keeps the configured runtime from answering says more than that nobody else has it.
+        listed?;
+        let place = match self.others.as_slice() {
+            [] => format!(" at the runtime {}", self.first.provider.runtime()),
+            _ => String::new(),
+        };
+        let text = format!(
+            "there is no sandbox {name}{place}: `glovebox sandbox ls` lists those there are{unknown}"
+        );
+        Err(UsageError(text).into())
+    }
+
+    /// Speaks with the sandbox of this name, which must run.
+    pub(super) async fn connect(&self, name: &Name) -> anyhow::Result<(&Host, Box<dyn Sandbox>)> {
+        let (host, placed) = self.existing(name).await?;
+        Ok((host, host.connect(&placed).await?))
+    }
+}
+
+async fn list(host: &Host, patience: Duration) -> anyhow::Result<Vec<Placed>> {
+    match timeout(patience, host.provider.list()).await {
+        Ok(listed) => Ok(listed?),
+        Err(_) => anyhow::bail!("it does not answer within {} s", patience.as_secs_f32()),
+    }
+}
+
+/// The one of this name. Of a conversation's, which has its id, the beginning is enough.
+fn named(all: &[Placed], name: &Name) -> Result<Option<Placed>, UsageError> {
+    let name = name.to_string();
+    let could_be = |placed: &&Placed| placed.lifetime == Lifetime::Conversation || Name::of(placed) == name;
+    let all: Vec<_> = all.iter().filter(could_be).collect();
+    let names: Vec<_> = all.iter().map(|placed| Name::of(placed)).collect();
+    let place = meant("sandboxes", &name, names.iter().map(String::as_str))?;
+    Ok(place.and_then(|place| all.into_iter().nth(place)).cloned())
+}
