@@ -129,6 +129,15 @@ async fn a_budget_stops_the_agent_after_the_call_that_passes_it() {
         ended.events().iter().filter_map(|event| event["llm_metrics"]["accumulated_cost"].as_f64()).collect();
     let (last, before) = spent.split_last().unwrap();
     assert!(*last >= 0.5 && before.iter().all(|cost| *cost < 0.5), "{spent:?}");
+    assert!(!ended.stderr.contains("no price"), "{}", ended.stderr);
+    let server = ModelServer::start([Reply::call("finish", &json!({"message": "done"}))]).await;
+    let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
+    let ended = home.start(command.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
+    assert!(
+        ended.stderr.contains("the limit of $0.5 has no effect: no price is known of test"),
+        "{}",
+        ended.stderr
+    );
     home.assert_nothing_runs();
 }
 
@@ -309,5 +318,12 @@ fn completions_are_there_for_every_shell() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
         assert!(home.run(&["completions", shell]).expect(0).stdout.contains("glovebox"));
+    }
+    for words in ["glovebox run --runtime", "glovebox sandbox ls --runtime"] {
+        let offered = home.completed(words, None);
+        assert!(
+            ["auto", "docker", "local", "ssh", "remote"].iter().all(|name| offered.contains(name)),
+            "{offered}"
+        );
     }
 }

@@ -56,6 +56,7 @@ fn an_exported_trajectory_is_the_one_that_is_saved_and_can_be_done_again() {
     let saved = std::fs::read_to_string(saved).unwrap();
     let id = &home.conversations()[0];
     assert_eq!(home.run(&["conversations", "export", id]).expect(0).stdout, saved);
+    assert_eq!(home.run(&["conversations", "export", id, "-o", "-"]).expect(0).stdout, saved);
     assert_eq!(home.run(&["conversations", "export", id, "-o", "."]).expect(0).stdout, "");
     let exported = home.path().join(format!("{id}.json"));
     assert_eq!(std::fs::read_to_string(&exported).unwrap(), saved);
@@ -63,6 +64,20 @@ fn an_exported_trajectory_is_the_one_that_is_saved_and_can_be_done_again() {
     home.write("wrong.json", r#"[{"action": "run", "args": {"command": "true"}}]"#);
     let said = home.run(&["replay", "wrong.json", "--runtime", "local"]).expect(2).stderr;
     assert!(said.contains("entry 0, counted from 0: missing field `id`"), "{said}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_trajectory_that_cannot_be_saved_is_refused_before_anything_is_done() {
+    let home = Home::new();
+    home.write("file", "");
+    let model = home.script(&json!([finish()]));
+    let arguments = ["run", "--runtime", "local", "-t", "work", "-l", &model, "--save-trajectory"];
+    let said = home.run(&[arguments.as_slice(), &["file/saved.json"]].concat()).expect(2).stderr;
+    assert!(said.contains("saving the trajectory to file/saved.json"), "{said}");
+    assert!(home.conversations().is_empty());
+    home.run(&[arguments.as_slice(), &["new/folder/saved.json"]].concat()).expect(0);
+    assert!(home.path().join("new/folder/saved.json").is_file());
     home.assert_nothing_runs();
 }
 

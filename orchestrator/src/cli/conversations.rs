@@ -15,7 +15,7 @@ use super::conversation_id::IdBeginning;
 use super::transcript::Transcript;
 use super::{completions, load_config, print};
 use crate::compose::StateDir;
-use crate::config::Overrides;
+use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
 /// How many events are read at once.
@@ -75,7 +75,7 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         }
         ConversationsCommand::Export { id, output } => {
             let id = id.find(store.as_ref()).await?;
-            match output {
+            match output.filter(|path| path != Path::new("-")) {
                 Some(path) => save_trajectory(store.as_ref(), &id, &path, config.saves_screenshots).await?,
                 None => print::bytes(&trajectory(store.as_ref(), &id, config.saves_screenshots).await?)?,
             }
@@ -200,6 +200,20 @@ async fn trajectory(
     let mut text = serde_json::to_vec_pretty(&events)?;
     text.push(b'\n');
     Ok(text)
+}
+
+/// Fails where the configured trajectory could not be saved at the end; makes the folders that it is to lie in.
+pub(super) fn prepare_trajectory(config: &Config) -> anyhow::Result<()> {
+    let Some(path) = config.save_trajectory.as_deref().filter(|path| !path.is_dir()) else { return Ok(()) };
+    let refused = |error| UsageError(format!("saving the trajectory to {}: {error}", path.display()));
+    if path.exists() {
+        std::fs::OpenOptions::new().append(true).open(path).map_err(refused)?;
+    } else {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(refused)?;
+        tempfile::tempfile_in(folder).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// Writes a trajectory to a file, or into a folder by the conversation's id.

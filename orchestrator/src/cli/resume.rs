@@ -13,7 +13,7 @@ use protocol::{AgentState, Body, ConversationId, Observation, ObservationKind};
 
 use super::conversation_id::IdBeginning;
 use super::follow::{Output, what_waits};
-use super::run::{WorkArguments, finish, introduce, spec, warn_of_memory};
+use super::run::{WorkArguments, finish, introduce, spec, warn_of_budget, warn_of_memory};
 use super::{MachineArguments, completions, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
@@ -106,6 +106,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
              shows up; give it with --secret {name}"
         ));
     }
+    conversations::prepare_trajectory(&config)?;
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize)?;
     // It may have been removed while it was empty.
@@ -115,6 +116,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let spec = spec(&config, &id, &started);
     let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
+    warn_of_budget(&models, &config, work.max_budget.or(state.max_budget));
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
         introduce(&id, &started);

@@ -173,6 +173,7 @@ async fn perform_locked(
     state_dir: &StateDir,
     store: Arc<dyn EventStore>,
 ) -> anyhow::Result<Exit> {
+    conversations::prepare_trajectory(config)?;
     let started = ConversationStarted {
         agent: config.agent.lasting_name.clone(),
         model: task.model,
@@ -200,6 +201,7 @@ async fn perform_locked(
     let spec = spec(config, &task.id, &started);
     let parts = compose::parts(config, state_dir, store, &task.models, agent, spec)?;
     warn_of_memory(&parts);
+    warn_of_budget(&task.models, config, config.max_budget);
     if task.work.output() == Output::Transcript {
         introduce(&task.id, &started);
         if let Some((isolation, bounds)) = compose::isolation(config, state_dir).await? {
@@ -268,6 +270,17 @@ pub(super) async fn finish(
 pub(super) fn warn_of_memory(parts: &Parts) {
     for problem in parts.memory.iter().flat_map(Memory::problems) {
         print::warning(&problem.to_string());
+    }
+}
+
+/// Tells of a limit of money that nothing will reach.
+pub(super) fn warn_of_budget(models: &Models, config: &Config, budget: Option<f64>) {
+    if let Some(most) = budget.filter(|_| !models.have_a_price(config)) {
+        print::warning(&format!(
+            "the limit of ${most} has no effect: no price is known of {}; `input_cost_per_token` and `output_cost_per_token` \
+             under [llm] tell it",
+            config.llm.model.as_deref().unwrap_or("the model")
+        ));
     }
 }
 

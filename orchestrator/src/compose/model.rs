@@ -62,6 +62,13 @@ impl Models {
         Ok(Self { agent: scripted(script, 0)?, title: None, calls: Calls::Made })
     }
 
+    /// Whether it is known that what the agent asks costs something: else no limit of money is ever reached. A script and a
+    /// recording tell the cost of each answer themselves.
+    pub(crate) fn have_a_price(&self, config: &Config) -> bool {
+        let is_scripted = config.llm.model.as_deref().is_some_and(|model| model.starts_with(SCRIPTED));
+        is_scripted || matches!(self.calls, Calls::Replayed(_)) || self.agent.most_cost(1) > 0.0
+    }
+
     /// What finds titles, if something does.
     pub(crate) fn title(&self) -> Option<Arc<dyn Llm>> {
         self.title.clone()
