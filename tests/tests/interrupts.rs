@@ -111,3 +111,47 @@ fn an_interrupted_command_keeps_what_it_said() {
     }
     home.assert_nothing_runs();
 }
+
+/// Each way to run a command whose output never ends, in a home that has a secret to look for in it.
+fn floods(home: &Home) -> [Child; 2] {
+    home.run(&["sandbox", "create", "box", "--runtime", "local"]).expect(0);
+    let commands = [
+        ["exec", "--runtime", "local", "--", "yes"].as_slice(),
+        &["sandbox", "exec", "--runtime", "local", "box", "--", "yes"],
+    ];
+    commands.map(|arguments| {
+        let mut command = home.glovebox(arguments);
+        command.env("LLM_API_KEY", "sk-hunter2hunter2").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    })
+}
+
+#[test]
+fn a_command_that_floods_hears_an_interrupt() {
+    let home = Home::new();
+    for mut child in floods(&home) {
+        let mut stdout = child.stdout.take().unwrap();
+        let mut first = [0; 1 << 20];
+        stdout.read_exact(&mut first).unwrap();
+        let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+        signal(&child, Signal::INT);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        reader.join().unwrap().unwrap();
+    }
+    home.run(&["sandbox", "rm", "box", "--runtime", "local"]).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_command_that_nobody_reads_any_more_ends() {
+    let home = Home::new();
+    for mut child in floods(&home) {
+        let mut first = [0; 2];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), &first), (Some(141), b"y\n"), "{ended:?}");
+    }
+    home.run(&["sandbox", "rm", "box", "--runtime", "local"]).expect(0);
+    home.assert_nothing_runs();
+}

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
 use super::run::new_conversation_id;
+use super::written::Written;
 use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
@@ -22,7 +23,7 @@ use crate::workspace::{self, WorkFolder};
 Several words are quoted for the shell; a single one is shell text. There is nothing on its standard input.
 With --json the first and the last half million characters are printed of longer output, and how many were left out stands
 in `metadata.suffix`; without it all of it is printed, as it comes. ^C ends the command: what it said until then stays, and
-the exit code is 130.
+the exit code is 130. So does a reader that goes away: 141.
   glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'")]
 pub(super) struct ExecArguments {
     #[command(flatten)]
@@ -58,6 +59,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let ended = in_fresh_sandbox(&config, &state_dir, spec, command, output).await?;
     let (mut observation, is_interrupted) = match ended {
         Ended::Done(observation) => (observation, false),
+        Ended::Unread(exit) => return Ok(exit),
         Ended::Interrupted(observation) => {
             print::problem("interrupted; the command was ended");
             let Some(observation) = observation else { return Ok(Exit::Interrupted) };
@@ -86,8 +88,10 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 pub(super) enum Ended {
     /// By itself.
     Done(Observation),
-    /// By ^C; what came of it until then, if that could be had.
+    /// By ^C; what came of it until then, if that could be had and is not shown already.
     Interrupted(Option<Observation>),
+    /// Its output could not be written on.
+    Unread(Exit),
 }
 
 /// Runs one command in a sandbox that is removed afterwards, also after ^C. Its output goes to standard output as it comes,
@@ -127,7 +131,8 @@ pub(super) async fn in_fresh_sandbox(
     result
 }
 
-/// Performs a command; the first interrupt ends it and hears how it ended, the second leaves at once.
+/// Performs a command. Where its output is shown, the first interrupt leaves at once, as does a reader that went away: its
+/// sandbox ends it. Else the first one ends it and hears how it ended, the second leaves.
 async fn perform_or_end(
     sandbox: &dyn Sandbox,
     id: &ActionId,
@@ -135,11 +140,15 @@ async fn perform_or_end(
     output: Output,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Ended> {
-    let is_interrupted = interrupts.heard();
-    let mut performing = pin!(perform(sandbox, id, command, output, &is_interrupted));
+    let (is_interrupted, written) = (interrupts.heard(), Written::default());
+    let mut performing = pin!(perform(sandbox, id, command, output, &is_interrupted, &written));
     tokio::select! {
         result = &mut performing => return result.map(Ended::Done),
+        () = written.failed() => return written.exit().map(Ended::Unread),
         () = interrupts.next() => {}
+    }
+    if let Output::Transcript = output {
+        return Ok(Ended::Interrupted(None));
     }
     let ending = async {
         let cancelling = async { Ok(sandbox.cancel(id).await?) };
@@ -166,6 +175,7 @@ async fn perform(
     command: Command,
     output: Output,
     is_interrupted: &AtomicBool,
+    written: &Written,
 ) -> anyhow::Result<Observation> {
     // Not for an agent's eyes: of what is, only 30,000 characters would come.
     let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
@@ -175,8 +185,7 @@ async fn perform(
         (Output::Json | Output::Silent, _) => {}
         // What the command had said by then may be much, and whoever interrupts has seen enough.
         _ if is_interrupted.load(Ordering::Relaxed) => {}
-        // A reader of ours that went away does not end the command.
-        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => drop(print::command_output(bytes)),
+        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => written.hear(print::program_stdout(bytes)),
         (Output::Transcript, OutputChunk::Gap { from, to }) => {
             lost.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
         }

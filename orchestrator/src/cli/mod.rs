@@ -17,6 +17,7 @@ mod sandbox_host;
 mod title;
 mod transcript;
 mod writing;
+mod written;
 
 use std::path::PathBuf;
 

@@ -31,8 +31,18 @@ pub(super) struct Known {
 
 impl Known {
     /// Where there are secrets: in order, and apart from each other.
-    pub(super) fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+    fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        self.find_in(bytes, &Unwrapped::of(bytes))
+    }
+
+    /// The same, and where the first one may begin that has not come to its end.
+    pub(super) fn find_begun(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
         let unwrapped = Unwrapped::of(bytes);
+        let wrapped = unwrapped.place(self.wrapped.undecided(&unwrapped.letters));
+        (self.find_in(bytes, &unwrapped), self.whole.undecided(bytes).min(wrapped))
+    }
+
+    fn find_in(&self, bytes: &[u8], unwrapped: &Unwrapped<'_>) -> Vec<Range<usize>> {
         let place = |found: Range<usize>| {
             // Up to the last letter, not to the line end after it.
             unwrapped.place(found.start)..unwrapped.place(found.end.saturating_sub(1)) + 1
@@ -48,13 +58,6 @@ impl Known {
             overlap
         });
         found
-    }
-
-    /// Where the first secret may begin that has not come to its end.
-    pub(super) fn undecided(&self, bytes: &[u8]) -> usize {
-        let unwrapped = Unwrapped::of(bytes);
-        let wrapped = unwrapped.place(self.wrapped.undecided(&unwrapped.letters));
-        self.whole.undecided(bytes).min(wrapped)
     }
 }
 

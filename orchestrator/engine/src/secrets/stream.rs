@@ -20,8 +20,7 @@ impl StreamRedactor {
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let Some(known) = &self.redactor.known else { return piece.to_vec() };
         self.held.extend_from_slice(piece);
-        let mut found = known.find(&self.held);
-        let undecided = known.undecided(&self.held);
+        let (mut found, undecided) = known.find_begun(&self.held);
         // One that another may begin in goes with that.
         let begins_before = |at: usize| found.iter().find(|found| found.start < at && at < found.end);
         let decided = begins_before(undecided).map_or(undecided, |found| found.start);

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// What ends a line in a file, on a terminal, and in JSON and JSON within JSON. Longest first.
-const LINE_ENDS: [&[u8]; 5] = [b"\\r\\n", b"\\\\n", b"\r\n", b"\\n", b"\n"];
+/// What ends a line in JSON and in JSON within JSON. Longest first.
+const LINE_ENDS_IN_JSON: [&[u8]; 3] = [b"\\r\\n", b"\\\\n", b"\\n"];
 
 pub(super) struct Unwrapped<'a> {
     bytes: &'a [u8],
@@ -46,8 +46,16 @@ impl<'a> Unwrapped<'a> {
     }
 }
 
-/// How long the line end is that this begins with.
+/// How long the line end is that this begins with: in a file, on a terminal, or in JSON.
 fn line_end(bytes: &[u8]) -> Option<usize> {
-    let found = LINE_ENDS.iter().find(|end| bytes.starts_with(end) || end.starts_with(bytes))?;
-    Some(found.len().min(bytes.len()))
+    match bytes {
+        [b'\n', ..] | [b'\r'] => Some(1),
+        [b'\r', b'\n', ..] => Some(2),
+        [b'\\', ..] => {
+            let mut ends = LINE_ENDS_IN_JSON.iter();
+            let found = ends.find(|end| bytes.starts_with(end) || end.starts_with(bytes))?;
+            Some(found.len().min(bytes.len()))
+        }
+        _ => None,
+    }
 }

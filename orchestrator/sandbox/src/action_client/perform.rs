@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use protocol::sandbox_api::{ActionRequest, ErrorCode, FrameDecoder};
 use protocol::{ActionId, Observation};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::heard::Heard;
@@ -148,6 +149,8 @@ impl Performance<'_> {
                     return Ok(Answer::Ended(observation));
                 }
             }
+            // Of a flood there is always more: whoever waits beside this, for ^C or for the time, would never come to it.
+            yield_now().await;
         }
         Ok(Answer::Broken("the answer ended before its observation".into()))
     }

@@ -16,6 +16,7 @@ use protocol::sandbox_api::{
     ErrorCode, Frame, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessRequest,
     ProcessStdin,
 };
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tokio_util::io::ReaderStream;
 
@@ -172,6 +173,8 @@ async fn until_exit(
             };
             heard.hear(frame).map_err(|error| malformed(error.to_string()))?;
         }
+        // As for an action: a flood must not keep others from their turn.
+        yield_now().await;
     }
     Ok(Err("the answer ended before the exit".into()))
 }

@@ -10,20 +10,17 @@ use protocol::ProcessId;
 use protocol::sandbox_api::{
     ExitReason, OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin,
 };
-use tokio::sync::Notify;
 
 use super::create::variables;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::print;
-use crate::cli::{completions, follow::Interrupts};
+use crate::cli::follow::Interrupts;
+use crate::cli::written::Written;
+use crate::cli::{completions, print};
 use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
-
-/// What a shell tells of a program that wrote to a pipe that nobody reads.
-const BROKEN_PIPE: u8 = 141;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -87,7 +84,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
             output.finish();
             return exit_of(exit?, &output);
         }
-        () = output.failed.notified() => output.exit(),
+        () = output.written.failed() => output.written.exit(),
         () = interrupts.next() => Ok(Exit::Interrupted),
     };
     end(sandbox.as_ref(), &id).await;
@@ -99,8 +96,7 @@ struct Output {
     stdout: Mutex<StreamRedactor>,
     stderr: Mutex<StreamRedactor>,
     lost_bytes: AtomicU64,
-    error: Mutex<Option<std::io::Error>>,
-    failed: Notify,
+    written: Written,
 }
 
 impl Output {
@@ -110,8 +106,7 @@ impl Output {
             stdout: hiding(),
             stderr: hiding(),
             lost_bytes: AtomicU64::new(0),
-            error: Mutex::default(),
-            failed: Notify::new(),
+            written: Written::default(),
         }
     }
 
@@ -133,24 +128,10 @@ impl Output {
     fn show(&self, stream: OutputStream, take: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
         let taken =
             |from: &Mutex<StreamRedactor>| take(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
-        let written = match stream {
+        self.written.hear(match stream {
             OutputStream::Stdout => print::program_stdout(&taken(&self.stdout)),
             OutputStream::Stderr => print::program_stderr(&taken(&self.stderr)),
-        };
-        if let Err(error) = written {
-            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            self.failed.notify_one();
-        }
-    }
-
-    /// Our own reader went away, or our disk is full.
-    fn exit(&self) -> anyhow::Result<Exit> {
-        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(anyhow::Error::new(error).context("writing what the program wrote"))
-            }
-            _ => Ok(Exit::OfCommand(BROKEN_PIPE)),
-        }
+        });
     }
 }
 
