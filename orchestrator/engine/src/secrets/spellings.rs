@@ -15,6 +15,9 @@ const OUTSIDE_QUOTES: &str = "\\\"$`' \t&|;<>()*?[]{}!^,";
 /// The least length of a line, in bytes, that is taken for one of a key: programs write 64 to 76 letters.
 const KEY_LINE: usize = 40;
 
+/// The same of one beside such lines.
+const LAST_KEY_LINE: usize = 12;
+
 /// All forms of some values.
 #[derive(Debug, Default)]
 pub(super) struct Spellings {
@@ -36,10 +39,11 @@ impl Spellings {
             }
             self.wrapped.extend(in_base64(value.as_bytes()));
         }
-        // Who looks at a part of a key sees whole lines of it. Its first and last ones are every key's.
-        let is_of_key =
-            |line: &&str| line.len() >= KEY_LINE && !line.contains([' ', '\t']) && !line.starts_with("----");
-        self.whole.extend(value.lines().filter(is_of_key).map(Vec::from));
+        // Who looks at a part of a key sees whole lines of it, the last one shorter. What stands around it is every key's.
+        let lines = value.lines().filter(|line| !line.contains([' ', '\t']) && !line.starts_with("----"));
+        if lines.clone().any(|line| line.len() >= KEY_LINE) {
+            self.whole.extend(lines.filter(|line| line.len() >= LAST_KEY_LINE).map(Vec::from));
+        }
         let is_long = |spelling: &Vec<u8>| spelling.len() >= super::SHORTEST;
         self.whole.retain(is_long);
         self.wrapped.retain(is_long);

@@ -102,13 +102,15 @@ fn what_shells_print_of_a_value_is_found() {
 
 #[test]
 fn a_line_of_a_key_is_hidden_and_one_that_others_have_too_is_not() {
-    let (one, two) = (
+    let (one, two, last) = (
         "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7",
         "VJTUt9Us8cKjMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictG",
+        "JmpggIk3uX3InnM=",
     );
-    let key = format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n-----END PRIVATE KEY-----\n");
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n{last}\n-----END PRIVATE KEY-----\n");
     let redactor = Redactor::new([("KEY", &SecretString::from(key.as_str()))]).unwrap();
     assert_eq!(redactor.text(&format!("{key}after")), format!("{HIDDEN}after"));
+    assert_eq!(redactor.text(&format!("{last}\n-----END")), format!("{HIDDEN}\n-----END"));
     let head = format!("-----BEGIN PRIVATE KEY-----\n{one}\nafter");
     assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{HIDDEN}\nafter"));
     let settings = "a word beside others, in a line that is long\nkey=value\n";
