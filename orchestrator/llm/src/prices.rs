@@ -55,19 +55,12 @@ impl Prices {
     }
 
     /// The usage with the model and its window, and the price.
-    pub(crate) async fn settle(
-        &self,
-        usage: Option<TokenUsage>,
-        stated: Stated,
-    ) -> (TokenUsage, Option<f64>) {
-        let counted = usage.is_some();
-        let mut usage = usage.unwrap_or_default();
+    pub(crate) async fn settle(&self, mut usage: TokenUsage, stated: Stated) -> (TokenUsage, Option<f64>) {
         let listed = self.look_up(&usage).await;
-        let own = self.configured(&usage).filter(|_| counted);
-        let listed_cost = listed.cost.filter(|_| counted);
+        let own = self.configured(&usage);
         usage.model.clone_from(&self.model);
         usage.context_window = self.max_input_tokens.unwrap_or(listed.context_window);
-        let cost = stated.by_proxy.or(own).or(stated.by_provider).or(listed_cost);
+        let cost = stated.by_proxy.or(own).or(stated.by_provider).or(listed.cost);
         let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
         if cost.is_some_and(|cost| cost > 0.0) {
             self.has_charged.store(true, Ordering::Relaxed);
@@ -159,7 +152,7 @@ mod tests {
         listed(model, &usage()).cost
     }
 
-    async fn settled(configured: bool, usage: Option<TokenUsage>, stated: Stated) -> Option<f64> {
+    async fn settled(configured: bool, usage: TokenUsage, stated: Stated) -> Option<f64> {
         let price = configured.then_some(1e-6);
         let mut config = LlmConfig::new("gpt-4o");
         (config.input_cost_per_token, config.output_cost_per_token) = (price, price);
@@ -193,10 +186,10 @@ mod tests {
         let none = Stated::default();
         let provider = Stated { by_provider: Some(7.0), ..none };
         let both = Stated { by_proxy: Some(8.0), ..provider };
-        assert_eq!(settled(true, Some(usage()), both).await, Some(8.0));
-        assert_eq!(settled(true, Some(usage()), provider).await.map(f64::round), Some(1.0));
-        assert_eq!(settled(false, Some(usage()), provider).await, Some(7.0));
-        assert_eq!(settled(false, Some(usage()), none).await, Some(3.5));
+        assert_eq!(settled(true, usage(), both).await, Some(8.0));
+        assert_eq!(settled(true, usage(), provider).await.map(f64::round), Some(1.0));
+        assert_eq!(settled(false, usage(), provider).await, Some(7.0));
+        assert_eq!(settled(false, usage(), none).await, Some(3.5));
     }
 
     #[tokio::test]
@@ -213,21 +206,15 @@ mod tests {
         let listed = prices(|_| ());
         let sent = TokenUsage { prompt_tokens: 1000, completion_tokens: 500, ..TokenUsage::default() };
         for usage in [sent.clone(), TokenUsage { cache_write_tokens: 1000, ..sent }] {
-            let (_, cost) = listed.settle(Some(usage), Stated::default()).await;
+            let (_, cost) = listed.settle(usage, Stated::default()).await;
             assert!(cost.unwrap() > 0.0 && cost.unwrap() <= listed.most(1000, Some(500)));
         }
         assert!(listed.most(1000, None) > listed.most(1000, Some(500)), "any answer is possible");
         let unknown = prices(|config| config.model = "my-own".into());
         assert_eq!(unknown.most(1000, Some(500)), 0.0);
         let stated = Stated { by_provider: Some(0.1), ..Stated::default() };
-        unknown.settle(None, stated).await;
+        unknown.settle(usage(), stated).await;
         assert_eq!(unknown.most(1000, Some(500)), f64::INFINITY, "whoever charges can charge anything");
-    }
-
-    #[tokio::test]
-    async fn what_is_not_counted_is_not_priced() {
-        assert_eq!(settled(true, None, Stated::default()).await, None);
-        assert_eq!(settled(false, None, Stated::default()).await, None);
     }
 
     #[tokio::test]
@@ -243,7 +230,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_usage_names_the_model_as_configured() {
-        let (usage, _) = Prices::new(&LlmConfig::new("openai/gpt-4o")).settle(None, Stated::default()).await;
+        let (usage, _) =
+            Prices::new(&LlmConfig::new("openai/gpt-4o")).settle(usage(), Stated::default()).await;
         assert_eq!((usage.model.as_str(), usage.context_window), ("openai/gpt-4o", 128_000));
     }
 }

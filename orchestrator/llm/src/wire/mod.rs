@@ -154,10 +154,15 @@ impl ProviderLlm {
         let latency = began.elapsed();
         let decoded = self.wire.decode(answer.body).map_err(|problem| self.exchange.problem(problem))?;
         let stated = Stated { by_proxy: answer.stated_cost, by_provider: decoded.stated_cost };
-        if let Some(usage) = &decoded.usage {
-            self.window.counted(request, usage.prompt_tokens);
-        }
-        let (usage, cost) = self.prices.settle(decoded.usage, stated).await;
+        let usage = match decoded.usage {
+            Some(usage) => {
+                self.window.counted(request, usage.prompt_tokens);
+                usage
+            }
+            // A budget must hold there too.
+            None => self.window.guess(request, &decoded.response),
+        };
+        let (usage, cost) = self.prices.settle(usage, stated).await;
         Ok(Completion { response: decoded.response, usage, cost, latency })
     }
 }

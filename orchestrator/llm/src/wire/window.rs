@@ -7,7 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::llm::{LlmRequest, Message, Part, Tool};
+use engine::llm::{LlmRequest, Message, ModelResponse, Part, Tool};
+use protocol::metrics::TokenUsage;
 use serde_json::{Map, Value};
 
 /// What an image counts, in tokens: about a screen's worth for most models.
@@ -30,12 +31,27 @@ pub(super) struct Window {
 impl Window {
     /// The estimated tokens of a request that does not fit into `room` tokens.
     pub(super) fn overflow(&self, request: &LlmRequest, room: u64) -> Option<u64> {
+        let (tokens, doubt) = self.corrected(request);
+        (tokens > room as f64 * doubt).then_some(tokens as u64)
+    }
+
+    /// What a call used whose provider does not count.
+    pub(super) fn guess(&self, request: &LlmRequest, response: &ModelResponse) -> TokenUsage {
+        let said = response.0["choices"][0]["message"].as_object().map(said_tokens);
+        TokenUsage {
+            prompt_tokens: self.corrected(request).0 as u64,
+            completion_tokens: said.unwrap_or_default(),
+            ..TokenUsage::default()
+        }
+    }
+
+    /// The estimated tokens of a request, and how far over the truth they may be.
+    fn corrected(&self, request: &LlmRequest) -> (f64, f64) {
         let (ratio, doubt) = match self.ratio.load(Ordering::Relaxed) {
             0 => (1.0, DOUBT),
             bits => (f64::from_bits(bits), DOUBT_WHEN_COUNTED),
         };
-        let tokens = estimate(request) as f64 * ratio;
-        (tokens > room as f64 * doubt).then_some(tokens as u64)
+        (estimate(request) as f64 * ratio, doubt)
     }
 
     /// Notes what the provider counted.
@@ -108,6 +124,19 @@ mod tests {
         window.counted(&longer, 0);
         window.counted(&longer, u64::MAX);
         assert_eq!(window.overflow(&longer, 2000), Some(2200));
+    }
+
+    #[test]
+    fn what_a_provider_does_not_count_is_guessed() {
+        let window = Window::default();
+        let response = ModelResponse(json!({ "choices": [{ "message": { "content": "four four" } }] }));
+        let guessed = |text: &str| {
+            let TokenUsage { prompt_tokens, completion_tokens, .. } = window.guess(&request(text), &response);
+            (prompt_tokens, completion_tokens)
+        };
+        assert_eq!(guessed(&"word".repeat(10)), (10, 2));
+        window.counted(&request(&"word".repeat(10)), 20);
+        assert_eq!(guessed(&"word".repeat(11)), (22, 2));
     }
 
     #[test]

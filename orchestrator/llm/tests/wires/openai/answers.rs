@@ -99,10 +99,11 @@ async fn a_stream_that_calls_itself_text_is_one_still() {
 }
 
 #[tokio::test]
-async fn a_finished_stream_that_breaks_off_before_its_usage_is_an_answer_without_a_price() {
+async fn a_finished_stream_that_breaks_off_before_its_usage_is_an_answer_whose_price_is_guessed() {
     let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS[..3])]).await;
     let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!((completion.response.text(), completion.cost), ("Hello", None));
+    assert_eq!((completion.response.text(), completion.usage.completion_tokens), ("Hello", 1));
+    assert!(completion.usage.prompt_tokens > 0 && completion.cost.unwrap() > 0.0);
 }
 
 #[tokio::test]
