@@ -277,6 +277,13 @@ impl Config {
         let mut draft_editor_llm = draft_editor.map(|group| LlmSettings::of_group(&settings, group));
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
+        if let Some(name) = settings.text("agent", "llm_config")
+            && group.is_none()
+            && overrides.model.is_none()
+            && agent.model.as_ref() == Some(&name)
+        {
+            return Err(ConfigError::NoAgentModel(name));
+        }
         let model = named.filter(|_| group.is_none());
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));

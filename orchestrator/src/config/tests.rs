@@ -376,6 +376,15 @@ fn the_browser_is_there_unless_it_is_switched_off() {
 }
 
 #[test]
+fn the_agents_model_must_be_a_group_unless_another_is_chosen() {
+    let file = "[agent]\nllm_config = \"nope\"\n";
+    let error = load(file, &[], Overrides::default()).unwrap_err();
+    assert_eq!(error.to_string(), "agent.llm_config: there is no [llm.nope]");
+    let chosen = Overrides { model: Some("small".into()), ..Default::default() };
+    assert_eq!(load(file, &[], chosen).unwrap().llm.model.as_deref(), Some("small"));
+}
+
+#[test]
 fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("critic.md");
