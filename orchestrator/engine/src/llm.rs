@@ -284,7 +284,7 @@ pub enum LlmProgress {
 
 /// How a call failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{kind}: {detail}")]
+#[error("{kind}: {detail}{}", wait_of(*.retry_after))]
 pub struct LlmError {
     /// What programs branch on.
     pub kind: LlmErrorKind,
@@ -292,6 +292,10 @@ pub struct LlmError {
     pub detail: String,
     /// How long the provider asks us to wait.
     pub retry_after: Option<Duration>,
+}
+
+fn wait_of(retry_after: Option<Duration>) -> String {
+    retry_after.map(|after| format!("; it asks to wait {} s", after.as_secs_f64())).unwrap_or_default()
 }
 
 /// Why a call failed, classified once, at the provider's edge.

@@ -69,7 +69,7 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         ConversationsCommand::Fork { id, at } => {
             fork(store.as_ref(), &state_dir, &id.find(store.as_ref()).await?, at.map(EventId)).await
         }
-        ConversationsCommand::Ls { json } => list(store.as_ref(), json).await,
+        ConversationsCommand::Ls { json } => list(store.as_ref(), &state_dir, json).await,
         ConversationsCommand::Show { id, json } => {
             show(store.as_ref(), &id.find(store.as_ref()).await?, json).await
         }
@@ -84,27 +84,30 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
     }
 }
 
-async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
+async fn list(store: &dyn EventStore, state_dir: &StateDir, as_json: bool) -> anyhow::Result<Exit> {
     let mut rows = Vec::new();
     for summary in store.conversations().await? {
+        let is_worked_on = state_dir.is_locked(&summary.id);
         // One damaged log must not hide the others.
-        let (agent_state, title) = match read_all(store, &summary.id).await {
+        let (agent_state, is_left, title) = match read_all(store, &summary.id).await {
             Ok(events) => {
-                let State { agent_state, title, .. } = State::fold(&events);
-                let title = title.map(|title| print::for_terminal(&title));
-                (agent_state.as_str(), title.unwrap_or_else(|| first_words(&events)))
+                let state = State::fold(&events);
+                let title = state.title.as_deref().map(print::for_terminal);
+                let is_left = state.is_working() && !is_worked_on;
+                (state.agent_state.as_str(), is_left, title.unwrap_or_else(|| first_words(&events)))
             }
-            Err(error) => ("damaged", error.to_string()),
+            Err(error) => ("damaged", false, error.to_string()),
         };
-        rows.push((summary, agent_state, title));
+        rows.push((summary, agent_state, is_left, title));
     }
     if as_json {
         let rows: Vec<_> = rows
             .iter()
-            .map(|(summary, agent_state, title)| {
+            .map(|(summary, agent_state, is_left, title)| {
                 json!({
                     "conversation_id": summary.id,
                     "agent_state": agent_state,
+                    "interrupted": is_left,
                     "events": summary.events,
                     "created_at": summary.created_at,
                     "last_updated_at": summary.last_updated_at,
@@ -114,7 +117,9 @@ async fn list(store: &dyn EventStore, as_json: bool) -> anyhow::Result<Exit> {
             .collect();
         print::line(&serde_json::to_string(&rows)?)?;
     } else {
-        for (summary, agent_state, title) in rows {
+        for (summary, agent_state, is_left, title) in rows {
+            // `running` would read as if it were.
+            let agent_state = if is_left { "interrupted" } else { agent_state };
             let updated = summary.last_updated_at.as_str().get(..16).unwrap_or_default().replace('T', " ");
             print::line(&format!("{}  {updated}  {agent_state:<19}  {title}", summary.id))?;
         }
@@ -204,9 +209,14 @@ async fn trajectory(
 
 /// Fails where the configured trajectory could not be saved at the end; makes the folders that it is to lie in.
 pub(super) fn prepare_trajectory(config: &Config) -> anyhow::Result<()> {
-    let Some(path) = config.save_trajectory.as_deref().filter(|path| !path.is_dir()) else { return Ok(()) };
+    let Some(path) = config.save_trajectory.as_deref() else { return Ok(()) };
     let refused = |error| UsageError(format!("saving the trajectory to {}: {error}", path.display()));
-    if path.exists() {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        std::fs::create_dir_all(path).map_err(refused)?;
+    }
+    if path.is_dir() {
+        tempfile::tempfile_in(path).map_err(refused)?;
+    } else if path.exists() {
         std::fs::OpenOptions::new().append(true).open(path).map_err(refused)?;
     } else {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -252,9 +262,12 @@ pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> S
         (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
         (_, agent_state) => agent_state.as_str(),
     };
+    // Nothing is what a model without a known price has cost.
+    let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
+    let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     let mut text = format!(
-        "\n{ended}: {} {steps}, {} tokens in, {} out, ${:.4}\n",
-        state.iterations, usage.prompt_tokens, usage.completion_tokens, state.metrics.accumulated_cost
+        "\n{ended}: {} {steps}, {} tokens in, {} out{cost}\n",
+        state.iterations, usage.prompt_tokens, usage.completion_tokens
     );
     let word = match (exit, state.agent_state) {
         (Exit::Finished, _) => return text,
@@ -295,9 +308,7 @@ mod tests {
         let id: ConversationId = "one".parse().unwrap();
         let said = |agent_state, exit| {
             let state = State { agent_state, ..State::default() };
-            closing_words(&id, &state, exit)
-                .trim_start()
-                .replace(": 0 steps, 0 tokens in, 0 out, $0.0000\n", "; ")
+            closing_words(&id, &state, exit).trim_start().replace(": 0 steps, 0 tokens in, 0 out\n", "; ")
         };
         let go_on = "go on with: glovebox resume one";
         assert_eq!(said(AgentState::Running, Exit::Interrupted), format!("interrupted; {go_on}\n"));

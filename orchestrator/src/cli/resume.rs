@@ -116,7 +116,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let spec = spec(&config, &id, &started);
     let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
-    warn_of_budget(&models, &config, work.max_budget.or(state.max_budget));
+    let max_budget = more_money(&state, &started, work.max_budget);
+    warn_of_budget(&models, &config, max_budget.or(state.max_budget));
     super::warn_of_runtime(&config);
     if work.output() == Output::Transcript {
         introduce(&id, &started);
@@ -130,7 +131,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let conversation = Conversation::recover(parts.clone(), id.clone()).await?;
     let terms = Terms {
         max_iterations: more_steps(&state, &started, work.max_iterations),
-        max_budget: more_money(&state, &started, work.max_budget),
+        max_budget,
         confirmation: Some(compose::security(&config)?.0),
     };
     let is_resumed = needs_a_word(&state) || work.max_iterations.is_some() || work.max_budget.is_some();

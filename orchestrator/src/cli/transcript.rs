@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use engine::conversation::SANDBOX_REPLACED;
 use protocol::observation::{RecallObservation, RunIpythonObservation};
 use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
@@ -248,6 +249,10 @@ impl Transcript {
                     Some(outcome @ ("finished" | "rejected")) => format!("\n[task {task}: {outcome}]\n"),
                     _ => format!("\n[task {task}: {}]\n", clean(&observation.content)),
                 }
+            }
+            // Nothing went wrong: the conversation goes on in another one.
+            ObservationKind::Error(error) if error.error_id == SANDBOX_REPLACED => {
+                format!("[{}]\n", clean(&observation.content))
             }
             ObservationKind::Error(_) => format!("  error: {}\n", clean(&observation.content)),
             _ => excerpt(&observation.content),

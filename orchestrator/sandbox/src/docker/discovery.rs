@@ -44,7 +44,7 @@ pub(super) async fn first_that_answers(sockets: &[PathBuf]) -> Result<Engine, Sa
     Err(SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
         detail: format!(
-            "no engine answers: {}; start Docker or Podman, or set DOCKER_HOST",
+            "no engine answers: {}; start Docker or Podman, set DOCKER_HOST, or choose the runtime local",
             tried.join("; ")
         ),
     })

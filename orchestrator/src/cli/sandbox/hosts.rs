@@ -103,33 +103,27 @@ impl Hosts {
 
     /// The sandbox of this name, which there must be: at the configured runtime, or else at another.
     pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<(&Host, Placed)> {
-        let listed = list(&self.first, PATIENCE).await;
-        if let Ok(all) = &listed
-            && let Some(placed) = named(all, name)?
-        {
-            return Ok((&self.first, placed));
-        }
-        let mut unknown = String::new();
-        for host in &self.others {
+        let (mut known, mut silent) = (Vec::new(), Vec::new());
+        for host in std::iter::once(&self.first).chain(&self.others) {
+            let runtime = host.provider.runtime();
             match list(host, PATIENCE).await {
                 Ok(all) => {
                     if let Some(placed) = named(&all, name)? {
                         return Ok((host, placed));
                     }
+                    known.push(runtime);
                 }
-                Err(error) => {
-                    unknown.push_str(&format!("; {} does not tell: {error:#}", host.provider.runtime()))
-                }
+                Err(error) => silent.push((runtime, error)),
             }
         }
-        // What keeps the configured runtime from answering says more than that nobody else has it.
-        listed?;
-        let place = match self.others.as_slice() {
-            [] => format!(" at the runtime {}", self.first.provider.runtime()),
-            _ => String::new(),
-        };
+        if known.is_empty() {
+            return Err(silent.swap_remove(0).1);
+        }
+        let unknown: String =
+            silent.iter().map(|(runtime, error)| format!("; {runtime} does not tell: {error:#}")).collect();
         let text = format!(
-            "there is no sandbox {name}{place}: `glovebox sandbox ls` lists those there are{unknown}"
+            "there is no sandbox {name} at {}: `glovebox sandbox ls` lists those there are{unknown}",
+            known.join(", ")
         );
         Err(UsageError(text).into())
     }
