@@ -1,7 +1,8 @@
 //! `glovebox exec`: one command in a fresh sandbox.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use engine::sandbox::{OutputChunk, Sandbox, SandboxSpec};
 use protocol::action::RunAction;
@@ -17,6 +18,10 @@ use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, INTERRUPTED, UsageError};
 use crate::workspace::{self, WorkFolder};
+
+/// What is shown of a command after an interrupt, in bytes, and how long it may take until it has ended.
+const LAST_WORDS: usize = 64 << 10;
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -131,8 +136,8 @@ pub(super) async fn in_fresh_sandbox(
     result
 }
 
-/// Performs a command. Where its output is shown, the first interrupt leaves at once, as does a reader that went away: its
-/// sandbox ends it. Else the first one ends it and hears how it ended, the second leaves.
+/// Performs a command; the first interrupt ends it and hears how it ended, the second leaves at once, as does a reader that
+/// goes away: its sandbox ends it.
 async fn perform_or_end(
     sandbox: &dyn Sandbox,
     id: &ActionId,
@@ -147,15 +152,14 @@ async fn perform_or_end(
         () = written.failed() => return written.exit().map(Ended::Unread),
         () = interrupts.next() => {}
     }
-    if let Output::Transcript = output {
-        return Ok(Ended::Interrupted(None));
-    }
     let ending = async {
         let cancelling = async { Ok(sandbox.cancel(id).await?) };
         tokio::try_join!(cancelling, performing).map(|((), observation)| observation)
     };
+    // Of a flood that is shown the rest, and how it ended, are of no use.
+    let patience = if let Output::Transcript = output { LAST_WORDS_PATIENCE } else { STOP_PATIENCE };
     let ended = tokio::select! {
-        ended = timeout(STOP_PATIENCE, ending) => ended,
+        ended = timeout(patience, ending) => ended,
         () = interrupts.next() => return Ok(Ended::Interrupted(None)),
     };
     Ok(Ended::Interrupted(match ended {
@@ -180,11 +184,15 @@ async fn perform(
     // Not for an agent's eyes: of what is, only 30,000 characters would come.
     let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
     let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
-    let lost = AtomicU64::new(0);
+    let (lost, last_words) = (AtomicU64::new(0), AtomicUsize::new(0));
+    // What the command had said by an interrupt may be much, and whoever interrupts has seen enough.
+    let is_too_much = |bytes: usize| {
+        is_interrupted.load(Ordering::Relaxed)
+            && last_words.fetch_add(bytes, Ordering::Relaxed) + bytes > LAST_WORDS
+    };
     let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
         (Output::Json | Output::Silent, _) => {}
-        // What the command had said by then may be much, and whoever interrupts has seen enough.
-        _ if is_interrupted.load(Ordering::Relaxed) => {}
+        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) if is_too_much(bytes.len()) => {}
         (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => written.hear(print::program_stdout(bytes)),
         (Output::Transcript, OutputChunk::Gap { from, to }) => {
             lost.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
