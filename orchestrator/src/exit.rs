@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Usage,
     /// A limit stopped the agent. 3.
     Limit,
+    /// The agent waits for an answer, or for the user's word on an action. 4.
+    Waiting,
     /// ^C, or a request to end. 130.
     Interrupted,
     /// What the command in the sandbox ended with.
@@ -31,6 +33,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Limit => 3,
+            Exit::Waiting => 4,
             Exit::Interrupted => INTERRUPTED,
             Exit::OfCommand(code) => code,
         })

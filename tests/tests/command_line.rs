@@ -97,12 +97,12 @@ fn what_waits_for_the_user_is_confirmed_or_rejected_by_a_resume() {
     let home = Home::new();
     home.write("config.toml", "[security]\nconfirmation_mode = true\n");
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), finish()]));
-    let run = run_local(&home, &model, &[]).expect(1);
+    let run = run_local(&home, &model, &[]).expect(4);
     assert!(run.events().iter().all(|event| event["observation"] != "run"));
     let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     assert_eq!(list[0]["agent_state"], "awaiting_user_confirmation");
     let id = list[0]["conversation_id"].as_str().unwrap();
-    let confirmed = home.run(&["resume", id, "--confirm", "--json"]).expect(1).events();
+    let confirmed = home.run(&["resume", id, "--confirm", "--json"]).expect(4).events();
     assert_eq!(confirmed.iter().filter(|event| event["observation"] == "run").count(), 1);
     let rejected = home.run(&["resume", id, "--reject", "leave that", "--json"]).expect(0).events();
     let told = rejected.iter().find(|event| event["observation"] == "user_rejected").unwrap();
@@ -186,11 +186,11 @@ fn an_agent_that_only_talks_is_told_to_go_on_and_then_taken_at_its_word() {
     let home = Home::new();
     let talk = json!({"text": "Which file do you mean?"});
     let model = home.script(&json!([talk, talk, talk, talk, talk]));
-    let run = run_local(&home, &model, &[]).expect(1);
+    let run = run_local(&home, &model, &[]).expect(4);
     let said =
         run.events().iter().filter(|event| event["source"] == "user" && event["action"] == "message").count();
     assert_eq!(said, 4, "the task and three nudges");
-    let alone = run_local(&home, &model, &["--no-auto-continue"]).expect(1);
+    let alone = run_local(&home, &model, &["--no-auto-continue"]).expect(4);
     let said = alone
         .events()
         .iter()

@@ -108,7 +108,7 @@ fn a_policy_lets_harmless_commands_pass_and_asks_about_the_others() {
         format!("[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"{policy}\"\n"),
     );
     let responses = json!([bash("ls"), bash("sudo rm -rf /"), finish()]);
-    let events = run(&home, "work", &responses, 1);
+    let events = run(&home, "work", &responses, 4);
     let [ls, rm] = of_kind(&events, "action", "run")[..] else { panic!("{events:#?}") };
     assert_eq!((&ls["args"]["security_risk"], &rm["args"]["security_risk"]), (&json!(0), &json!(2)));
     assert_eq!(rm["args"]["confirmation_state"], "awaiting_confirmation");

@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(said(AgentState::Running, Exit::Interrupted), format!("interrupted; {go_on}\n"));
         assert_eq!(said(AgentState::Stopped, Exit::Interrupted), format!("stopped; {go_on}\n"));
         assert_eq!(said(AgentState::Finished, Exit::Finished), "finished; ");
-        let asks = said(AgentState::AwaitingUserInput, Exit::Failed);
+        let asks = said(AgentState::AwaitingUserInput, Exit::Waiting);
         assert_eq!(asks, format!("awaiting_user_input; {go_on} -t ANSWER\n"));
     }
 }

@@ -208,6 +208,7 @@ pub(super) fn exit_of(state: &State, was_interrupted: bool) -> Exit {
         _ if was_interrupted => Exit::Interrupted,
         AgentState::Finished => Exit::Finished,
         AgentState::Error if state.limit_reached.is_some() => Exit::Limit,
+        AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation => Exit::Waiting,
         _ => Exit::Failed,
     }
 }
