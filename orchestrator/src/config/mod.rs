@@ -280,6 +280,7 @@ impl Config {
         if let Some(name) = settings.text("agent", "llm_config")
             && group.is_none()
             && overrides.model.is_none()
+            && agent.definition.is_ok()
             && agent.model.as_ref() == Some(&name)
         {
             return Err(ConfigError::NoAgentModel(name));
