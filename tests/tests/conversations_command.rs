@@ -68,6 +68,26 @@ fn an_exported_trajectory_is_the_one_that_is_saved_and_can_be_done_again() {
 }
 
 #[test]
+fn what_a_kill_left_is_not_called_running() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("sleep 1000"), finish()]));
+    let mut run =
+        home.start(&mut home.glovebox(&["run", "--json", "--runtime", "local", "-t", "work", "-l", &model]));
+    run.until("the command", |event| event["action"] == "run");
+    let told = |home: &Home| {
+        let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
+        let list: Vec<Value> = serde_json::from_str(&list).unwrap();
+        let text = home.run(&["conversations", "ls"]).expect(0).stdout;
+        (list[0]["agent_state"].clone(), list[0]["interrupted"].clone(), text.contains("  interrupted  "))
+    };
+    assert_eq!(told(&home), (json!("running"), json!(false), false));
+    run.kill();
+    assert_eq!(told(&home), (json!("running"), json!(true), true));
+    home.run(&["sandbox", "prune", "--runtime", "local"]).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn a_trajectory_that_cannot_be_saved_is_refused_before_anything_is_done() {
     let home = Home::new();
     home.write("file", "");
@@ -78,6 +98,8 @@ fn a_trajectory_that_cannot_be_saved_is_refused_before_anything_is_done() {
     assert!(home.conversations().is_empty());
     home.run(&[arguments.as_slice(), &["new/folder/saved.json"]].concat()).expect(0);
     assert!(home.path().join("new/folder/saved.json").is_file());
+    home.run(&[arguments.as_slice(), &["another/"]].concat()).expect(0);
+    assert_eq!(names(&home.path().join("another")).len(), 1);
     home.assert_nothing_runs();
 }
 

@@ -211,17 +211,13 @@ async fn trajectory(
 pub(super) fn prepare_trajectory(config: &Config) -> anyhow::Result<()> {
     let Some(path) = config.save_trajectory.as_deref() else { return Ok(()) };
     let refused = |error| UsageError(format!("saving the trajectory to {}: {error}", path.display()));
-    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        std::fs::create_dir_all(path).map_err(refused)?;
-    }
-    if path.is_dir() {
-        tempfile::tempfile_in(path).map_err(refused)?;
-    } else if path.exists() {
-        std::fs::OpenOptions::new().append(true).open(path).map_err(refused)?;
-    } else {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(refused)?;
-        tempfile::tempfile_in(folder).map_err(refused)?;
+    let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let folder = if is_folder { Some(path) } else { path.parent() };
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(refused)?;
+    match path.is_file() {
+        true => drop(std::fs::OpenOptions::new().append(true).open(path).map_err(refused)?),
+        false => drop(tempfile::tempfile_in(folder).map_err(refused)?),
     }
     Ok(())
 }

@@ -108,4 +108,5 @@ async fn the_wait_that_a_provider_asks_for_is_handed_on() {
     config.retry.num_retries = 5;
     let error = ask(&config).await.unwrap_err();
     assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
+    assert!(error.to_string().ends_with("; it asks to wait 3600 s"), "{error}");
 }
