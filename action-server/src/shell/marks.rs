@@ -18,8 +18,8 @@ pub(super) enum Mark {
     /// The command with this number begins.
     Start { number: u64 },
     /// The shell is at its prompt again. Which command that ends is said by the start before it. `guarded`: the next has
-    /// to be ([`super::prompt`]).
-    End { status: i32, guarded: bool, working_dir: Vec<u8> },
+    /// to be ([`super::prompt`]). `early`: it is said before the prompt, which may say it again.
+    End { status: i32, guarded: bool, early: bool, working_dir: Vec<u8> },
 }
 
 /// A stretch of the terminal's output.
@@ -124,7 +124,8 @@ fn parse(body: &[u8]) -> Option<Mark> {
             let (status, rest) = split_field(rest);
             let (options, path) = split_field(rest);
             let guarded = options.iter().any(|option| b"xve~".contains(option));
-            Some(Mark::End { status: number(status)?, guarded, working_dir: path.to_vec() })
+            let early = options.contains(&b'~');
+            Some(Mark::End { status: number(status)?, guarded, early, working_dir: path.to_vec() })
         }
         _ => None,
     }
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn output_stands_between_start_and_end() {
         let pieces = read([b"old\x1b]n0nce;S;7\x07hi\n\x1b]n0nce;E;130;himBH;/a;b\x07prompt".as_slice()]);
-        let end = Mark::End { status: 130, guarded: false, working_dir: b"/a;b".to_vec() };
+        let end = Mark::End { status: 130, guarded: false, early: false, working_dir: b"/a;b".to_vec() };
         assert_eq!(
             pieces,
             [

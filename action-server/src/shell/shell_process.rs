@@ -58,7 +58,8 @@ pub(super) enum Heard {
 pub(super) enum Readiness {
     /// It has not come to its prompt.
     Busy,
-    /// It is at its prompt and about to ask for the cursor, unless its terminal is damaged.
+    /// It is at its prompt and about to ask for the cursor, unless its terminal is damaged; or it is about to show the prompt
+    /// that was announced, unless that cannot be seen.
     Hesitant,
     /// It waits for a command.
     Ready,
@@ -86,6 +87,9 @@ pub(super) struct ShellProcess {
     /// The script holds what was lent, and has been read.
     script_is_done: bool,
     at_prompt: bool,
+    /// The prompt was announced, and is still to be seen. A command that is typed before that cannot be told from what comes
+    /// with it, and would have to be guarded.
+    prompt_is_due: bool,
     /// The next command is to be guarded, because of what was done to the shell.
     distrusted: bool,
     /// The same, because the shell says so with its last prompt.
@@ -157,6 +161,7 @@ impl ShellProcess {
             untouched: !environment
                 .iter()
                 .any(|(name, _)| name.as_encoded_bytes().starts_with(b"BASH_FUNC_")),
+            prompt_is_due: false,
             disturbed: false,
             may_have_stopped: false,
             beside: None,
@@ -207,12 +212,25 @@ impl ShellProcess {
 
     /// The `count` bytes heard last, told apart.
     pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
-        let Self { marks, buffer, at_prompt, disturbed, query, script, sent, lent, script_is_done, .. } =
-            self;
+        let is_bash = self.prompt.dialect() == Dialect::Bash;
+        let Self {
+            marks,
+            buffer,
+            at_prompt,
+            prompt_is_due,
+            disturbed,
+            query,
+            script,
+            sent,
+            lent,
+            script_is_done,
+            ..
+        } = self;
         marks.feed(&buffer[..count], |piece| {
             match &piece {
-                Piece::Mark(Mark::End { guarded: asked, .. }) => {
+                Piece::Mark(Mark::End { guarded: asked, early, .. }) => {
                     *at_prompt = true;
+                    *prompt_is_due = is_bash && *early;
                     *disturbed = *asked;
                     query.reset();
                     if std::mem::take(script_is_done) {
@@ -232,6 +250,7 @@ impl ShellProcess {
         match (self.at_prompt, self.prompt.dialect()) {
             (false, _) => Readiness::Busy,
             (true, Dialect::Ash) if !self.query.is_asked() => Readiness::Hesitant,
+            (true, Dialect::Bash) if self.prompt_is_due => Readiness::Hesitant,
             (true, _) => Readiness::Ready,
         }
     }

@@ -14,8 +14,9 @@ use super::{KILL_PATIENCE, Session, hear};
 /// A shell without startup files needs milliseconds; on a machine that is this slow nothing works.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a shell at its prompt may take to ask for its cursor: it does so at once, or never.
-const QUERY_PATIENCE: Duration = Duration::from_millis(20);
+/// How long a shell at its prompt may take to ask for its cursor, or to show a prompt that it announced: it does so at once,
+/// or never.
+const PROMPT_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Session {
     /// A shell at its prompt.
@@ -44,7 +45,7 @@ impl Session {
                         None => {}
                     }
                 }
-                () = sleep(QUERY_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
+                () = sleep(PROMPT_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
                 () = &mut patience => {
                     // The next command tries a new one.
                     if let Some(process) = self.process.take() {
