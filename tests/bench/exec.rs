@@ -1,10 +1,11 @@
 //! Programs without a terminal, and files: the server against doing it bare.
 //!
 //! 10 MB of a program's output leave little room under 1.5 times what a pipe takes, on two cores that were shared: the least
-//! that forwards them, a handler that reads 64 KiB from the pipe and sends them on, took 1.2 to 1.5 times that in five runs.
+//! that forwards them, a handler that reads 64 KiB from the pipe and sends them on, took 1.1 to 1.35 times that in seven runs.
 //! The server also holds all output until it is acknowledged, in files beyond 1.5 MB. The same handler that writes a file
-//! meanwhile took 1.91 times the pipe, when the server took 1.78. Seen with `perf`, what the server does in user mode hardly
-//! shows: it is the kernel, copying out of the pipe, into the file and into the socket.
+//! meanwhile took 1.27 to 1.52 times the pipe, 1.35 in the middle, the server 1.33 to 1.66, 1.55 in the middle. Seen with
+//! `perf`, what the server does in user mode hardly shows: it is the kernel, copying out of the pipe, into the file and into
+//! the socket.
 
 use std::fs;
 use std::process::{Command, Stdio};

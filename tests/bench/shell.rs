@@ -12,10 +12,11 @@
 //! built for size; built for speed (2 MB more) half of that is gone, and 15 to 25 µs.
 //!
 //! The composition, a bare axum whose handler asks a bare terminal in the same thread, took 1.0 to 1.35 times the sum of the
-//! two bare round trips, the server 1.2 to 1.55 times on quiet cores, 1.4 in the middle (2.0 to 2.4 before). Kept on one core,
-//! where nobody waits for another to wake, the composition took 40 µs and the server 105 to 134; built for speed, 77 to 104 at
-//! 7.1 MB; for size as `s` counts it, a tenth less at 5.6 MB. To build only what reads and writes JSON and HTTP heads for speed
-//! brought nothing.
+//! two bare round trips, the server 1.2 to 1.55 times on quiet cores, 1.4 in the middle (2.0 to 2.4 before); on another day, when
+//! the same machine took 0.2 ms for it instead of 0.13, 1.3 to 2.0, 1.65 in the middle, and twice the time of looking for the
+//! answer brought nothing. Kept on one core, where nobody waits for another to wake, the composition took 40 µs and the server
+//! 105 to 134; built for speed, 77 to 104 at 7.1 MB; for size as `s` counts it, a tenth less at 5.6 MB. To build only what reads
+//! and writes JSON and HTTP heads for speed brought nothing.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
