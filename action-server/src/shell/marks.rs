@@ -195,6 +195,17 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_is_said_before_the_prompt_is_told_from_the_prompt() {
+        for (options, expected) in [("~", (true, true)), ("himBH", (false, false)), ("hxB", (true, false))] {
+            let text = format!("\x1b]n0nce;E;0;{options};/\x07");
+            let [(_, Some(Mark::End { guarded, early, .. })), _] = &read([text.as_bytes()])[..] else {
+                panic!("{options}")
+            };
+            assert_eq!((*guarded, *early), expected, "{options}");
+        }
+    }
+
+    #[test]
     fn an_endless_mark_is_given_back_as_output() {
         let mut text = b"\x1b]n0nce;E;0;x;".to_vec();
         text.extend(vec![b'x'; 3 * MAX_BODY_BYTES]);

@@ -1,0 +1,178 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use protocol::action::{FinishAction, MessageAction, SystemAction};
+use protocol::observation::{CommandMetadata, RunObservation};
+use protocol::record::{ConversationStarted, WorkspaceSetup};
+use protocol::sandbox_api::SandboxAction;
+use protocol::{Action, AgentState, ConversationId, Observation};
+use tokio::time::Instant;
+
+use crate::agent::{Agent, Member, Step};
+use crate::condenser::Noop;
+use crate::conversation::{Conversation, Parts};
+use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+use crate::sandbox::SandboxSpec;
+use crate::testing::{Ending, MemoryStore, ScriptedProvider};
+use crate::view::View;
+
+/// Nobody says anything in these conversations, so neither is asked.
+struct Unasked;
+
+#[async_trait]
+impl Llm for Unasked {
+    fn model(&self) -> &str {
+        "unasked"
+    }
+
+    fn most_cost(&self, _: u64) -> f64 {
+        0.0
+    }
+
+    async fn complete(
+        &self,
+        _: &LlmRequest,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        panic!("the model is asked");
+    }
+}
+
+#[async_trait]
+impl Agent for Unasked {
+    fn name(&self) -> &str {
+        "unasked"
+    }
+
+    fn system(&self) -> SystemAction {
+        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+    }
+
+    async fn step(
+        &self,
+        _: &View,
+        _: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Step, LlmError> {
+        panic!("the agent is asked");
+    }
+}
+
+/// Finishes at its first step; as a model it never answers, and could cost so much.
+struct Finishing(f64);
+
+#[async_trait]
+impl Llm for Finishing {
+    fn model(&self) -> &str {
+        "finishing"
+    }
+
+    fn most_cost(&self, _: u64) -> f64 {
+        self.0
+    }
+
+    async fn complete(
+        &self,
+        _: &LlmRequest,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl Agent for Finishing {
+    fn name(&self) -> &str {
+        "finishing"
+    }
+
+    fn system(&self) -> SystemAction {
+        Unasked.system()
+    }
+
+    async fn step(
+        &self,
+        _: &View,
+        _: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Step, LlmError> {
+        Ok(Step {
+            body: Action::from(FinishAction::default()).into(),
+            timeout: None,
+            tool_call_metadata: None,
+            call: None,
+            briefing: None,
+        })
+    }
+}
+
+fn id() -> ConversationId {
+    "conversation".parse().unwrap()
+}
+
+fn started() -> ConversationStarted {
+    ConversationStarted {
+        agent: "agent".into(),
+        model: "model".into(),
+        max_iterations: 1,
+        runtime: "scripted".into(),
+        ..Default::default()
+    }
+}
+
+fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> Parts {
+    Parts {
+        store: Arc::new(MemoryStore::default()),
+        own: Member {
+            draft_editor: Arc::clone(&llm),
+            llm,
+            agent,
+            condenser: Arc::new(Noop),
+            tool_servers: Arc::new(crate::tool_servers::NoToolServers),
+        },
+        provider: Arc::new(provider.clone()),
+        spec: SandboxSpec::of(id()),
+        analyzer: None,
+        memory: None,
+        team: Arc::default(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_waits_for_a_title_whatever_both_can_cost() {
+    let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
+    let parts = parts(&provider, Arc::new(Finishing(0.0)), Arc::new(Finishing(f64::INFINITY)));
+    let started = ConversationStarted { max_budget: Some(1.0), ..started() };
+    let conversation = Conversation::begin(parts, id(), started).await.unwrap();
+    conversation.entitle(Arc::new(Finishing(0.9)), "work".into()).unwrap();
+    conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
+    let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
+    assert_eq!(state.title, None, "it is still looked for");
+    conversation.close(super::Afterwards::Remove).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows() {
+    let provider = ScriptedProvider::new(|request| {
+        let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
+        let ran = |exit_code| {
+            let metadata = CommandMetadata { exit_code, ..Default::default() };
+            Observation::new("", RunObservation { metadata, ..Default::default() })
+        };
+        match run.thought.as_str() {
+            "Running the set-up script" => Ending::WhenCancelled(ran(137)),
+            _ => Ending::Observation(ran(0)),
+        }
+    });
+    let parts = parts(&provider, Arc::new(Unasked), Arc::new(Unasked));
+    let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
+    let begun = Instant::now();
+    let conversation = Conversation::begin(parts, id(), started).await.unwrap();
+    let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
+    assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
+    let took = begun.elapsed().as_secs_f64();
+    assert!((590.0..=601.0).contains(&took), "{took}");
+    conversation.close(super::Afterwards::Remove).await.unwrap();
+}
