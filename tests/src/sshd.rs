@@ -127,7 +127,7 @@ impl Sshd {
         std::fs::write(at("sshd_config"), text).unwrap();
     }
 
-    /// Whether it listens.
+    /// Whether it listens: by its own word, since at its port there may be another by now.
     fn run(&self, home_kib: Option<u32>) -> bool {
         let small =
             home_kib.map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
@@ -136,6 +136,7 @@ impl Sshd {
              exec /usr/sbin/sshd -D -e -f \"$2\"",
             small.unwrap_or_default()
         );
+        let logged = self.log().len();
         let log =
             std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let child = Command::new("/usr/bin/unshare")
@@ -151,8 +152,9 @@ impl Sshd {
         let mut process = self.process.lock().unwrap();
         let child = process.insert(child);
         let give_up = Instant::now() + Duration::from_secs(20);
+        let listens = format!("Server listening on 127.0.0.1 port {}.", self.port);
         loop {
-            if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if self.log().get(logged..).is_some_and(|log| log.contains(&listens)) {
                 return true;
             }
             if child.try_wait().unwrap().is_some() {
@@ -222,6 +224,9 @@ impl Sshd {
 impl Drop for Sshd {
     fn drop(&mut self) {
         self.stop();
+        if std::thread::panicking() {
+            eprintln!("sshd logged:\n{}", self.log());
+        }
     }
 }
 
