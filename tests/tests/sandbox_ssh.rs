@@ -91,6 +91,21 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_allows_two_sessions_at_a_time_is_waited_for() {
+    let settings = "MaxSessions 2";
+    let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
+    let provider = backend.provider();
+    let specs: Vec<_> = (0..4).map(|_| spec(&backend)).collect();
+    let starts = specs.iter().map(|spec| async { provider.create(spec, &|_| {}).await.unwrap() });
+    for sandbox in futures_util::future::join_all(starts).await {
+        assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
+        remove(&backend, sandbox).await;
+    }
+    let refused = backend.sshd.log().matches("no more sessions").count();
+    assert!(refused > 0, "nothing was to be waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workspace_there_is_worked_in_as_its_user_and_never_removed() {
     let Some(backend) = Ssh::new() else { return };
     let workspace = backend.sshd.home().join("it's a $(project)");

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelStream, ChannelWriteHalf};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::error::SshError;
@@ -23,6 +23,8 @@ use super::target::Hop;
 const CHANNEL_WAIT: Duration = Duration::from_secs(5);
 /// Hosts allow ten sessions on a connection; the file protocol and a little air are among them.
 const COMMANDS_AT_ONCE: usize = 6;
+/// What ended still counts until a busy host has tidied up after it: a refused session is asked for again after these.
+const REFUSED_WAITS_MS: [u64; 6] = [20, 40, 80, 160, 320, 640];
 /// Of each of a command's two outputs.
 const MAX_OUTPUT: usize = 512 << 10;
 
@@ -152,6 +154,16 @@ impl Connection {
 
     async fn session(&self) -> Result<Channel<Msg>, SshError> {
         self.has_run.store(true, Ordering::Relaxed);
+        for wait in REFUSED_WAITS_MS.map(Duration::from_millis) {
+            match self.session_at_once().await {
+                Err(SshError::ChannelRefused { .. }) => sleep(wait).await,
+                done => return done,
+            }
+        }
+        self.session_at_once().await
+    }
+
+    async fn session_at_once(&self) -> Result<Channel<Msg>, SshError> {
         self.opened(timeout(CHANNEL_WAIT, self.handle.channel_open_session()).await, "a session")
     }
 
