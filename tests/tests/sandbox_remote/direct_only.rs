@@ -26,7 +26,7 @@ async fn a_server_that_is_not_ours_outlives_us_and_what_we_run_there_does_not() 
     let heard = Heard::default();
     {
         let (first, request, listener) =
-            (id(1), command("touch here; echo beg''un; sleep 1044"), heard.listener());
+            (id(1), command("touch here; echo beg''un; sleep 1046"), heard.listener());
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
             () = heard.until("begun") => {}
@@ -40,7 +40,7 @@ async fn a_server_that_is_not_ours_outlives_us_and_what_we_run_there_does_not() 
 
     let sandbox = provider.attach(&lease).await.unwrap();
     // The brackets keep the search from finding itself.
-    let search = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 104[4]'; ls";
+    let search = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 104[6]'; ls";
     let deadline = Instant::now() + Duration::from_secs(10);
     for number in 2.. {
         let found = run(&*sandbox, number, search).await.content;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use engine::sandbox::{Sandbox, SandboxError, SandboxProvider};
 use sandbox::{SshConfig, SshProvider, UnknownHosts};
@@ -34,8 +35,9 @@ impl Agent {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        while !socket.exists() {
-            std::thread::yield_now();
+        // Its file is there before it listens.
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            std::thread::sleep(Duration::from_millis(2));
         }
         let add = |key: &Path| {
             let added =
