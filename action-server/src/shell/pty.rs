@@ -1,4 +1,4 @@
-//! The terminal of one shell, and what a process does between fork and exec: all of Glovebox's `unsafe` code.
+//! The terminal of one shell, and what a process does between fork and exec: all of Glovebox's `unsafe` code that runs.
 //!
 //! Only the master side is held. The slave side is opened to start the shell and closed at once, so that the terminal
 //! hangs up when the last process leaves it; that the shell itself ended is told by its exit, never by the terminal,
