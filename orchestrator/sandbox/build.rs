@@ -52,7 +52,17 @@ const OUTER_BUILD_PREFIXES: &[&str] = &[
 
 /// The relocations of the static file in a fifteenth of the room, and functions of the same code once; a linker that cannot
 /// do it says so and goes on.
-const SMALL: [&str; 4] = ["-C", "link-arg=-Wl,-z,pack-relative-relocs", "-C", "link-arg=-Wl,--icf=all"];
+///
+/// Small functions are taken into their callers a little further than the smallest file wants (a threshold of 5; `s` has 50 too,
+/// and three times the rest of it): 120 KB, and an `echo` takes 8 % less. More brings no more.
+const SMALL: [&str; 6] = [
+    "-C",
+    "link-arg=-Wl,-z,pack-relative-relocs",
+    "-C",
+    "link-arg=-Wl,--icf=all",
+    "-C",
+    "llvm-args=-inline-threshold=50",
+];
 
 fn main() -> ExitCode {
     match find_or_build() {
@@ -100,6 +110,7 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_outer_build(name)) {
         cargo.env_remove(name);
     }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", without_paths_of_this_machine().join("\u{1f}"));
 
     let output = cargo.output().map_err(|error| format!("running {cargo:?}: {error}"))?;
     if !output.status.success() {
@@ -108,6 +119,15 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     }
     let folder = if is_cross { target_directory.join(target) } else { target_directory };
     Ok(folder.join("action-server").join("action-server"))
+}
+
+/// Where a panic comes from is told with the crate's name and version, and not with where cargo keeps it here.
+fn without_paths_of_this_machine() -> Vec<String> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")));
+    let registries = home.and_then(|home| home.join("registry/src").read_dir().ok());
+    let registries = registries.into_iter().flatten().flatten().map(|entry| entry.path());
+    registries.map(|registry| format!("--remap-path-prefix={}/=", registry.display())).collect()
 }
 
 fn workspace() -> Result<PathBuf, Box<dyn Error>> {
