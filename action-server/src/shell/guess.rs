@@ -3,31 +3,51 @@
 //! A guess chooses between a cheap and a careful way of handing a command over. Where it is wrong, as with a script that is
 //! sourced by a name of the user's own making, a line of ours is in the output, or an end is not heard.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
+/// Any of some signs, all looked for at once.
+struct Signs(LazyLock<Option<AhoCorasick>>);
+
+impl Signs {
+    fn are_in(&self, command: &str) -> bool {
+        // No signs this large were ever refused; if they were, care harms nobody.
+        self.0.as_ref().is_none_or(|signs| signs.is_match(command))
+    }
+}
+
 /// What changes a shell for good, or names something that may: text without any of these leaves prompt and streams alone,
 /// in a shell where none of it was ever used. `()` defines a function, the dots source a file.
-const CHANGES: [&str; 21] = [
-    "()",
-    "function",
-    "alias",
-    "source",
-    ". ",
-    ".\t",
-    "eval",
-    "PS1",
-    "PROMPT",
-    "unset",
-    "declare",
-    "typeset",
-    "read",
-    "printf -v",
-    "enable",
-    "builtin",
-    "trap",
-    "export $",
-    "coproc",
-    "<(",
-    ">(",
-];
+static CHANGES: Signs = Signs(LazyLock::new(|| {
+    let signs = [
+        "()",
+        "function",
+        "alias",
+        "source",
+        ". ",
+        ".\t",
+        "eval",
+        "PS1",
+        "PROMPT",
+        "unset",
+        "declare",
+        "typeset",
+        "read",
+        "printf -v",
+        "enable",
+        "builtin",
+        "trap",
+        "export $",
+        "coproc",
+        "<(",
+        ">(",
+    ];
+    AhoCorasick::new(signs).ok()
+}));
+
+/// What begins a trace or moves the standard streams.
+static HIDES: Signs = Signs(LazyLock::new(|| AhoCorasick::new(["set -", "xtrace", "exec", "shopt"]).ok()));
 
 /// Words that begin what may not end on its line.
 const RESERVED: [&str; 17] = [
@@ -37,13 +57,13 @@ const RESERVED: [&str; 17] = [
 
 /// Whether the prompt may be another after `command`, or come late for the notice of a job.
 pub(super) fn may_change_the_prompt(command: &str) -> bool {
-    CHANGES.iter().any(|change| command.contains(change)) || begins_a_job(command)
+    CHANGES.are_in(command) || begins_a_job(command)
 }
 
 /// Whether `command` could begin a trace, in which our part of the line would show, or move the standard streams, where
 /// the prompt goes and the next command comes from.
 pub(super) fn may_hide_the_prompt(command: &str) -> bool {
-    ["set -", "xtrace", "exec", "shopt"].iter().any(|sign| command.contains(sign))
+    HIDES.are_in(command)
 }
 
 /// Whether `command` is words alone, or a pipeline of such, so that it means the same wherever it stands: no quote that could
