@@ -1,22 +1,28 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
 //!
-//! Where a round's time goes, seen with `perf` on two virtual cores (about 150 µs with its tracing, before what is said below
-//! was done): 19 until the request is read, 41 until a line is typed, 15 until bash has it, 8 in the command, 22 in bash's
-//! prompt, 19 until the server has that, 17 until the answer is written, 11 until the client has it. So half is waking, which
-//! the bare terminal and the bare HTTP have too. bash takes 65,000 instructions in user mode a round (a bare prompt 36,000).
+//! Where a round's time goes, seen with `perf` on two virtual cores (about 190 µs with its tracing): 12 until the request is
+//! read, 35 until a line is typed, 11 to 29 until bash has it, 7 in the command, 23 in bash's prompt, 23 until the server has
+//! that, 18 until the answer is written, 15 until the client has it. What is written to a terminal is carried to its other side by
+//! a worker of the kernel, so that each way is two wakings; the bare terminal has them too.
 //!
-//! The server took 182,000 (`valgrind --tool=callgrind`), a third of them the bytes of futures and requests that are moved.
-//! With the guard around the router instead of in its layers, and nobody woken for what has not changed, it takes 155,000;
-//! looking for the answer 100 µs long before going to sleep took a quarter off the round where cores are idle. What is left is
-//! evenly spread: serialising 14,000, what tells one request from another 8,000, JSON to types 15,000, allocations 20,000. It is
-//! built for size; built for speed (2 MB more) half of that is gone, and 15 to 25 µs.
+//! bash takes 55,000 instructions in user mode a round (`valgrind --tool=callgrind`), with a bare prompt 21,000. What `PS1`
+//! tells is 6,000 of them; `PROMPT_COMMAND`, which expands to nothing, is most of the rest (64,000 with a longer name in it). An
+//! empty one would be free, but what runs in the shell inherits it, and a bash in the bash needs its text.
+//!
+//! The server took 182,000. With the guard around the router instead of in its layers, and nobody woken for what has not changed,
+//! it took 155,000; looking for the answer 100 µs long before going to sleep took a quarter off the round where cores are idle.
+//! What is left is evenly spread: serialising 10,000, what tells one request from another 5,000, JSON to types 8,000, allocations
+//! 15,000, and `rep movsb`, which counts each byte of a future that is moved, 25,000. It is built for size, with an inlining
+//! threshold that takes 3 to 8 % off a round; for size as `s` counts it, 3 to 5 % more are gone at 5.4 MB; for speed, half of the
+//! instructions and 15 to 25 µs at 7 MB. Putting what a round runs side by side in the file brought nothing, nor did building only
+//! what reads and writes JSON and HTTP heads for speed.
 //!
 //! The composition, a bare axum whose handler asks a bare terminal in the same thread, took 1.0 to 1.35 times the sum of the
-//! two bare round trips, the server 1.2 to 1.55 times on quiet cores, 1.4 in the middle (2.0 to 2.4 before); on another day, when
-//! the same machine took 0.2 ms for it instead of 0.13, 1.3 to 2.0, 1.65 in the middle, and twice the time of looking for the
-//! answer brought nothing. Kept on one core, where nobody waits for another to wake, the composition took 40 µs and the server
-//! 105 to 134; built for speed, 77 to 104 at 7.1 MB; for size as `s` counts it, a tenth less at 5.6 MB. To build only what reads
-//! and writes JSON and HTTP heads for speed brought nothing.
+//! two bare round trips, the server 1.3 to 1.9 times, 1.56 in the middle, on a day when the machine took 0.13 ms for it (1.65 in
+//! the middle before that day's work, and 1.4 on a day when it took 0.09). The sum depends on where the system puts the two sides
+//! of bare HTTP: 16 µs on one core, 40 to 70 on two; measured in turns with the others, they were always on one, and then the
+//! composition itself took 1.5 times the sum. Against the composition the server took 1.21 to 1.40 times, 1.35 in the middle (1.49
+//! before).
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
