@@ -2,7 +2,7 @@
 //!
 //! The standard library asks it for the home folder of a user without `HOME`. There it would look for the user as the machine
 //! it runs on is configured: through modules for LDAP, DNS and NIS that lie in a container whose C library is another, and with
-//! a fiftieth of this file. Whoever needs an account here reads `/etc/passwd` ([`crate::accounts`]).
+//! a fiftieth of this file. Whoever needs an account here reads `/etc/passwd` (the library's `accounts`).
 
 // To give a C function another body is to promise the linker that it is one.
 #![allow(unsafe_code)]

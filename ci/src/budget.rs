@@ -1,7 +1,7 @@
 //! Step `budget`: the action server stays what it is, one small static file made of few crates.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -13,39 +13,21 @@ use crate::workspace::Workspace;
 /// It is uploaded into sandboxes, some over slow lines: two seconds at 20 Mbit/s.
 const BYTES: u64 = 5 << 20;
 
+/// What only the C library's name service reads.
+const NAME_SERVICE: &[u8] = b"/etc/nsswitch.conf";
+
 /// Everything it is made of, ordinary and build dependencies for Linux: what an auditor has to look at.
 const CRATES: usize = 130;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let file = build(workspace)?;
+    workspace.build_program()?;
+    let file = workspace.action_server();
     let bytes = check_file(&file).with_context(|| format!("checking {}", file.display()))?;
     let crates = count_crates(workspace)?;
     if crates > CRATES {
         bail!("the action server is made of {crates} crates, the budget is {CRATES}");
     }
     Ok(vec![format!("the action server has {bytes} of {BYTES} bytes and {crates} of {CRATES} crates")])
-}
-
-/// The same command, in the same folder, as the build script that puts the action server into the host's program: does
-/// nothing when that has run.
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let target = workspace.target.join("action-server");
-    let mut cargo = workspace.cargo();
-    cargo.args([
-        "rustc",
-        "-p",
-        "action-server",
-        "--bin",
-        "action-server",
-        "--profile",
-        "action-server",
-        "--locked",
-    ]);
-    cargo.arg("--target-dir").arg(&target).args(["--", "-C", "target-feature=+crt-static"]);
-    // As the sandbox crate's build script builds it.
-    cargo.args(["-C", "link-arg=-Wl,-z,pack-relative-relocs", "-C", "link-arg=-Wl,--icf=all"]);
-    command::stream(&mut cargo, "building the static action server")?;
-    Ok(target.join("action-server/action-server"))
 }
 
 fn check_file(file: &Path) -> Result<u64> {
@@ -56,6 +38,9 @@ fn check_file(file: &Path) -> Result<u64> {
     let content = std::fs::read(file).context("reading it")?;
     if elf::has_interpreter(&content)? {
         bail!("it is not static: it names an interpreter");
+    }
+    if content.windows(NAME_SERVICE.len()).any(|part| part == NAME_SERVICE) {
+        bail!("it holds the C library's name service: see the action server's `c_library`");
     }
     Ok(bytes)
 }

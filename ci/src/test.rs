@@ -2,7 +2,7 @@
 //!
 //! Without a container engine a user's run goes on and says what it skipped; on a build machine that is a failure.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,16 +76,8 @@ pub(crate) fn tell(command: &mut Command, engine: Option<&Engine>) {
     }
 }
 
-/// Builds what tests start, once: each of them would ask cargo again.
-fn build_program(workspace: &Workspace) -> Result<PathBuf> {
-    let mut build = workspace.cargo();
-    build.args(["build", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
-    command::stream(&mut build, "building glovebox")?;
-    Ok(workspace.program("glovebox"))
-}
-
 fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option<&Path>) -> Result<()> {
-    let program = build_program(workspace)?;
+    let program = workspace.build_program()?; // once: each test would ask cargo again
     let mut tests = workspace.cargo();
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();

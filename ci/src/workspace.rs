@@ -33,6 +33,19 @@ impl Workspace {
         self.target.join("debug").join(name)
     }
 
+    /// Builds the host's program, and with it the static action server that it carries.
+    pub(crate) fn build_program(&self) -> Result<PathBuf> {
+        let mut build = self.cargo();
+        build.args(["build", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+        command::stream(&mut build, "building glovebox")?;
+        Ok(self.program("glovebox"))
+    }
+
+    /// Where that build leaves the action server.
+    pub(crate) fn action_server(&self) -> PathBuf {
+        self.target.join("action-server/action-server/action-server")
+    }
+
     /// What a later run may use again; inside the target folder, so `cargo clean` removes it.
     pub(crate) fn cache(&self) -> Result<PathBuf> {
         let folder = self.target.join("ci");
