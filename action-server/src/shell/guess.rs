@@ -12,7 +12,7 @@ struct Signs(LazyLock<Option<AhoCorasick>>);
 
 impl Signs {
     fn are_in(&self, command: &str) -> bool {
-        // No signs this large were ever refused; if they were, care harms nobody.
+        // Refused are only more signs than there are numbers for; care would harm nobody.
         self.0.as_ref().is_none_or(|signs| signs.is_match(command))
     }
 }
@@ -113,6 +113,19 @@ fn begins_a_job(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signs_are_found_wherever_they_stand() {
+        for change in ["eval ls", "f() { :; }", "cd x; . ./env", "a=1 source x", "unset x", "diff <(a) b"] {
+            assert!(may_change_the_prompt(change) && !may_hide_the_prompt(change), "{change}");
+        }
+        for hides in ["set -x", "ls; exec 2>log", "shopt -s x", "set -o xtrace"] {
+            assert!(may_hide_the_prompt(hides), "{hides}");
+        }
+        for other in ["echo hi", "ls -la | wc", "git settle", "./run.sh"] {
+            assert!(!may_change_the_prompt(other) && !may_hide_the_prompt(other), "{other}");
+        }
+    }
 
     #[test]
     fn jobs_are_told_from_redirections() {

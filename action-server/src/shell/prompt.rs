@@ -40,7 +40,7 @@ const INSTALLER_VARIABLE: &str = "GLOVEBOX_PROMPT";
 
 /// Expands to nothing where it has been installed. Two words, because a user's `IFS` may not split one. A short name: bash
 /// reads it anew at each prompt, 150 instructions a letter.
-const INSTALL: &str = r#"${__gb-eval} ${__gb-"$GLOVEBOX_PROMPT"}"#;
+const INSTALL: &str = r#"${__gbox-eval} ${__gbox-"$GLOVEBOX_PROMPT"}"#;
 
 /// The same, and `PS1` is ours too, which its length tells, and no job was begun in the background: that is the one index
 /// that is set. Costs as much as three short commands.
@@ -210,7 +210,7 @@ fn installer(nonce: &str, terminal: &Path) -> String {
         r#"{{ __glovebox_status=$?
 if [[ /proc/self/fd/0 -ef {terminal} ]]; then
 __glovebox_prompt='\e]{nonce};E;$?;$-;$PWD\a'
-__gb= __glovebox_lengths=([${{#__glovebox_prompt}}]=)
+__gbox= __glovebox_lengths=([${{#__glovebox_prompt}}]=)
 [[ ${{__glovebox_command-}} ]] || __glovebox_command='{INSTALL}'
 __glovebox_careful='{{ "${{__glovebox_call-eval}}" "${{__glovebox_nine-$GLOVEBOX_PROMPT}}"&&:;}} 9>&2 2>/dev/null'
 __glovebox_call=__glovebox __glovebox_nine=9
