@@ -82,7 +82,8 @@ fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
-    // Of a failure that comes once in a hundred runs only the end of a log may be left: its words are there, not a runtime's frames.
+    // Of a failure that comes once in a hundred runs only the end of a log may be left: with its words, not a runtime's
+    // frames.
     tests.args(["--workspace", "--locked"]).env("GLOVEBOX_TEST_BINARY", program).env("RUST_BACKTRACE", "0");
     tests.envs(mcp_servers.map(|folder| (mcp_servers::VARIABLE, folder)));
     tell(&mut tests, engine);
