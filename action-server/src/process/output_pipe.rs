@@ -3,27 +3,22 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::time::{Instant, sleep_until};
 
 use crate::ledger::Spool;
 
 /// One read: what a pipe holds unless it is made larger.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a process has written by then is no answer but bulk. Many programs write it in pieces of 4 KiB, and to be woken for
-/// each costs more than all the rest, so from then on its pipe is large and it is read once in a while.
+/// What a process has written by then is no answer but bulk, and its pipe is made large: in one that is full every other
+/// moment, the process and its reader wait for each other in turns.
 const BULK_BYTES: u64 = 256 << 10;
 
 const LARGE_PIPE_BYTES: i32 = 1 << 20;
-
-/// As short as the runtime's clock can tell: a fast process fills a large pipe in about that time.
-const BULK_PAUSE: Duration = Duration::from_micros(300);
 
 /// Shorter reads are copied, so that one does not keep a whole buffer.
 const SHORT_BYTES: usize = READ_BYTES / 4;
@@ -34,42 +29,33 @@ pub(super) struct OutputPipe<P> {
     spool: Arc<Spool>,
     buffer: BytesMut,
     is_bulk: bool,
-    /// When it is read next, in bulk.
-    next: Option<Instant>,
 }
 
 impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
     pub(super) fn new(pipe: Option<P>, spool: Arc<Spool>) -> Self {
-        Self { pipe, spool, buffer: BytesMut::new(), is_bulk: false, next: None }
+        Self { pipe, spool, buffer: BytesMut::new(), is_bulk: false }
     }
 
     /// Reads once. Never returns when nobody can write any more. Cancel-safe.
     pub(super) async fn read(&mut self) {
         self.spool.room().await;
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
-        if let Some(next) = self.next {
-            sleep_until(next).await;
-        }
         self.buffer.reserve(READ_BYTES);
         match pipe.read_buf(&mut self.buffer).await {
             Ok(count) if count > 0 => {
                 self.take();
-                self.pace(count);
+                self.widen();
             }
             _ => self.pipe = None,
         }
     }
 
-    /// After a read of so many bytes: a full one has left more to be read now.
-    fn pace(&mut self, count: usize) {
-        if self.spool.end() < BULK_BYTES {
+    fn widen(&mut self) {
+        if self.spool.end() < BULK_BYTES || std::mem::replace(&mut self.is_bulk, true) {
             return;
         }
-        if !std::mem::replace(&mut self.is_bulk, true) {
-            // A user has only so many large pipes; a small one does as well.
-            _ = self.pipe.as_ref().map(|pipe| fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE_BYTES)));
-        }
-        self.next = (count < READ_BYTES).then(|| Instant::now() + BULK_PAUSE);
+        // A user has only so many large pipes; a small one does as well.
+        _ = self.pipe.as_ref().map(|pipe| fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE_BYTES)));
     }
 
     fn take(&mut self) {
