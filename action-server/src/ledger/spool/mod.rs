@@ -12,7 +12,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::{AddAssign, SubAssign};
 use std::os::unix::fs::FileExt as _;
@@ -24,6 +23,7 @@ use tokio::sync::Notify;
 
 use memory::Memory;
 use segments::Segments;
+use store::SpoolFile;
 pub(crate) use store::SpoolStore;
 
 /// What stays in memory of a producer's output. Short output, nearly all there is, never sees the disk.
@@ -80,7 +80,7 @@ pub(crate) enum Piece {
 /// A place in a file, to be read where reading may block. It stays what it is while this lives.
 #[derive(Debug)]
 pub(crate) struct Spilled {
-    file: Arc<File>,
+    file: Arc<SpoolFile>,
     position: u64,
     length: usize,
 }
@@ -249,7 +249,7 @@ fn write_all(place: &segments::Place, batch: &[Bytes]) -> io::Result<()> {
     for pieces in batch.chunks(PIECES_AT_ONCE) {
         let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let length: usize = pieces.iter().map(Bytes::len).sum();
-        let mut done = pwritev(&place.file, &slices, position.cast_signed())?;
+        let mut done = pwritev(&**place.file, &slices, position.cast_signed())?;
         // A disk that is nearly full takes a part; the rest tells why.
         for piece in pieces {
             let part = piece.get(done.min(piece.len())..).unwrap_or_default();

@@ -2,11 +2,10 @@
 //! file systems cannot cut off a beginning.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use super::store::{Reserved, SpoolStore};
+use super::store::{Reserved, SpoolFile, SpoolStore};
 use super::{HELD_OUTPUT_BYTES, Piece, Spilled};
 
 /// What is let go at once when a bound is reached. An output of the longest length is 16 files.
@@ -22,7 +21,7 @@ pub(super) struct Segments {
 struct Segment {
     start: u64,
     length: u64,
-    file: Arc<File>,
+    file: Arc<SpoolFile>,
     room: Reserved,
 }
 
@@ -30,7 +29,7 @@ struct Segment {
 #[derive(Debug)]
 pub(super) struct Place {
     start: u64,
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<SpoolFile>,
     pub(super) position: u64,
     room: Reserved,
 }

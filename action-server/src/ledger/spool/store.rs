@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nix::libc;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 /// For all output of a server's life that is held at one time.
@@ -29,6 +31,29 @@ struct Shared {
     most: u64,
     used: AtomicU64,
     files: AtomicUsize,
+}
+
+/// A file without a name. The kernel takes milliseconds to let one of many megabytes go, so that is left to a thread which
+/// may block.
+#[derive(Debug)]
+pub(super) struct SpoolFile(Option<File>);
+
+impl Deref for SpoolFile {
+    type Target = File;
+
+    #[expect(clippy::expect_used, reason = "only the drop takes it")]
+    fn deref(&self) -> &File {
+        self.0.as_ref().expect("a file that is held is open")
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        let file = self.0.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(file));
+        }
+    }
 }
 
 /// Room that is taken until this is dropped.
@@ -59,11 +84,11 @@ impl SpoolStore {
     }
 
     /// An empty file that is gone with its last descriptor.
-    pub(super) fn file(&self) -> io::Result<File> {
+    pub(super) fn file(&self) -> io::Result<SpoolFile> {
         let mut last = io::Error::other("there is no folder for output");
         for folder in &self.shared.folders {
             match unnamed(folder).or_else(|_| unlinked(folder)) {
-                Ok(file) => return Ok(file),
+                Ok(file) => return Ok(SpoolFile(Some(file))),
                 Err(error) => last = error,
             }
         }
