@@ -41,7 +41,11 @@ use config::{Command, Role};
 
 /// The program: its command line, and one of its lives.
 pub fn main() -> ExitCode {
-    let ended = match config::from_command_line() {
+    let command = match config::from_command_line() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    let ended = match command {
         Command::Serve(Role::Launcher, config) => detach::run(&config),
         Command::LaunchV0(config) => v0::launch::run(&config),
         Command::Serve(Role::Supervisor, config) => init::run(&config),

@@ -1,0 +1,363 @@
+//! From arguments to a [`Command`], or to what is to be said instead. Of an option that is given twice the last counts.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lexopt::Parser;
+use lexopt::prelude::{Long, Short, Value};
+use nix::unistd::Pid;
+
+use super::{Address, Command, Dialect, LaunchConfig, Role, ServeConfig};
+
+/// Longer is a mistake, and still far from where arithmetic on times would end.
+const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
+
+const NO_CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+const NO_CHANGE_TIMEOUT_VARIABLE: &str = "NO_CHANGE_TIMEOUT_SECONDS";
+
+const PROGRAM_HELP: &str = include_str!("help/program.txt");
+const SERVE_HELP: &str = include_str!("help/serve.txt");
+const V0_HELP: &str = include_str!("help/v0.txt");
+const DIAL_HELP: &str = include_str!("help/dial.txt");
+
+/// What is said instead of doing anything.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// For standard output.
+    Told(String),
+    /// For standard error: what is wrong, and how it is right.
+    Refused(String),
+}
+
+/// Why a command's options make no command.
+enum Unfit {
+    /// It was asked what they are.
+    Help,
+    Mistake(String),
+}
+
+impl From<lexopt::Error> for Unfit {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Mistake(error.to_string())
+    }
+}
+
+fn mistake<T>(problem: impl Into<String>) -> Result<T, Unfit> {
+    Err(Unfit::Mistake(problem.into()))
+}
+
+/// `arguments` without the program's name.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Answer> {
+    let mut parser = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
+    let name = match parser.next() {
+        Ok(Some(Short('V') | Long("version"))) => {
+            return Err(Answer::Told(concat!("action-server ", env!("CARGO_PKG_VERSION"), "\n").into()));
+        }
+        Ok(Some(Short('h') | Long("help"))) => return Err(answer(PROGRAM_HELP, Unfit::Help)),
+        Ok(Some(Value(name))) => name,
+        Ok(Some(other)) => return Err(answer(PROGRAM_HELP, other.unexpected().into())),
+        Ok(None) => return Err(answer(PROGRAM_HELP, Unfit::Mistake("a command is missing".into()))),
+        Err(error) => return Err(answer(PROGRAM_HELP, error.into())),
+    };
+    let (help, command) = match name.to_str() {
+        Some("serve") => (SERVE_HELP, serve(&mut parser)),
+        Some("v0") => (V0_HELP, v0(&mut parser)),
+        Some("dial") => (DIAL_HELP, dial(&mut parser)),
+        Some("help") => match parser.value().ok().as_ref().and_then(|name| name.to_str()) {
+            Some("serve") => (SERVE_HELP, Err(Unfit::Help)),
+            Some("v0") => (V0_HELP, Err(Unfit::Help)),
+            Some("dial") => (DIAL_HELP, Err(Unfit::Help)),
+            _ => (PROGRAM_HELP, Err(Unfit::Help)),
+        },
+        _ => (PROGRAM_HELP, mistake(format!("there is no command {}", name.display()))),
+    };
+    command.map_err(|unfit| answer(help, unfit))
+}
+
+fn answer(help: &str, unfit: Unfit) -> Answer {
+    match unfit {
+        Unfit::Help => Answer::Told(help.into()),
+        Unfit::Mistake(problem) => {
+            let usage = help.lines().skip_while(|line| !line.starts_with("Usage: "));
+            let usage: Vec<_> = usage.take_while(|line| !line.is_empty()).collect();
+            Answer::Refused(format!("error: {problem}\n\n{}\n\nMore is told by --help.\n", usage.join("\n")))
+        }
+    }
+}
+
+/// What `serve` and `v0` have in common.
+#[derive(Default)]
+struct Common {
+    working_dir: Option<PathBuf>,
+    no_change_timeout: Option<Duration>,
+    log_level: Option<String>,
+    key_stdin: bool,
+    supervisor: Option<i32>,
+}
+
+impl Common {
+    fn role(&self) -> Role {
+        match self.supervisor {
+            None => Role::Supervisor,
+            Some(pid) => Role::Server { supervisor: Pid::from_raw(pid) },
+        }
+    }
+}
+
+fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
+    let mut common = Common::default();
+    let (mut socket, mut listen, mut root, mut idle_timeout) = (None, None, None, None);
+    let (mut detach, mut is_detached) = (false, false);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
+            Long("listen") => listen = Some(value(parser, "--listen", listen_address)?),
+            Long("working-dir") => common.working_dir = Some(parser.value()?.into()),
+            Long("root") => root = Some(parser.value()?.into()),
+            Long("key-stdin") => common.key_stdin = true,
+            Long("idle-timeout") => idle_timeout = Some(value(parser, "--idle-timeout", seconds)?),
+            Long("no-change-timeout") => {
+                common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
+            }
+            Long("log-level") => common.log_level = Some(value(parser, "--log-level", str::parse)?),
+            Long("detach") => detach = true,
+            // Set by the launcher on the process that it starts.
+            Long("detached") => is_detached = true,
+            // Set by the supervisor on the server.
+            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", str::parse)?),
+            Long("help") | Short('h') => return Err(Unfit::Help),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let address = match (socket, listen) {
+        (Some(_), Some(_)) => return mistake("--socket and --listen exclude each other"),
+        (None, None) => return mistake("--socket PATH or --listen [ADDR:]PORT is missing"),
+        (None, Some(_)) if !common.key_stdin => return mistake("--listen needs --key-stdin"),
+        (None, Some(_)) if detach => return mistake("--listen and --detach exclude each other"),
+        (Some(path), None) => Address::Unix(path),
+        (None, Some(address)) => Address::Tcp(address),
+    };
+    let role = if detach { Role::Launcher } else { common.role() };
+    let Some(working_dir) = common.working_dir else { return mistake("--working-dir DIR is missing") };
+    let config = ServeConfig {
+        dialect: Dialect::Native,
+        address,
+        working_dir,
+        root,
+        has_key: common.key_stdin,
+        idle_timeout,
+        no_change_timeout: common.no_change_timeout.unwrap_or(NO_CHANGE_TIMEOUT),
+        log_level: common.log_level,
+        is_detached,
+    };
+    Ok(Command::Serve(role, config))
+}
+
+fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
+    let mut common = Common::default();
+    let (mut port, mut host, mut username, mut user_id) = (None, None, None, None);
+    let mut without_key = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(text) if port.is_none() => port = Some(read("PORT", &text, str::parse::<u16>)?),
+            Long("host") => host = Some(value(parser, "--host", str::parse::<IpAddr>)?),
+            Long("working-dir") => common.working_dir = Some(parser.value()?.into()),
+            Long("plugins" | "browsergym-eval-env") => parser.values()?.for_each(drop),
+            Long("enable-browser" | "no-enable-browser") => {}
+            Long("username") => username = Some(value(parser, "--username", str::parse)?),
+            Long("user-id") => user_id = Some(value(parser, "--user-id", str::parse)?),
+            Long("no-change-timeout") => {
+                common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
+            }
+            Long("log-level") => common.log_level = Some(value(parser, "--log-level", str::parse)?),
+            // It has started over: the key is the first line of standard input, or there is none.
+            Long("key-stdin") => common.key_stdin = true,
+            Long("without-key") => without_key = true,
+            // Set by the supervisor on the server.
+            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", str::parse)?),
+            Long("help") | Short('h') => return Err(Unfit::Help),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let Some(port) = port else { return mistake("PORT is missing") };
+    let address = SocketAddr::new(host.unwrap_or(LOOPBACK), port);
+    let role = common.role();
+    let Some(working_dir) = common.working_dir else { return mistake("--working-dir DIR is missing") };
+    if !common.key_stdin && !without_key {
+        return Ok(Command::LaunchV0(LaunchConfig { address, working_dir, username, user_id }));
+    }
+    let no_change_timeout = match (common.no_change_timeout, std::env::var_os(NO_CHANGE_TIMEOUT_VARIABLE)) {
+        (Some(given), _) => given,
+        (None, Some(text)) => read(NO_CHANGE_TIMEOUT_VARIABLE, &text, seconds)?,
+        (None, None) => NO_CHANGE_TIMEOUT,
+    };
+    let config = ServeConfig {
+        dialect: Dialect::V0,
+        address: Address::Tcp(address),
+        working_dir,
+        root: None,
+        has_key: common.key_stdin,
+        idle_timeout: None,
+        no_change_timeout,
+        log_level: common.log_level,
+        is_detached: false,
+    };
+    Ok(Command::Serve(role, config))
+}
+
+fn dial(parser: &mut Parser) -> Result<Command, Unfit> {
+    let mut socket = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
+            Long("help") | Short('h') => return Err(Unfit::Help),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    socket.map_or_else(|| mistake("--socket PATH is missing"), |socket| Ok(Command::Dial { socket }))
+}
+
+/// The value of the option that was read last, which is `name`.
+fn value<T, E: Display>(
+    parser: &mut Parser,
+    name: &str,
+    from_text: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Unfit> {
+    read(name, &parser.value()?, from_text)
+}
+
+fn read<T, E: Display>(
+    name: &str,
+    value: &OsString,
+    from_text: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Unfit> {
+    let Some(text) = value.to_str() else { return mistake(format!("{name}: this is not UTF-8")) };
+    from_text(text).map_err(|error| Unfit::Mistake(format!("{name} {text:?}: {error}")))
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    match (text.parse(), port.parse()) {
+        (Ok(address), _) => Ok(address),
+        (Err(_), Ok(port)) => Ok(SocketAddr::new(LOOPBACK, port)),
+        (Err(_), Err(_)) => Err("expected an IP address and a port, as in 127.0.0.1:8000, or a port"),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err("expected more than 0 seconds and at most ten years"),
+        Err(_) => Err("expected a number of seconds"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, Answer> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    fn refused(line: &str) -> String {
+        match parsed(line) {
+            Err(Answer::Refused(text)) => text.lines().next().unwrap().to_owned(),
+            Err(Answer::Told(text)) => panic!("{line}: {text}"),
+            Ok(_) => panic!("{line} is taken"),
+        }
+    }
+
+    #[test]
+    fn every_option_that_help_names_is_known() {
+        for (command, help) in [("serve", SERVE_HELP), ("v0", V0_HELP), ("dial", DIAL_HELP)] {
+            assert_eq!(parsed(&format!("{command} --help")).err(), Some(Answer::Told(help.into())));
+            assert_eq!(parsed(&format!("help {command}")).err(), Some(Answer::Told(help.into())));
+            assert_eq!(refused(&format!("{command} --nosuch")), "error: invalid option '--nosuch'");
+            let options = help.lines().filter(|line| line.starts_with("  -"));
+            let names: Vec<_> = options.flat_map(|line| line.split([' ', ','])).collect();
+            let names = names.iter().filter(|name| name.starts_with("--") && **name != "--help");
+            assert!(names.clone().count() > 0);
+            for name in names {
+                let problem = refused(&format!("{command} {name}"));
+                assert!(!problem.contains("invalid option"), "{command}: {problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_a_terminal() {
+        for help in [PROGRAM_HELP, SERVE_HELP, V0_HELP, DIAL_HELP] {
+            let long = help.lines().find(|line| line.len() > 80 && !line.contains("action-server serve"));
+            assert_eq!(long, None);
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_option_and_the_usage() {
+        let whole = Answer::Refused(
+            "error: --socket PATH is missing\n\nUsage: action-server dial --socket PATH\n\nMore is told by --help.\n"
+                .into(),
+        );
+        assert_eq!(parsed("dial").err(), Some(whole));
+        assert_eq!(refused(""), "error: a command is missing");
+        assert_eq!(refused("serv"), "error: there is no command serv");
+        assert_eq!(refused("--socket"), "error: invalid option '--socket'");
+        let socket = "serve --socket /s";
+        assert_eq!(refused(socket), "error: --working-dir DIR is missing");
+        assert_eq!(
+            refused(&format!("{socket} --idle-timeout x")),
+            "error: --idle-timeout \"x\": expected a number of seconds"
+        );
+        assert_eq!(
+            refused("serve --listen localhost:1"),
+            "error: --listen \"localhost:1\": expected an IP address and a port, as in 127.0.0.1:8000, or a port"
+        );
+        assert_eq!(refused("v0 70000"), "error: PORT \"70000\": number too large to fit in target type");
+        assert_eq!(refused("v0 --working-dir /"), "error: PORT is missing");
+    }
+
+    #[test]
+    fn addresses_are_numbers_and_local_by_default() {
+        let loopback = |port| Ok(SocketAddr::new(LOOPBACK, port));
+        assert_eq!(listen_address("8000"), loopback(8000));
+        assert_eq!(listen_address(":8000"), loopback(8000));
+        assert_eq!(listen_address("[::1]:1").unwrap().to_string(), "[::1]:1");
+        assert!(listen_address("localhost:1").is_err());
+        assert!(listen_address("70000").is_err());
+    }
+
+    #[test]
+    fn v0s_own_arguments_are_taken() {
+        let line = "v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
+                    --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
+        let Ok(Command::LaunchV0(config)) = parsed(line) else { panic!("it has not started over yet") };
+        assert_eq!(config.address, SocketAddr::new(LOOPBACK, 8000));
+        assert_eq!((config.username.as_deref(), config.user_id), (Some("openhands"), Some(1000)));
+        let Ok(Command::Serve(Role::Server { .. }, config)) =
+            parsed(&format!("{line} --key-stdin --supervisor 7"))
+        else {
+            panic!("it is the server")
+        };
+        assert!(config.has_key && config.dialect == Dialect::V0);
+    }
+
+    #[test]
+    fn tcp_without_a_key_is_refused() {
+        let parse = |arguments: &str| parsed(&format!("serve --working-dir / {arguments}"));
+        assert!(parse("--listen 1").is_err());
+        assert!(parse("--listen 1 --key-stdin").is_ok());
+        assert!(parse("--socket /s").is_ok());
+        assert!(parse("--socket=/s").is_ok());
+        assert!(parse("--socket /s --listen 1 --key-stdin").is_err());
+        assert!(parse("--key-stdin").is_err());
+        assert!(parse("--listen 1 --key-stdin --detach").is_err());
+        assert!(parse("--socket /s --idle-timeout 1e300").is_err());
+        assert!(parse("--socket /s --idle-timeout NaN").is_err());
+    }
+}
