@@ -154,6 +154,8 @@ fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
 fn of_process(error: &ProcessError) -> (StatusCode, ErrorCode) {
     match error {
         ProcessError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+        ProcessError::NoProgram { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NoProgram),
+        ProcessError::NotExecutable { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NotExecutable),
         ProcessError::Unknown(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
         ProcessError::Gone(_) => (StatusCode::GONE, ErrorCode::Gone),
         ProcessError::Busy(_) | ProcessError::Short(_) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),

@@ -45,8 +45,9 @@ pub(super) fn prepare(
     origin: &Origin,
     mark: &str,
 ) -> Result<Prepared, ProcessError> {
-    let [name, arguments @ ..] = request.argv.as_slice() else {
-        return Err(ProcessError::invalid("argv", "it names no program"));
+    let (name, arguments) = match request.argv.as_slice() {
+        [name, arguments @ ..] if !name.is_empty() => (name, arguments),
+        _ => return Err(ProcessError::invalid("argv", "it names no program")),
     };
     if request.argv.iter().any(|argument| argument.contains('\0')) {
         return Err(ProcessError::invalid("argv", "an argument holds a NUL"));
@@ -143,9 +144,7 @@ fn program(name: &str, search: Option<&OsString>, folder: &Path) -> Result<PathB
     let search = search.map_or(OsStr::new(DEFAULT_PATH), OsString::as_os_str);
     let mut places = std::env::split_paths(search).map(|place| folder.join(place).join(name));
     let found = places.find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
-    found
-        .filter(|_| !name.is_empty())
-        .ok_or_else(|| ProcessError::invalid("argv", format!("there is no program `{name}` on its PATH")))
+    found.ok_or_else(|| ProcessError::NoProgram { name: name.into(), detail: " on its PATH" })
 }
 
 fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Constraints, ProcessError> {
@@ -178,15 +177,16 @@ fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Con
 
 /// Whose fault it is that a prepared command did not start.
 pub(super) fn not_started(error: io::Error, name: &str) -> ProcessError {
-    let problem = match error.raw_os_error().map(Errno::from_raw) {
+    match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT) => {
-            format!("there is no program `{name}`, or not the interpreter that it asks for")
+            ProcessError::NoProgram { name: name.into(), detail: ", or not the interpreter that it asks for" }
         }
-        Some(Errno::E2BIG) => "together with the environment it is longer than the system takes".into(),
+        Some(Errno::E2BIG) => {
+            ProcessError::invalid("argv", "together with the environment it is longer than the system takes")
+        }
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE) | None => {
-            return ProcessError::Short(error);
+            ProcessError::Short(error)
         }
-        Some(_) => format!("`{name}` cannot be started: {error}"),
-    };
-    ProcessError::invalid("argv", problem)
+        Some(_) => ProcessError::NotExecutable { name: name.into(), error },
+    }
 }

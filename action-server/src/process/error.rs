@@ -24,6 +24,12 @@ pub(crate) enum ProcessError {
     /// Nothing was started, and the id is free.
     #[error("field `{field}`: {problem}")]
     Invalid { field: &'static str, problem: String },
+    /// Nothing was started, and the id is free.
+    #[error("field `argv`: there is no program `{name}`{detail}")]
+    NoProgram { name: String, detail: &'static str },
+    /// Nothing was started, and the id is free.
+    #[error("field `argv`: `{name}` cannot be started: {error}")]
+    NotExecutable { name: String, error: io::Error },
     /// Nothing was started, and the id is free; worth a retry.
     #[error("the system starts no process now: {0}")]
     Short(io::Error),

@@ -78,6 +78,10 @@ pub enum ErrorCode {
     OutsideRoot,
     /// The body or a parameter is malformed. 400 or 422.
     Invalid,
+    /// The program that is to be started is not there. 422.
+    NoProgram,
+    /// It is there, and cannot be run by who is to run it. 422.
+    NotExecutable,
     /// The body is longer than it may be. 413.
     TooLarge,
     /// No such route, or no action or process with this id, or no such file. 404.

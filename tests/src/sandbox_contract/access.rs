@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::sandbox::{Door, OutputChunk, Sandbox, Shape};
+use engine::sandbox::{Door, OutputChunk, Sandbox, SandboxError, Shape};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
     Decoder, ExitReason, FileKind, Mode, OutputStream, ProcessExit, ProcessLimits, ProcessRequest,
@@ -66,7 +66,9 @@ pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn 
     let (exit, ..) = exec(&*sandbox, "deaf", &["true"], Some(input)).await;
     assert_eq!(exit.code, Some(0));
     let none = sandbox.exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {}).await;
-    assert!(none.unwrap_err().to_string().contains("no-such-program"));
+    let none = none.unwrap_err();
+    assert!(matches!(none, SandboxError::NoProgram { exists: false, .. }), "{none}");
+    assert!(none.to_string().contains("no-such-program"));
     remove(backend, sandbox).await;
 }
 

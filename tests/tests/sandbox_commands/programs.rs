@@ -16,7 +16,8 @@ fn a_program_has_this_commands_input_output_and_exit_code() {
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\n", "err\n"));
         scene.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
         assert_eq!(scene.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
-        refused(&scene.exec(&["no-such-program"]), 1, "no-such-program");
+        refused(&scene.exec(&["no-such-program"]), 127, "glovebox: there is no program `no-such-program`");
+        refused(&scene.exec(&["/etc/passwd"]), 126, "`/etc/passwd` cannot be started");
 
         let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
         let mut cat = scene.command(&["exec", &scene.name(), "--", "cat"]);

@@ -61,6 +61,14 @@ pub enum SandboxError {
         /// Its sentence.
         detail: String,
     },
+    /// The program that was to be started is not there, or cannot be run. Nothing was started.
+    #[error("{detail}")]
+    NoProgram {
+        /// The server's sentence, with the program's name.
+        detail: String,
+        /// Whether it is there.
+        exists: bool,
+    },
     /// The server's answer is not one.
     #[error("the action server answered with something that is not an answer: {detail}")]
     Malformed {

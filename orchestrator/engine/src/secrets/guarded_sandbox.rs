@@ -148,6 +148,9 @@ pub(super) fn clean(redactor: &Redactor, error: SandboxError) -> SandboxError {
         }
         SandboxError::Lost { detail } => SandboxError::Lost { detail: text(detail) },
         SandboxError::Refused { detail } => SandboxError::Refused { detail: text(detail) },
+        SandboxError::NoProgram { detail, exists } => {
+            SandboxError::NoProgram { detail: text(detail), exists }
+        }
         SandboxError::Malformed { detail } => SandboxError::Malformed { detail: text(detail) },
         other => other,
     }

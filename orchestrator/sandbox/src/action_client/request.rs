@@ -50,6 +50,9 @@ impl From<hyper::Error> for Broken {
     }
 }
 
+/// How the server begins a sentence about a program, which says nothing to who named the program.
+const PROGRAM_FIELD: &str = "field `argv`: ";
+
 /// The server's no.
 #[derive(Debug, thiserror::Error)]
 #[error("{status}: {detail}")]
@@ -67,7 +70,13 @@ impl Refusal {
 
 impl From<Refusal> for SandboxError {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused { detail: refusal.to_string() }
+        match refusal.code {
+            ErrorCode::NoProgram | ErrorCode::NotExecutable => Self::NoProgram {
+                detail: refusal.detail.trim_start_matches(PROGRAM_FIELD).to_owned(),
+                exists: refusal.code == ErrorCode::NotExecutable,
+            },
+            _ => Self::Refused { detail: refusal.to_string() },
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{ByteSource, OutputChunk, Sandbox};
+use engine::sandbox::{ByteSource, OutputChunk, Sandbox, SandboxError};
 use engine::secrets::{Redactor, StreamRedactor};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
@@ -22,9 +22,14 @@ use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
+/// As a shell tells of a program that it does not find, and of one that it may not run.
+const NO_PROGRAM: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The words are the program's as they are; no shell reads them. What a signal ended exits with 128 and its number.
+The words are the program's as they are; no shell reads them. What a signal ended exits with 128 and its number; 127 is
+a program that is not there, 126 one that cannot be run.
 Values of [secrets] are hidden in the output; `glovebox sandbox cp` copies what holds them.
 Examples:
   glovebox sandbox exec box -- python3 -m http.server 8080
@@ -82,7 +87,13 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     let ended = tokio::select! {
         exit = sandbox.exec(&id, &request, stdin, &on_output) => {
             output.finish();
-            return exit_of(exit?, &output);
+            return match exit {
+                Err(error @ SandboxError::NoProgram { exists, .. }) => {
+                    print::problem(&error.to_string());
+                    Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { NO_PROGRAM }))
+                }
+                exit => exit_of(exit?, &output),
+            };
         }
         () = output.written.failed() => output.written.exit(),
         () = interrupts.next() => Ok(Exit::Interrupted),
