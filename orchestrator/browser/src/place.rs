@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::sandbox::{OutputChunk, Sandbox, SandboxError};
 use engine::sandbox_tools::BROWSERS;
-use protocol::sandbox_api::{OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin};
+use protocol::sandbox_api::{OutputStream, ProcessExit, ProcessRequest, ProcessStdin};
 use protocol::{ActionId, ProcessId};
 use tokio::time::timeout;
 
@@ -130,15 +130,9 @@ impl Place {
         let boot = self.sandbox.lease().boot_id.as_str();
         let words = ["sh", "-c", SCRIPT, "browser", verb, boot];
         ProcessRequest {
-            argv: words.iter().chain(arguments).map(|word| (*word).to_owned()).collect(),
             env: BTreeMap::from([("PROGRAMS".to_owned(), BROWSERS.to_owned())]),
-            inherit_env: true,
-            cwd: None,
-            user: None,
             stdin,
-            stdin_base64: None,
-            limits: ProcessLimits::default(),
-            timeout_seconds: None,
+            ..ProcessRequest::new(words.iter().chain(arguments).copied())
         }
     }
 }

@@ -41,6 +41,23 @@ pub struct ProcessRequest {
     pub timeout_seconds: Option<f64>,
 }
 
+impl ProcessRequest {
+    /// Of a program that begins as the server would begin it, with nothing to read and no limit.
+    pub fn new(argv: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            inherit_env: true,
+            cwd: None,
+            user: None,
+            stdin: ProcessStdin::Null,
+            stdin_base64: None,
+            limits: ProcessLimits::default(),
+            timeout_seconds: None,
+        }
+    }
+}
+
 fn yes() -> bool {
     true
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine::sandbox::{Door, OutputChunk, Sandbox, SandboxError, Shape};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
-    Decoder, ExitReason, FileKind, Mode, OutputStream, ProcessExit, ProcessLimits, ProcessRequest,
-    ProcessStdin, TerminalInput, TerminalOutput, TerminalQuery,
+    Decoder, ExitReason, FileKind, Mode, OutputStream, ProcessExit, ProcessRequest, TerminalInput,
+    TerminalOutput, TerminalQuery,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,15 +15,8 @@ use super::{Backend, place, remove, run, spec};
 
 fn program(argv: &[&str]) -> ProcessRequest {
     ProcessRequest {
-        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         env: [("GREETING".to_owned(), "hello".to_owned())].into(),
-        inherit_env: true,
-        cwd: None,
-        user: None,
-        stdin: ProcessStdin::Null,
-        stdin_base64: None,
-        limits: ProcessLimits::default(),
-        timeout_seconds: None,
+        ..ProcessRequest::new(argv.iter().copied())
     }
 }
 

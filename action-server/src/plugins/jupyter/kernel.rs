@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::ProcessId;
-use protocol::sandbox_api::{OutputStream, ProcessLimits, ProcessRequest, ProcessStdin, SignalScope};
+use protocol::sandbox_api::{OutputStream, ProcessRequest, ProcessStdin, SignalScope};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -87,15 +87,9 @@ impl Kernel {
         let id = format!("jupyter-{}", Uuid::now_v7().simple());
         let id = ProcessId::try_from(id).map_err(|error| ProcessError::Short(io::Error::other(error)))?;
         let request = ProcessRequest {
-            argv: ["python3", "-u", "-c", &bridge].map(str::to_owned).to_vec(),
             env: PLAIN_TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            inherit_env: true,
-            cwd: None,
-            user: None,
             stdin: ProcessStdin::Pipe,
-            stdin_base64: None,
-            limits: ProcessLimits::default(),
-            timeout_seconds: None,
+            ..ProcessRequest::new(["python3", "-u", "-c", &bridge])
         };
         let process = processes.start(id, &request)?;
         Ok(Self {

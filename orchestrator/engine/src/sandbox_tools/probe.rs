@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use protocol::ProcessId;
-use protocol::sandbox_api::{OutputStream, ProcessLimits, ProcessRequest, ProcessStdin};
+use protocol::sandbox_api::{OutputStream, ProcessRequest};
 use tokio::time::timeout;
 
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
@@ -66,15 +66,8 @@ pub(super) async fn ask(sandbox: &dyn Sandbox) -> Result<Facts, SandboxError> {
     let id = format!("probe-{}", uuid::Uuid::now_v7().simple());
     let Ok(id) = ProcessId::try_from(id) else { return Ok(Facts::new()) };
     let request = ProcessRequest {
-        argv: ["sh", "-c", PROBE].map(str::to_owned).to_vec(),
-        env: BTreeMap::new(),
-        inherit_env: true,
-        cwd: None,
-        user: None,
-        stdin: ProcessStdin::Null,
-        stdin_base64: None,
-        limits: ProcessLimits::default(),
         timeout_seconds: Some(PATIENCE.as_secs_f64()),
+        ..ProcessRequest::new(["sh", "-c", PROBE])
     };
     let output = Mutex::new(Vec::new());
     let heard = |stream: OutputStream, chunk: OutputChunk<'_>| {

@@ -12,9 +12,7 @@ use bytes::Bytes;
 use engine::sandbox::{OutputChunk, Sandbox};
 use futures_util::stream;
 use protocol::ProcessId;
-use protocol::sandbox_api::{
-    ExitReason, OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin,
-};
+use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest, ProcessStdin};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -84,15 +82,9 @@ fn request(program: &Program) -> ProcessRequest {
     let env: BTreeMap<_, _> =
         program.env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
     ProcessRequest {
-        argv: std::iter::once(&program.command).chain(&program.args).cloned().collect(),
         env,
-        inherit_env: true,
-        cwd: None,
-        user: None,
         stdin: ProcessStdin::Pipe,
-        stdin_base64: None,
-        limits: ProcessLimits::default(),
-        timeout_seconds: None,
+        ..ProcessRequest::new(std::iter::once(&program.command).chain(&program.args))
     }
 }
 

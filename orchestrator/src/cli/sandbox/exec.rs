@@ -7,9 +7,7 @@ use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteSource, OutputChunk, Sandbox, SandboxError};
 use engine::secrets::{Redactor, StreamRedactor};
 use protocol::ProcessId;
-use protocol::sandbox_api::{
-    ExitReason, OutputStream, ProcessExit, ProcessLimits, ProcessRequest, ProcessStdin,
-};
+use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
 
 use super::create::variables;
 use super::host::At;
@@ -70,15 +68,10 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     let stdin: Option<ByteSource> =
         if arguments.no_stdin { None } else { Some(Box::new(tokio::io::stdin())) };
     let request = ProcessRequest {
-        argv: arguments.command,
         env: variables(&arguments.env)?,
-        inherit_env: true,
         cwd: arguments.workdir,
         user: arguments.user,
-        stdin: ProcessStdin::Null,
-        stdin_base64: None,
-        limits: ProcessLimits::default(),
-        timeout_seconds: None,
+        ..ProcessRequest::new(arguments.command)
     };
     let (host, sandbox) = hosts.connect(&arguments.name).await?;
     let id: ProcessId = format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?;
