@@ -11,8 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+
 use crate::auth::Key;
-use crate::config::{self, Address, Role, ServeConfig};
+use crate::children::parent_of;
+use crate::config::{self, Address, ServeConfig};
 use crate::this_program;
 
 /// A server starts in milliseconds; this is for a machine that has no time at all.
@@ -26,18 +30,18 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     let Address::Unix(socket) = &config.address else { bail!("--detach needs --socket") };
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     let mut supervisor = start(key.as_ref())?;
-    match wait_until_started(&mut supervisor, socket) {
-        Ok(()) => announce(&supervisor, socket),
-        Err(error) => {
-            end(supervisor);
-            Err(error)
-        }
+    let started = wait_until_started(&mut supervisor, socket);
+    // A server that nobody was told of is nobody's.
+    let told = started.and_then(|()| announce(&supervisor, socket));
+    if told.is_err() {
+        end(supervisor);
     }
+    told
 }
 
 fn start(key: Option<&Key>) -> anyhow::Result<Child> {
     let mut supervisor = this_program::again()
-        .args(config::arguments_for(Role::Supervisor))
+        .args(config::arguments_with(&["--detached"]))
         .stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -53,13 +57,19 @@ fn start(key: Option<&Key>) -> anyhow::Result<Child> {
 /// they have started, or have ended; what was on it says why.
 fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<()> {
     let complaint = read_complaint(supervisor)?;
-    if UnixStream::connect(socket).is_ok() {
+    if UnixStream::connect(socket).is_ok_and(|connection| is_child_of(supervisor, &connection)) {
         return Ok(());
     }
     match complaint.lines().last() {
         Some(line) => bail!("{}", line.strip_prefix("action-server: ").unwrap_or(line)),
         None => bail!("the server ended without a word"),
     }
+}
+
+/// Whether this supervisor's server listens there, and not one that was there before; where `/proc` does not tell, it is ours.
+fn is_child_of(supervisor: &Child, connection: &UnixStream) -> bool {
+    let server = getsockopt(connection, PeerCredentials).ok().and_then(|peer| parent_of(peer.pid()));
+    server.is_none_or(|parent| u32::try_from(parent) == Ok(supervisor.id()))
 }
 
 fn read_complaint(supervisor: &mut Child) -> anyhow::Result<String> {

@@ -16,7 +16,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, getpid, setsid};
 
 use crate::children;
-use crate::config::{self, Role, ServeConfig};
+use crate::config::{self, ServeConfig};
 use crate::{environment, stdio, this_program};
 
 /// The server is done in less; then it hangs and is killed.
@@ -51,9 +51,10 @@ fn watched_signals() -> SigSet {
 }
 
 fn start_server() -> anyhow::Result<Pid> {
-    let arguments = config::arguments_for(Role::Server { supervisor: getpid() });
     let mut server = this_program::again();
-    server.args(arguments).envs(environment::for_the_server());
+    server
+        .args(config::arguments_with(&["--supervisor", &getpid().to_string()]))
+        .envs(environment::for_the_server());
     let child = server.spawn().context("starting the server")?;
     Ok(Pid::from_raw(i32::try_from(child.id()).context("reading the server's pid")?))
 }

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use tracing_subscriber::filter::Targets;
 
 use parse::Answer;
 
@@ -45,7 +46,7 @@ pub(crate) struct ServeConfig {
     pub(crate) has_key: bool,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) no_change_timeout: Duration,
-    pub(crate) log_level: Option<String>,
+    pub(crate) log_level: Option<Targets>,
     /// Started by a launcher: leave its session, and its streams once it need not be told anything any more.
     pub(crate) is_detached: bool,
 }
@@ -89,19 +90,11 @@ pub(crate) fn from_command_line() -> Result<Command, ExitCode> {
     })
 }
 
-/// The same command line, for the next process of `serve`.
-pub(crate) fn arguments_for(role: Role) -> Vec<OsString> {
+/// The same command line for the next process of the same command, which is told this besides: before the rest, which may end
+/// with names for a list, or with words after `--`.
+pub(crate) fn arguments_with(more: &[&str]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match role {
-        Role::Launcher => {}
-        Role::Supervisor => {
-            for argument in arguments.iter_mut().filter(|argument| *argument == "--detach") {
-                *argument = "--detached".into();
-            }
-        }
-        Role::Server { supervisor } => {
-            arguments.extend(["--supervisor".into(), supervisor.to_string().into()]);
-        }
-    }
+    let behind_command = arguments.len().min(1);
+    arguments.splice(behind_command..behind_command, more.iter().map(OsString::from));
     arguments
 }

@@ -1,14 +1,15 @@
 //! From arguments to a [`Command`], or to what is to be said instead. Of an option that is given twice the last counts.
 
-use std::ffi::OsString;
-use std::fmt::Display;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::Parser;
 use lexopt::prelude::{Long, Short, Value};
 use nix::unistd::Pid;
+use tracing_subscriber::filter::Targets;
 
 use super::{Address, Command, Dialect, LaunchConfig, Role, ServeConfig};
 
@@ -66,15 +67,29 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("serve") => (SERVE_HELP, serve(&mut parser)),
         Some("v0") => (V0_HELP, v0(&mut parser)),
         Some("dial") => (DIAL_HELP, dial(&mut parser)),
-        Some("help") => match parser.value().ok().as_ref().and_then(|name| name.to_str()) {
-            Some("serve") => (SERVE_HELP, Err(Unfit::Help)),
-            Some("v0") => (V0_HELP, Err(Unfit::Help)),
-            Some("dial") => (DIAL_HELP, Err(Unfit::Help)),
-            _ => (PROGRAM_HELP, Err(Unfit::Help)),
-        },
-        _ => (PROGRAM_HELP, mistake(format!("there is no command {}", name.display()))),
+        Some("help") => return Err(help(&mut parser)),
+        _ => (PROGRAM_HELP, Err(no_command(&name))),
     };
     command.map_err(|unfit| answer(help, unfit))
+}
+
+fn help(parser: &mut Parser) -> Answer {
+    let name = match parser.next() {
+        Ok(None) => return answer(PROGRAM_HELP, Unfit::Help),
+        Ok(Some(Value(name))) => name,
+        Ok(Some(other)) => return answer(PROGRAM_HELP, other.unexpected().into()),
+        Err(error) => return answer(PROGRAM_HELP, error.into()),
+    };
+    match name.to_str() {
+        Some("serve") => answer(SERVE_HELP, Unfit::Help),
+        Some("v0") => answer(V0_HELP, Unfit::Help),
+        Some("dial") => answer(DIAL_HELP, Unfit::Help),
+        _ => answer(PROGRAM_HELP, no_command(&name)),
+    }
+}
+
+fn no_command(name: &OsStr) -> Unfit {
+    Unfit::Mistake(format!("there is no command {}", name.display()))
 }
 
 fn answer(help: &str, unfit: Unfit) -> Answer {
@@ -93,7 +108,7 @@ fn answer(help: &str, unfit: Unfit) -> Answer {
 struct Common {
     working_dir: Option<PathBuf>,
     no_change_timeout: Option<Duration>,
-    log_level: Option<String>,
+    log_level: Option<Targets>,
     key_stdin: bool,
     supervisor: Option<i32>,
 }
@@ -113,21 +128,21 @@ fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
     let (mut detach, mut is_detached) = (false, false);
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
+            Long("socket") => socket = Some(path(parser, "--socket")?),
             Long("listen") => listen = Some(value(parser, "--listen", listen_address)?),
-            Long("working-dir") => common.working_dir = Some(parser.value()?.into()),
-            Long("root") => root = Some(parser.value()?.into()),
+            Long("working-dir") => common.working_dir = Some(path(parser, "--working-dir")?),
+            Long("root") => root = Some(path(parser, "--root")?),
             Long("key-stdin") => common.key_stdin = true,
             Long("idle-timeout") => idle_timeout = Some(value(parser, "--idle-timeout", seconds)?),
             Long("no-change-timeout") => {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
             }
-            Long("log-level") => common.log_level = Some(value(parser, "--log-level", str::parse)?),
+            Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
             Long("detach") => detach = true,
-            // Set by the launcher on the process that it starts.
+            // Set by the launcher on the process that it starts, before the other.
             Long("detached") => is_detached = true,
             // Set by the supervisor on the server.
-            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", str::parse)?),
+            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", number)?),
             Long("help") | Short('h') => return Err(Unfit::Help),
             other => return Err(other.unexpected().into()),
         }
@@ -140,7 +155,7 @@ fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
         (Some(path), None) => Address::Unix(path),
         (None, Some(address)) => Address::Tcp(address),
     };
-    let role = if detach { Role::Launcher } else { common.role() };
+    let role = if detach && !is_detached { Role::Launcher } else { common.role() };
     let Some(working_dir) = common.working_dir else { return mistake("--working-dir DIR is missing") };
     let config = ServeConfig {
         dialect: Dialect::Native,
@@ -162,22 +177,22 @@ fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
     let mut without_key = false;
     while let Some(argument) = parser.next()? {
         match argument {
-            Value(text) if port.is_none() => port = Some(read("PORT", &text, str::parse::<u16>)?),
-            Long("host") => host = Some(value(parser, "--host", str::parse::<IpAddr>)?),
-            Long("working-dir") => common.working_dir = Some(parser.value()?.into()),
+            Value(text) if port.is_none() => port = Some(read("PORT", &text, port_number)?),
+            Long("host") => host = Some(value(parser, "--host", ip_address)?),
+            Long("working-dir") => common.working_dir = Some(path(parser, "--working-dir")?),
             Long("plugins" | "browsergym-eval-env") => parser.values()?.for_each(drop),
             Long("enable-browser" | "no-enable-browser") => {}
-            Long("username") => username = Some(value(parser, "--username", str::parse)?),
-            Long("user-id") => user_id = Some(value(parser, "--user-id", str::parse)?),
+            Long("username") => username = Some(value(parser, "--username", |text| Ok(text.to_owned()))?),
+            Long("user-id") => user_id = Some(value(parser, "--user-id", number)?),
             Long("no-change-timeout") => {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
             }
-            Long("log-level") => common.log_level = Some(value(parser, "--log-level", str::parse)?),
+            Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
             // It has started over: the key is the first line of standard input, or there is none.
             Long("key-stdin") => common.key_stdin = true,
             Long("without-key") => without_key = true,
             // Set by the supervisor on the server.
-            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", str::parse)?),
+            Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", number)?),
             Long("help") | Short('h') => return Err(Unfit::Help),
             other => return Err(other.unexpected().into()),
         }
@@ -212,7 +227,7 @@ fn dial(parser: &mut Parser) -> Result<Command, Unfit> {
     let mut socket = None;
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("socket") => socket = Some(PathBuf::from(parser.value()?)),
+            Long("socket") => socket = Some(path(parser, "--socket")?),
             Long("help") | Short('h') => return Err(Unfit::Help),
             other => return Err(other.unexpected().into()),
         }
@@ -220,40 +235,68 @@ fn dial(parser: &mut Parser) -> Result<Command, Unfit> {
     socket.map_or_else(|| mistake("--socket PATH is missing"), |socket| Ok(Command::Dial { socket }))
 }
 
+/// What a text has to be to be taken, for who wrote another.
+type Expected = &'static str;
+
 /// The value of the option that was read last, which is `name`.
-fn value<T, E: Display>(
+fn value<T>(
     parser: &mut Parser,
     name: &str,
-    from_text: impl FnOnce(&str) -> Result<T, E>,
+    from_text: impl FnOnce(&str) -> Result<T, Expected>,
 ) -> Result<T, Unfit> {
     read(name, &parser.value()?, from_text)
 }
 
-fn read<T, E: Display>(
+fn path(parser: &mut Parser, name: &str) -> Result<PathBuf, Unfit> {
+    let path = parser.value()?;
+    if path.is_empty() { mistake(format!("{name} is empty")) } else { Ok(path.into()) }
+}
+
+fn read<T>(
     name: &str,
-    value: &OsString,
-    from_text: impl FnOnce(&str) -> Result<T, E>,
+    value: &OsStr,
+    from_text: impl FnOnce(&str) -> Result<T, Expected>,
 ) -> Result<T, Unfit> {
-    let Some(text) = value.to_str() else { return mistake(format!("{name}: this is not UTF-8")) };
-    from_text(text).map_err(|error| Unfit::Mistake(format!("{name} {text:?}: {error}")))
+    match value.to_str() {
+        None => mistake(format!("{name} is not UTF-8")),
+        Some("") => mistake(format!("{name} is empty")),
+        Some(text) => from_text(text)
+            .map_err(|expected| Unfit::Mistake(format!("{name} {text:?}: expected {expected}"))),
+    }
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+fn listen_address(text: &str) -> Result<SocketAddr, Expected> {
     let port = text.strip_prefix(':').unwrap_or(text);
     match (text.parse(), port.parse()) {
         (Ok(address), _) => Ok(address),
         (Err(_), Ok(port)) => Ok(SocketAddr::new(LOOPBACK, port)),
-        (Err(_), Err(_)) => Err("expected an IP address and a port, as in 127.0.0.1:8000, or a port"),
+        (Err(_), Err(_)) => Err("an IP address and a port, as in 127.0.0.1:8000, or a port"),
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, &'static str> {
+fn ip_address(text: &str) -> Result<IpAddr, Expected> {
+    text.parse().map_err(|_| "an IP address")
+}
+
+fn port_number(text: &str) -> Result<u16, Expected> {
+    text.parse().map_err(|_| "a port, at most 65535")
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, Expected> {
+    text.parse().map_err(|_| "a number")
+}
+
+fn log_filter(text: &str) -> Result<Targets, Expected> {
+    text.parse().map_err(|_| "a level, or TARGET=LEVEL and more after commas")
+}
+
+fn seconds(text: &str) -> Result<Duration, Expected> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("expected more than 0 seconds and at most ten years"),
-        Err(_) => Err("expected a number of seconds"),
+        Ok(_) => Err("more than 0 seconds and at most ten years"),
+        Err(_) => Err("a number of seconds"),
     }
 }
 
@@ -318,7 +361,13 @@ mod tests {
             refused("serve --listen localhost:1"),
             "error: --listen \"localhost:1\": expected an IP address and a port, as in 127.0.0.1:8000, or a port"
         );
-        assert_eq!(refused("v0 70000"), "error: PORT \"70000\": number too large to fit in target type");
+        assert_eq!(refused("v0 70000"), "error: PORT \"70000\": expected a port, at most 65535");
+        assert_eq!(refused("help serv"), "error: there is no command serv");
+        assert_eq!(refused("dial --socket="), "error: --socket is empty");
+        assert_eq!(
+            refused(&format!("{socket} --log-level a=b=c")),
+            "error: --log-level \"a=b=c\": expected a level, or TARGET=LEVEL and more after commas"
+        );
         assert_eq!(refused("v0 --working-dir /"), "error: PORT is missing");
     }
 
@@ -345,6 +394,22 @@ mod tests {
             panic!("it is the server")
         };
         assert!(config.has_key && config.dialect == Dialect::V0);
+    }
+
+    #[test]
+    fn what_the_next_process_is_told_comes_before_what_the_user_said() {
+        let Ok(Command::Serve(Role::Launcher, _)) = parsed("serve --working-dir / --socket /s --detach --")
+        else {
+            panic!("it starts the others")
+        };
+        let line = "serve --supervisor 7 --detached --working-dir / --socket /s --detach --";
+        let Ok(Command::Serve(Role::Server { .. }, config)) = parsed(line) else {
+            panic!("it is the server")
+        };
+        assert!(config.is_detached);
+        let Ok(Command::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000") else {
+            panic!("a port may come last")
+        };
     }
 
     #[test]

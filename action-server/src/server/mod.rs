@@ -52,7 +52,7 @@ const CONNECTIONS_GRACE: Duration = Duration::from_millis(200);
 /// Serves until a signal, the idle timeout or the supervisor's death.
 pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCode> {
     harden(supervisor)?;
-    logging::start(config.log_level.as_deref())?;
+    logging::start(config.log_level.clone());
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;

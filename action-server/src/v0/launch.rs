@@ -17,7 +17,7 @@ use nix::unistd::pipe;
 
 use super::user;
 use crate::auth::Key;
-use crate::config::{self, LaunchConfig, Role};
+use crate::config::{self, LaunchConfig};
 use crate::this_program;
 
 /// As V0 names it.
@@ -32,16 +32,17 @@ pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
         bail!("listening on {} needs a key: set {KEY_VARIABLE}", config.address.ip());
     }
     let mut command = this_program::again();
-    command.args(config::arguments_for(Role::Supervisor)).env_remove(KEY_VARIABLE);
+    command.args(config::arguments_with(&[if key.is_some() { "--key-stdin" } else { "--without-key" }]));
+    command.env_remove(KEY_VARIABLE);
     if let Some(user) = user::wanted(config)? {
         user::prepare(&user, &config.working_dir)?;
         command.envs(user.environment());
         user::become_user(&user)?;
     }
-    match &key {
-        Some(key) => command.arg("--key-stdin").stdin(piped(key).context("handing the key on")?),
-        None => command.arg("--without-key").stdin(Stdio::null()),
-    };
+    command.stdin(match &key {
+        Some(key) => piped(key).context("handing the key on")?,
+        None => Stdio::null(),
+    });
     Err(command.exec()).context("starting the server")
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,19 @@ async fn a_detached_server_keeps_none_of_the_launchers_streams() {
 }
 
 #[test]
+fn a_server_that_nobody_was_told_of_is_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut launcher = program();
+    launcher.args(["serve", "--working-dir", "/", "--detach", "--socket"]).arg(&socket).arg("--");
+    let ended = launcher.stdin(Stdio::null()).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), said.contains("saying where the server is")), (Some(1), true), "{said}");
+    until("the server has ended", || UnixStream::connect(&socket).is_err());
+}
+
+#[test]
 fn a_file_that_is_replaced_while_it_starts_is_no_matter() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("program"), dir.path().join("socket"));
@@ -166,11 +180,13 @@ fn serve(arguments: &[&str], last: &std::path::Path) -> (i32, String) {
 #[test]
 fn a_living_servers_socket_is_not_taken() {
     let server = Server::start();
-    let (code, said) = serve(&["--working-dir", "/", "--socket"], &server.socket());
-    assert_eq!(
-        (code, said),
-        (1, format!("action-server: another server listens on {}\n", server.socket().display()))
-    );
+    for more in [&[][..], &["--detach"]] {
+        let (code, said) = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &server.socket());
+        assert_eq!(
+            (code, said),
+            (1, format!("action-server: another server listens on {}\n", server.socket().display()))
+        );
+    }
     assert!(fs::metadata(server.socket()).unwrap().file_type().is_socket());
 }
 
