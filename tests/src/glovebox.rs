@@ -238,6 +238,14 @@ impl Started {
     }
 }
 
+/// A place that takes nothing: a full disk, or a pipe without a reader.
+pub fn unwritable(is_full_disk: bool) -> Stdio {
+    match is_full_disk {
+        true => std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
+        false => std::io::pipe().unwrap().1.into(),
+    }
+}
+
 /// Waits for something that another process does.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, finish, wait_until};
+use tests::glovebox::{Ended, Home, bash, finish, unwritable, wait_until};
 
 fn run(home: &Home, responses: &Value) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
@@ -153,5 +153,15 @@ fn a_command_that_nobody_reads_any_more_ends() {
         assert_eq!((ended.status.code(), &first), (Some(141), b"y\n"), "{ended:?}");
     }
     home.run(&["sandbox", "rm", "box", "--runtime", "local"]).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn what_is_lost_at_the_end_of_a_command_is_told() {
+    let home = Home::new();
+    for (full, code) in [(true, 1), (false, 141)].repeat(3) {
+        let mut command = home.glovebox(&["exec", "--runtime", "local", "--", "echo", "short"]);
+        assert_eq!(command.stdout(unwritable(full)).status().unwrap().code(), Some(code));
+    }
     home.assert_nothing_runs();
 }

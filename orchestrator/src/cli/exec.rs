@@ -148,8 +148,11 @@ async fn perform_or_end(
     let (is_interrupted, written) = (interrupts.heard(), Written::default());
     let mut performing = pin!(perform(sandbox, id, command, output, &is_interrupted, &written));
     tokio::select! {
-        result = &mut performing => return result.map(Ended::Done),
-        () = written.failed() => return written.exit().map(Ended::Unread),
+        result = &mut performing => return match written.failure() {
+            Some(exit) => exit.map(Ended::Unread),
+            None => result.map(Ended::Done),
+        },
+        exit = written.failed() => return exit.map(Ended::Unread),
         () = interrupts.next() => {}
     }
     let ending = async {

@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 130 interrupted.
+Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your
+word, 130 interrupted.
 `glovebox demo` shows it at work without a key, a network or Docker.";
 
 #[derive(Debug, Subcommand)]

@@ -25,18 +25,22 @@ impl Written {
         }
     }
 
-    /// Returns once something could not be written. Cancel-safe.
-    pub(super) async fn failed(&self) {
-        self.failed.notified().await;
+    /// How this program ends once something could not be written. Cancel-safe.
+    pub(super) async fn failed(&self) -> anyhow::Result<Exit> {
+        loop {
+            self.failed.notified().await;
+            if let Some(exit) = self.failure() {
+                return exit;
+            }
+        }
     }
 
-    /// How this program ends then.
-    pub(super) fn exit(&self) -> anyhow::Result<Exit> {
-        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(anyhow::Error::new(error).context("writing what the program wrote"))
-            }
-            _ => Ok(Exit::OfCommand(BROKEN_PIPE)),
-        }
+    /// How this program ends if something could not be written. Asked also when all is over: the last of it may be what failed.
+    pub(super) fn failure(&self) -> Option<anyhow::Result<Exit>> {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(match error.kind() {
+            io::ErrorKind::BrokenPipe => Ok(Exit::OfCommand(BROKEN_PIPE)),
+            _ => Err(anyhow::Error::new(error).context("writing to standard output")),
+        })
     }
 }

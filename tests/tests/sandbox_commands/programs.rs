@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tests::glovebox::wait_until;
+use tests::glovebox::{unwritable, wait_until};
 
 use super::{Scene, refused};
 
@@ -34,6 +34,15 @@ fn a_program_has_this_commands_input_output_and_exit_code() {
         let mut first = [0; 2];
         yes.stdout.take().unwrap().read_exact(&mut first).unwrap();
         assert_eq!((&first, yes.wait().unwrap().code()), (b"y\n", Some(141)));
+
+        // All that it writes comes with its end.
+        for (full, code) in [(true, 1), (false, 141)] {
+            let words = ["exec", &scene.name(), "--", "echo", "short"];
+            assert_eq!(scene.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+            scene.exec(&["sh", "-c", "echo short > short"]).expect(0);
+            let words = ["cp", &scene.place("short"), "-"];
+            assert_eq!(scene.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+        }
         scene.end();
     }
 }

@@ -81,6 +81,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
         exit = sandbox.exec(&id, &request, stdin, &on_output) => {
             output.finish();
             return match exit {
+                Ok(_) if let Some(exit) = output.written.failure() => exit,
                 Err(error @ SandboxError::NoProgram { exists, .. }) => {
                     print::problem(&error.to_string());
                     Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { NO_PROGRAM }))
@@ -88,7 +89,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
                 exit => exit_of(exit?, &output),
             };
         }
-        () = output.written.failed() => output.written.exit(),
+        exit = output.written.failed() => exit,
         () = interrupts.next() => Ok(Exit::Interrupted),
     };
     end(sandbox.as_ref(), &id).await;

@@ -21,6 +21,7 @@ use super::host::At;
 use super::hosts::Hosts;
 use crate::cli::follow::Interrupts;
 use crate::cli::print;
+use crate::cli::written::Written;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use place::Place;
@@ -66,15 +67,16 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
     let (_, sandbox) = hosts.connect(name).await?;
     let sandbox = sandbox.as_ref();
     let copied = async {
-        match (&arguments.source, &arguments.target) {
-            (_, Place::Local(target)) => out(sandbox, inside, target).await,
-            (_, Place::Stream) => to_stdout(sandbox, inside).await,
-            (Place::Local(source), _) => into(sandbox, source, inside).await,
-            (_, _) => from_stdin(sandbox, inside).await,
-        }
+        let left_out = match (&arguments.source, &arguments.target) {
+            (_, Place::Local(target)) => out(sandbox, inside, target).await?,
+            (_, Place::Stream) => return to_stdout(sandbox, inside).await,
+            (Place::Local(source), _) => into(sandbox, source, inside).await?,
+            (_, _) => from_stdin(sandbox, inside).await?,
+        };
+        Ok(tell(&left_out))
     };
     tokio::select! {
-        left_out = copied => Ok(tell(&left_out?)),
+        exit = copied => exit,
         () = interrupts.next() => Ok(Exit::Interrupted),
     }
 }
@@ -170,19 +172,22 @@ async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Resu
     }
 }
 
-async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
+async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> {
     let status = existing(sandbox, inside).await?;
     let shape = if status.kind == FileKind::Directory { Shape::Tree } else { Shape::File };
     if shape == Shape::Tree && std::io::stdout().is_terminal() {
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
     let mut content = sandbox.download(inside, shape).await?;
-    let mut buffer = vec![0; PIECE];
+    let (mut buffer, written) = (vec![0; PIECE], Written::default());
     loop {
         let count = content.read(&mut buffer).await.with_context(|| format!("reading {inside}"))?;
         match buffer.get(..count) {
-            None | Some([]) => return Ok(LeftOut::default()),
-            Some(bytes) => print::program_stdout(bytes)?,
+            None | Some([]) => return Ok(Exit::Finished),
+            Some(bytes) => written.hear(print::program_stdout(bytes)),
+        }
+        if let Some(exit) = written.failure() {
+            return exit;
         }
     }
 }
