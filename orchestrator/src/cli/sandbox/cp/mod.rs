@@ -60,7 +60,12 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
     let (name, inside) = match (&arguments.source, &arguments.target) {
         (Place::Inside { name, path }, Place::Local(_) | Place::Stream)
         | (Place::Local(_) | Place::Stream, Place::Inside { name, path }) => (name, path.as_str()),
-        _ => return Err(UsageError("one of the two must be inside a sandbox: NAME:PATH".to_owned()).into()),
+        _ => {
+            return Err(UsageError(
+                "one of the two, and only one, must be inside a sandbox: NAME:PATH".to_owned(),
+            )
+            .into());
+        }
     };
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
