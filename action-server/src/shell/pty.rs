@@ -40,7 +40,7 @@ const fn window(columns: u16, rows: u16) -> Winsize {
 }
 
 /// After a read of so much there is likely more; after a shorter one, to look would cost each short answer a call.
-const FLOOD_BYTES: usize = 2 * 1024;
+pub(super) const FLOOD_BYTES: usize = 2 * 1024;
 
 /// The master side.
 pub(super) struct Pty {

@@ -24,7 +24,7 @@ use super::marks::{Mark, MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{Care, PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
-use super::pty::Pty;
+use super::pty::{FLOOD_BYTES, Pty};
 use super::script::Script;
 
 /// What is heard at once. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
@@ -104,6 +104,8 @@ pub(super) struct ShellProcess {
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
+    /// Much was heard last, and there is likely more.
+    is_flooded: bool,
 }
 
 impl ShellProcess {
@@ -168,11 +170,16 @@ impl ShellProcess {
             query: CursorQuery::default(),
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
+            is_flooded: false,
         })
     }
 
     /// Waits for what comes next, and goes on typing meanwhile. Cancel-safe.
     pub(super) async fn hear(&mut self) -> Heard {
+        if std::mem::take(&mut self.is_flooded) {
+            // The runtime would make us do so only after 128 times as much, and all others of this thread wait for that.
+            yield_now().await;
+        }
         while self.sent_at.is_some_and(|at| at.elapsed() < WAKEFUL_TIME) {
             match self.pty.read_now(&mut self.buffer) {
                 // The shell may need this very core.
@@ -188,7 +195,10 @@ impl ShellProcess {
             tokio::select! {
                 read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
                     Ok(0) | Err(_) => self.hung_up = true,
-                    Ok(count) => return Heard::Bytes(count),
+                    Ok(count) => {
+                        self.is_flooded = count >= FLOOD_BYTES;
+                        return Heard::Bytes(count);
+                    }
                 },
                 written = self.pty.write(self.unsent.as_slices().0), if !self.unsent.is_empty() => match written {
                     Ok(count) => drop(self.unsent.drain(..count)),
