@@ -30,6 +30,9 @@ use super::script::Script;
 /// What is heard at once. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
 const BUFFER_BYTES: usize = 32 * 1024;
 
+/// After so many reads of a flood others have their turn. After each, a flood would take a third longer.
+const LONG_READS: u32 = 8;
+
 /// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
 const LAST_READS: u32 = 64;
 
@@ -104,8 +107,8 @@ pub(super) struct ShellProcess {
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
-    /// Much was heard last, and there is likely more.
-    is_flooded: bool,
+    /// How many reads in a row brought much.
+    long_reads: u32,
 }
 
 impl ShellProcess {
@@ -170,14 +173,15 @@ impl ShellProcess {
             query: CursorQuery::default(),
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
-            is_flooded: false,
+            long_reads: 0,
         })
     }
 
     /// Waits for what comes next, and goes on typing meanwhile. Cancel-safe.
     pub(super) async fn hear(&mut self) -> Heard {
-        if std::mem::take(&mut self.is_flooded) {
-            // The runtime would make us do so only after 128 times as much, and all others of this thread wait for that.
+        if self.long_reads >= LONG_READS {
+            self.long_reads = 0;
+            // The runtime would make us do so only after 128 reads, and all others of this thread wait for that.
             yield_now().await;
         }
         while self.sent_at.is_some_and(|at| at.elapsed() < WAKEFUL_TIME) {
@@ -196,7 +200,7 @@ impl ShellProcess {
                 read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
                     Ok(0) | Err(_) => self.hung_up = true,
                     Ok(count) => {
-                        self.is_flooded = count >= FLOOD_BYTES;
+                        self.long_reads = if count >= FLOOD_BYTES { self.long_reads + 1 } else { 0 };
                         return Heard::Bytes(count);
                     }
                 },
