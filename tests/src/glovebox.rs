@@ -281,9 +281,12 @@ pub fn binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    // Tests are in a folder `deps` of their profile's, programs in that itself.
+    let program = std::env::current_exe().unwrap();
+    let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).unwrap();
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+    build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());
     assert!(build.status().unwrap().success(), "building glovebox");
     folder.join("glovebox")
