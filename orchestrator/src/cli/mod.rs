@@ -14,6 +14,7 @@ mod resume;
 mod run;
 mod sandbox;
 mod sandbox_host;
+mod table;
 mod title;
 mod transcript;
 mod writing;
