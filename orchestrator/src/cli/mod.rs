@@ -9,6 +9,7 @@ mod exec;
 mod follow;
 mod image;
 pub(crate) mod print;
+mod program;
 mod replay;
 mod resume;
 mod run;
