@@ -10,6 +10,7 @@ use engine::clock;
 use engine::conversation::Afterwards;
 use engine::events::EventStore as _;
 use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep, sweep_snapshots};
+use nix::unistd::{Uid, User};
 use protocol::{ConversationId, SandboxId, Timestamp};
 use sandbox::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
@@ -154,9 +155,13 @@ fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Res
     let target = settings.target.as_ref().ok_or_else(|| {
         usage("no machine is named: --host [USER@]HOST[:PORT], or ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
-    let home =
-        config.home.as_ref().ok_or_else(|| usage("HOME is not set: keys and known hosts are there"))?;
-    let user = settings.user.as_ref().ok_or_else(|| usage("USER is not set: who are you?"))?;
+    // As ssh does, where the environment does not say who and where the user is: a service, a container.
+    let account = User::from_uid(Uid::current()).ok().flatten();
+    let (name, folder) = account.map(|account| (account.name, account.dir)).unzip();
+    let home = config.home.clone().or(folder);
+    let home = home.ok_or_else(|| usage("HOME is not set, and no account has this user id"))?;
+    let user = settings.user.clone().or(name);
+    let user = user.ok_or_else(|| usage("USER is not set, and no account has this user id"))?;
     Ok(SshConfig {
         agent: settings.agent.clone(),
         unknown_hosts: match settings.unknown_hosts.as_deref() {
