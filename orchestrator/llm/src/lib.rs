@@ -31,7 +31,7 @@ use engine::llm::Llm;
 
 pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
-pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
+pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};

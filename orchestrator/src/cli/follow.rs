@@ -1,8 +1,6 @@
 //! Follows a conversation until there is no more to wait for: shows its events, hears ^C, nudges an agent that asks
 //! where nobody answers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::conversation::{Conversation, Live, Pending, State};
@@ -220,7 +218,6 @@ fn is_talk(action: &Action) -> bool {
 /// ^C, the request to end, and the terminal that goes away.
 pub(super) struct Interrupts {
     signals: Signals,
-    heard: Arc<AtomicBool>,
     last_resort: AbortHandle,
 }
 
@@ -233,14 +230,8 @@ struct Signals {
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        let heard = Arc::<AtomicBool>::default();
-        let last_resort = tokio::spawn(last_resort(Signals::listen()?, Arc::clone(&heard)));
-        Ok(Self { signals: Signals::listen()?, heard, last_resort: last_resort.abort_handle() })
-    }
-
-    /// Whether there was one: for whoever has much to write and does not come to waiting.
-    pub(super) fn heard(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.heard)
+        let last_resort = tokio::spawn(last_resort(Signals::listen()?));
+        Ok(Self { signals: Signals::listen()?, last_resort: last_resort.abort_handle() })
     }
 
     /// The next one. Cancel-safe.
@@ -257,9 +248,8 @@ impl Drop for Interrupts {
 
 /// Ends the program that neither of two interrupts has ended, some time after the second or at the third: a reader of ours
 /// that reads no more holds up whoever writes to it, who then hears nothing.
-async fn last_resort(mut signals: Signals, heard: Arc<AtomicBool>) {
+async fn last_resort(mut signals: Signals) {
     signals.next().await;
-    heard.store(true, Ordering::Relaxed);
     signals.next().await;
     let _ = tokio::time::timeout(STOP_PATIENCE, signals.next()).await;
     std::process::exit(INTERRUPTED.into());

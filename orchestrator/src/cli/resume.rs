@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap_complete::engine::ArgValueCompleter;
 use engine::conversation::{Conversation, Recovery, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
 use protocol::{AgentState, Body, ConversationId, Observation, ObservationKind};
 
-use super::conversation_id::IdBeginning;
+use super::conversation_id::ConversationChoice;
 use super::follow::{Output, what_waits};
 use super::run::{WorkArguments, finish, introduce, spec, warn_of_budget, warn_of_memory};
-use super::{MachineArguments, completions, conversations, load_config, print};
+use super::{MachineArguments, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -24,9 +23,8 @@ use crate::exit::{Exit, UsageError};
 An action that was running when the earlier process died is attached to, never run a second time.
 After a limit the agent may take as many steps again, or -i N more; and spend as much again, or -b DOLLARS more.")]
 pub(super) struct ResumeArguments {
-    /// The conversation, as `glovebox conversations ls` shows it: its id, or a beginning that no other has.
-    #[arg(add = ArgValueCompleter::new(completions::conversations))]
-    id: IdBeginning,
+    #[command(flatten)]
+    conversation: ConversationChoice,
 
     /// Say this to the agent.
     #[arg(short = 't', long, value_name = "TEXT")]
@@ -73,12 +71,12 @@ impl From<FromLoop> for Recovery {
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { id, task, from_loop, confirm, reject, machine, work } = arguments;
+    let ResumeArguments { conversation, task, from_loop, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
     let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
-    let id = id.find(store.as_ref()).await?;
+    let id = conversation.find(store.as_ref()).await?;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
     let (state, secrets) = read(store.clone(), &id).await?;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use engine::agent::tools::ToolName;
 use engine::llm::Llm;
-use llm::{LlmConfig, MultimodalRouter, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
-use secrecy::SecretString;
+use llm::{
+    LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, RetryPolicy, ScriptedLlm,
+};
 
+use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 
@@ -30,8 +32,8 @@ pub(crate) struct Models {
 #[derive(Clone)]
 enum Calls {
     Made,
-    /// It is made, and written to the folder without the keys.
-    Recorded(PathBuf, Vec<SecretString>),
+    /// It is made, and written to the folder without the secrets.
+    Recorded(PathBuf, RecordingRedaction),
     /// It is answered from what was written; nothing is sent.
     Replayed(Arc<dyn Llm>),
 }
@@ -45,10 +47,10 @@ impl Models {
         record: Option<&Path>,
         replay: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let keys = keys(config);
+        let redaction = recording_redaction(config)?;
         let calls = match (record, replay) {
-            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, keys)?)),
-            (Some(folder), None) => Calls::Recorded(folder.to_owned(), keys),
+            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, redaction)?)),
+            (Some(folder), None) => Calls::Recorded(folder.to_owned(), redaction),
             (None, None) => Calls::Made,
         };
         let agent = calls.of(|| routed(config, answered))?;
@@ -104,7 +106,9 @@ impl Calls {
     fn of(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
         Ok(match self {
             Self::Made => llm()?,
-            Self::Recorded(folder, keys) => Arc::new(RecordingLlm::new(llm()?, folder, keys.clone())?),
+            Self::Recorded(folder, redaction) => {
+                Arc::new(RecordingLlm::new(llm()?, folder, redaction.clone())?)
+            }
             Self::Replayed(llm) => Arc::clone(llm),
         })
     }
@@ -117,11 +121,6 @@ fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
 }
 
-/// No key of any model is written down.
-fn keys(config: &Config) -> Vec<SecretString> {
-    config.llms().filter_map(|llm| llm.api_key.clone()).collect()
-}
-
 /// One model, its calls kept where its section says so.
 fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let llm = connect_unlogged(settings, answered)?;
@@ -130,7 +129,7 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     }
     let folder = settings.settings.path("llm", "log_completions_folder");
     let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
-    Ok(Arc::new(RecordingLlm::new(llm, &folder, keys(config))?))
+    Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
 }
 
 fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {

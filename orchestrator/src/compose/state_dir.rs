@@ -1,7 +1,7 @@
 //! The folder that keeps everything between runs.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,13 @@ impl StateDir {
         private_folder(path)?;
         let path = path.canonicalize().with_context(|| format!("opening {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    /// Opens the store of event logs to read it, even if its file cannot be written.
+    pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
+        let path = self.0.join("glovebox.db");
+        let store = SqliteStore::open_to_read(&path, durability).await;
+        store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
@@ -67,6 +74,17 @@ impl StateDir {
         let _ = std::fs::remove_dir(self.workspace_path(conversation));
     }
 
+    /// Removes that folder with all that is in it. For the holder of the conversation's lock, once it has no sandbox.
+    pub(crate) fn remove_workspace(&self, conversation: &ConversationId) -> anyhow::Result<()> {
+        let path = self.workspace_path(conversation);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove the folder {}", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
         self.0.join("workspaces").join(conversation.as_str())
     }
@@ -97,7 +115,12 @@ impl StateDir {
     pub(crate) fn is_locked(&self, conversation: &ConversationId) -> bool {
         let path = self.lock_path(conversation);
         for _ in 0..LOCK_ATTEMPTS {
-            let Ok(file) = File::open(&path) else { return false };
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => return false,
+                // One of another user says nothing but that it is there.
+                Err(_) => return true,
+            };
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return false,
                 // Another may be in its place, and held.
@@ -153,7 +176,7 @@ impl StateDir {
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
             Ok(_) => Ok(()),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error.error.into()),
         }
     }

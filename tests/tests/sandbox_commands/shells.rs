@@ -133,6 +133,20 @@ fn a_shell_is_a_terminal_inside() {
 }
 
 #[test]
+fn program_reads_the_terminal_and_interrupt_exits_with_130() {
+    let scene = Scene::local();
+    let name = scene.name();
+    for (typed, code) in [("\x04", 0), ("\x03", 130)] {
+        let mut exec = Terminal::start(&scene, &["exec", &name, "--", "sed", "-u", "s/^/got /"]);
+        exec.type_text("one\r");
+        exec.until("got one");
+        exec.type_text(typed);
+        exec.wait_for_end(code);
+    }
+    scene.end();
+}
+
+#[test]
 fn the_terminal_is_as_it_was_whatever_ends_the_shell() {
     let scene = Scene::local();
     let name = scene.name();
