@@ -274,6 +274,7 @@ fn record_text(record: &Record) -> String {
         | Record::SandboxReleased(_)
         | Record::LimitReached(_)
         | Record::ConfirmationChanged(_)
+        | Record::ApprovalGranted(_)
         | Record::ConversationTitled(_)
         | Record::EditDrafted(_)
         | Record::ModelRetried(_) => String::new(),

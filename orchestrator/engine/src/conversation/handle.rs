@@ -249,7 +249,16 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserConfirm { action })
+        self.tell(InputKind::UserConfirm { action, and_similar: false })
+    }
+
+    /// Does the same for the rest of the conversation: actions like this one are not asked about again. What is alike is
+    /// [`security::approval`](crate::security::approval)'s to say.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn confirm_similar(&self, action: EventId) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserConfirm { action: Some(action), and_similar: true })
     }
 
     /// Does not let the action pass that waits, as above. With a reason the agent goes on, without one it waits for the user.
