@@ -56,6 +56,9 @@ pub struct ConversationStarted {
     pub image: Option<String>,
     /// The folder of the host that is the workspace; nothing: a fresh one.
     pub workspace: Option<String>,
+    /// The network of its sandboxes: `none`, `host`, or the name of one of the engine's; `None` in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
