@@ -48,6 +48,56 @@ pub(crate) fn for_terminal(text: &str) -> String {
     clean
 }
 
+/// Text with everything written out that a terminal would act on or not show, as `\x1b` or `\u{202e}`: what is approved is
+/// what is read. Line ends and tabs stay.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            '\r' => shown.push_str("\\r"),
+            character if character.is_control() => {
+                shown.push_str(&format!("\\x{:02x}", u32::from(character)));
+            }
+            character if is_bidi_control(character) || is_invisible(character) => {
+                shown.extend(character.escape_unicode());
+            }
+            character => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// The same in one line.
+pub(crate) fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n")
+}
+
+/// Characters without a shape: soft hyphens, joiners, line separators, fillers, variation selectors, tags.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
 /// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
 /// most to the line's end: what never ends must not hide the rest of the text.
 fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
@@ -76,7 +126,7 @@ fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_controls, for_terminal};
+    use super::{escape_controls, for_terminal, visible, visible_line};
 
     #[test]
     fn nothing_that_a_terminal_acts_on_passes() {
@@ -94,6 +144,21 @@ mod tests {
             assert_eq!(for_terminal(hostile), shown);
         }
     }
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_or_hides_is_invisible() {
+        for (hostile, shown) in [
+            ("plain\ttext\näöü 漢字 🦀", "plain\ttext\näöü 漢字 🦀"),
+            ("\u{1b}]0;title\u{7}", "\\x1b]0;title\\x07"),
+            ("a\u{9b}2Jb\u{8}\u{7f}\0", "a\\x9b2Jb\\x08\\x7f\\x00"),
+            ("evil\u{202e}txt\u{2069}", "evil\\u{202e}txt\\u{2069}"),
+            ("r\u{200b}m\u{e0041}\r", "r\\u{200b}m\\u{e0041}\\r"),
+        ] {
+            assert_eq!(visible(hostile), shown);
+        }
+        assert_eq!(visible_line("a\nb"), "a\\nb");
+    }
+
     #[test]
     fn escaped_json_is_the_same_value_without_controls() {
         let value =

@@ -246,6 +246,15 @@ pub fn unwritable(is_full_disk: bool) -> Stdio {
     }
 }
 
+/// The events as they are kept: without the id of their conversation.
+pub fn as_kept(events: &[Value]) -> Vec<Value> {
+    let mut events = events.to_owned();
+    for event in events.iter_mut().filter_map(Value::as_object_mut) {
+        event.remove("conversation_id");
+    }
+    events
+}
+
 /// Waits for something that another process does.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

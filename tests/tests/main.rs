@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 
 mod agents;
+mod at_terminal;
 mod browser;
 mod command_line;
 mod conversation;
@@ -21,6 +22,7 @@ mod out_of_memory;
 #[path = "../pypi.rs"]
 mod pypi;
 mod replay_and_fork;
+mod run_output;
 mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;

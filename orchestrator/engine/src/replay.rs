@@ -172,23 +172,16 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
-        let action = |action| Step {
-            body: Body::Action(action),
-            timeout: None,
-            tool_call_metadata: None,
-            call: None,
-            briefing: None,
-        };
         match self.trajectory.done.get(view.replayable()) {
             Some(done) => Ok(Step {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),
-                ..action(done.action.clone())
+                ..Step::new(done.action.clone())
             }),
             None if self.hands_over => self.live.step(view, llm, on_progress).await,
             None => {
                 let final_thought = "The trajectory ends here.".into();
-                Ok(action(FinishAction { final_thought, ..Default::default() }.into()))
+                Ok(Step::new(Action::from(FinishAction { final_thought, ..Default::default() })))
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, SecurityAnalyzer};
+use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
 use protocol::{Action, SecurityRisk};
 use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -100,16 +100,16 @@ impl HttpAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for HttpAnalyzer {
-    async fn assess(&self, action: &Action) -> Result<SecurityRisk, AnalyzerError> {
+    async fn assess(&self, action: &Action) -> Result<Judgement, AnalyzerError> {
         let late = |_| refused(format!("did not answer within {:?}", self.timeout));
         let answer = tokio::time::timeout(self.timeout, self.ask(action)).await.map_err(late)??;
-        tracing::debug!(action = action.kind(), reason = answer.reason, "judged by the analyzer");
-        Ok(match answer.risk {
+        let risk = match answer.risk {
             Risk::Low => SecurityRisk::Low,
             Risk::Medium => SecurityRisk::Medium,
             Risk::High => SecurityRisk::High,
             Risk::Unknown => SecurityRisk::Unknown,
-        })
+        };
+        Ok(Judgement { risk, reason: answer.reason })
     }
 }
 

@@ -16,6 +16,7 @@ mod config;
 mod error_name;
 mod openai;
 mod prices;
+mod reach;
 mod recording;
 mod retry;
 mod router;
@@ -31,6 +32,7 @@ use engine::llm::Llm;
 
 pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
+pub use reach::{lacks_key, reach};
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;

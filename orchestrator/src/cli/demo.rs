@@ -76,7 +76,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     };
     let task = Task {
         id: id.clone(),
-        what: What::Asked(TASK.to_owned()),
+        what: What::Asked { text: TASK.to_owned(), image_urls: Vec::new() },
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,

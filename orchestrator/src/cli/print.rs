@@ -4,10 +4,44 @@
 //! failure of ours.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use protocol::{ConversationId, Event};
+use serde::Serialize;
 
 use crate::hiding::HidingStderr;
 use crate::terminal_text::escape_controls;
-pub(super) use crate::terminal_text::for_terminal;
+pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
+
+/// Whether a pipe was closed that we write to. A conversation that nobody follows any more is stopped.
+static HAS_LOST_READER: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard output or standard error is a pipe whose reader is gone, as far as was noticed by writing to it.
+pub(super) fn has_lost_reader() -> bool {
+    HAS_LOST_READER.load(Ordering::Relaxed)
+}
+
+/// The same result, but a closed pipe is only noted.
+fn note_lost_reader(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            HAS_LOST_READER.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// An event in a line of JSON, with the conversation that it is of.
+pub(super) fn event(conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        conversation_id: &'a ConversationId,
+        #[serde(flatten)]
+        event: &'a Event,
+    }
+    Ok(line(&serde_json::to_string(&Line { conversation_id: conversation, event })?)?)
+}
 
 /// JSON, or one line of a list, to standard output, harmless for a terminal. JSON stays the same value.
 pub(super) fn line(line: &str) -> io::Result<()> {
@@ -22,16 +56,21 @@ pub(super) fn text(text: &str) -> io::Result<()> {
 /// Bytes to standard output, as they are.
 pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+    note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// What the agent said at the end, to standard output. On a terminal that shows standard error too it was shown already.
+pub(super) fn answer(text: &str) -> io::Result<()> {
+    if text.is_empty() || io::stdout().is_terminal() && io::stderr().is_terminal() {
+        return Ok(());
     }
+    command_output(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
 }
 
 /// Text for people to standard error, without the secrets.
 pub(super) fn note(text: &str) {
-    // There is nowhere to tell that standard error is gone.
-    let _ = HidingStderr.write_all(text.as_bytes());
+    // There is nowhere to report another error of standard error.
+    let _ = note_lost_reader(HidingStderr.write_all(text.as_bytes()));
 }
 
 /// One line on what went wrong. It may quote a provider or a sandbox.

@@ -51,7 +51,9 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
-        (work.models(&config, 0)?, compose::lasting_model_name(&config.llm))
+        let models = work.models(&config, 0)?;
+        work.reach_provider(&config).await?;
+        (models, compose::lasting_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };

@@ -132,6 +132,18 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
 }
 
+/// Fails where the provider of the agent's model cannot be asked: before anything is started for it.
+pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
+    for settings in std::iter::once(&config.llm).chain(&config.secondary_llm) {
+        if let (Some(model), false) = (&settings.model, is_scripted(settings)) {
+            let reached = llm::reach(&llm_config(model, settings)).await;
+            reached
+                .map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
+        }
+    }
+    Ok(())
+}
+
 fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let Some(model) = &settings.model else {
         let text = "no model is named: set LLM_MODEL (and LLM_API_KEY, LLM_BASE_URL), or use --model; \
@@ -145,6 +157,13 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
+    if llm::lacks_key(&config) {
+        let text = format!(
+            "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
+             LLM_BASE_URL instead"
+        );
+        return Err(UsageError(text).into());
+    }
     llm::connect(&config).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()

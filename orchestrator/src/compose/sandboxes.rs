@@ -69,11 +69,33 @@ pub(crate) fn provider_with_spares(
 /// What `auto` means here: docker if it answers, else local.
 pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
     if config.runtime == "auto" {
-        let server = ServerBinary::embedded(state_dir.path().join("bin"));
-        let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
-        config.runtime = if docker.answers().await.is_ok() { "docker" } else { "local" }.to_owned();
+        let has_engine = docker_answers(config, state_dir).await.is_ok();
+        config.runtime = if has_engine { "docker" } else { "local" }.to_owned();
     }
     Ok(())
+}
+
+/// Fails where no Docker engine answers.
+pub(crate) async fn docker_answers(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    let server = ServerBinary::embedded(state_dir.path().join("bin"));
+    let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
+    Ok(docker.answers().await?)
+}
+
+/// The network that a new sandbox has, in a word or two: `none`, `host`, or names of the engine's.
+pub(crate) fn network(config: &Config) -> String {
+    let sandbox = &config.sandbox;
+    match config.runtime.as_str() {
+        "local" if sandbox.unsafe_local => "host".to_owned(),
+        "local" => sandbox.network.clone().unwrap_or_else(|| "none".to_owned()),
+        "docker" => {
+            let networks = sandbox.network.iter().chain(&sandbox.additional_networks);
+            let networks: Vec<_> = networks.map(String::as_str).collect();
+            if networks.is_empty() { "none".to_owned() } else { networks.join(", ") }
+        }
+        "ssh" => "the machine's own".to_owned(),
+        _ => "chosen by the service".to_owned(),
+    }
 }
 
 /// What keeps the local sandboxes of this machine in, and what bounds them, in words; nothing for other runtimes.

@@ -91,14 +91,28 @@ impl StateDir {
 
     /// Makes this process the one that writes a conversation, until the lock is dropped.
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
-        private_folder(&self.0.join("locks"))?;
-        let path = self.lock_path(conversation);
+        match Self::try_lock(self.lock_path(conversation))? {
+            Some(lock) => Ok(lock),
+            None => anyhow::bail!("conversation {conversation} is being run by another process"),
+        }
+    }
+
+    /// Notes that this process works in a folder of the host, until the lock is dropped. `None` if another one does.
+    pub(crate) fn lock_folder(&self, folder: &Path) -> anyhow::Result<Option<Lock>> {
+        let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()))?;
+        let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+        let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::try_lock(self.0.join("folder-locks").join(name))
+    }
+
+    fn try_lock(path: PathBuf) -> anyhow::Result<Option<Lock>> {
+        path.parent().map(private_folder).transpose()?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         for _ in 0..LOCK_ATTEMPTS {
             let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
             match file.try_lock() {
-                Ok(()) if is_still_at(&file, &path) => return Ok(Lock { _file: file, path }),
+                Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
                 // Whoever held it has removed it meanwhile.
                 Ok(()) => {}
                 // A sweep that looks whether it is held holds it for a moment.
@@ -108,7 +122,7 @@ impl StateDir {
                 }
             }
         }
-        anyhow::bail!("conversation {conversation} is being run by another process")
+        Ok(None)
     }
 
     /// Whether a process runs this conversation now.
@@ -182,7 +196,7 @@ impl StateDir {
     }
 }
 
-/// The right to write a conversation. Dropping it gives it back, and nothing stays of it.
+/// The right to write a conversation, or a note that a folder is worked in. Dropping it gives it back, and nothing stays of it.
 pub(crate) struct Lock {
     _file: File,
     path: PathBuf,
@@ -238,5 +252,18 @@ mod tests {
         assert!(had.into_inner() > 0);
         assert!(!state_dir.is_locked(&id));
         assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_is_locked_under_each_of_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
+        let lock = state_dir.lock_folder(folder.path()).unwrap();
+        assert!(lock.is_some());
+        assert!(state_dir.lock_folder(&folder.path().join("link")).unwrap().is_none());
+        assert!(state_dir.lock_folder(&folder.path().join("state")).unwrap().is_some());
+        drop(lock);
+        assert!(state_dir.lock_folder(folder.path()).unwrap().is_some());
     }
 }

@@ -117,6 +117,13 @@ impl RemoteSettings {
 }
 
 impl SandboxSettings {
+    /// Chooses the network; `none` is none, and `None` leaves it as it is configured.
+    pub(crate) fn set_network(&mut self, network: Option<String>) {
+        if let Some(network) = network {
+            self.network = Some(network).filter(|network| network != "none");
+        }
+    }
+
     /// Reads the section. A volume at the workspace's place is the folder that is worked in, the second of what is returned.
     pub(super) fn read(
         settings: &Settings,

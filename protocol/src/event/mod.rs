@@ -193,6 +193,15 @@ impl Event {
 }
 
 impl Body {
+    /// Its kind, by its name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Action(action) => action.kind(),
+            Self::Observation(observation) => observation.kind.kind(),
+            Self::Record(record) => record.kind(),
+        }
+    }
+
     fn from_map(map: &Map<String, Value>) -> Result<Self, EventError> {
         let no_args = Value::Object(Map::new());
         let args = map.get("args").unwrap_or(&no_args);

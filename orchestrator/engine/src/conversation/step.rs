@@ -15,11 +15,15 @@ use crate::condenser::Condensed;
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
+use crate::security::Judgement;
 use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
 
 /// How long judging an action may take. After that nobody has judged it.
 const JUDGING: Duration = Duration::from_secs(30);
+
+/// Maximum length of the reason for a risk: it is kept in the log, and may come from a service.
+const MAX_REASON_CHARS: usize = 1000;
 
 /// What a step comes to.
 pub(super) enum Taken {
@@ -130,7 +134,7 @@ impl Steps {
                 let member = self.parts.team.get(&delegate.agent);
                 step.briefing = member.map(|member| member.agent.system());
             }
-            self.judge(action).await;
+            step.risk_reason = self.judge(action).await;
         }
         Ok(Taken::Decided(step))
     }
@@ -167,18 +171,24 @@ impl Steps {
         Some([asked, found])
     }
 
-    async fn judge(&self, action: &mut Action) {
-        let Some(analyzer) = &self.parts.analyzer else { return };
-        let judged = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
-        let risk = match judged {
-            Ok(Ok(risk)) => risk,
+    /// Has the action's risk assessed. Returns the reason; empty if there is none.
+    async fn judge(&self, action: &mut Action) -> String {
+        let Some(analyzer) = &self.parts.analyzer else { return String::new() };
+        let assessed = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
+        let Judgement { risk, reason } = match assessed {
+            Ok(Ok(judgement)) => judgement,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "an action's risk stays unknown");
-                SecurityRisk::Unknown
+                Judgement { risk: SecurityRisk::Unknown, reason: error.to_string() }
             }
-            Err(_) => SecurityRisk::Unknown,
+            Err(_) => Judgement {
+                risk: SecurityRisk::Unknown,
+                reason: format!("the security analyzer did not answer within {JUDGING:?}"),
+            },
         };
+        tracing::debug!(action = action.kind(), ?risk, reason, "assessed an action's risk");
         action.set_security_risk(risk);
+        reason.chars().take(MAX_REASON_CHARS).collect()
     }
 }
 

@@ -22,6 +22,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
+use tracing::Instrument as _;
+
 use super::input::{Effect, Input, InputKind};
 use super::state::{AgentId, State};
 use super::step::{Steps, Taken};
@@ -347,6 +349,9 @@ impl Task {
             let events = appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
             self.latest_sandbox =
                 latest_sandbox(events.iter().map(Arc::as_ref)).or(self.latest_sandbox.take());
+            for event in events.iter() {
+                tracing::debug!(event = %event.id, kind = event.body.kind(), agent_state = %self.state.agent_state);
+            }
             self.events.extend(events.iter().cloned());
         }
         self.show_state.send_replace(Arc::new(self.state.clone()));
@@ -450,10 +455,11 @@ impl Task {
             self.slot = Slot::Awaited;
             let Parts { provider, spec, .. } = self.parts.clone();
             let live = self.live.clone();
-            self.work.spawn(async move {
+            let placing = async move {
                 let on_progress = move |progress| drop(live.send(Live::Start(progress)));
                 Done::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
-            });
+            };
+            self.work.spawn(placing.instrument(tracing::info_span!("create_sandbox")));
         }
     }
 
@@ -507,7 +513,8 @@ impl Task {
         let Performance { action, request, cancel, cancelled_at } = performance;
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
-        self.work.spawn(async move {
+        let performing = async move {
+            tracing::debug!("performing an action");
             let on_output = move |chunk: OutputChunk<'_>| {
                 drop(live.send(match chunk {
                     OutputChunk::Bytes { bytes, .. } => Live::Output { action, bytes: bytes.to_vec() },
@@ -527,8 +534,10 @@ impl Task {
             {
                 tracing::warn!(action = %id, %error, "cancelling an action that cannot be followed");
             }
+            tracing::debug!(is_ok = result.is_ok(), "the action has ended");
             Done::Action { action, result }
-        });
+        };
+        self.work.spawn(performing.instrument(tracing::info_span!("action", id = %action)));
     }
 }
 

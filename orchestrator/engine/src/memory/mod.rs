@@ -33,6 +33,8 @@ pub struct Memory {
     problems: Vec<Problem>,
     /// Names of secrets and what they are for.
     secrets: BTreeMap<String, String>,
+    /// What the agent should know of its sandbox.
+    sandbox_facts: String,
 }
 
 impl Memory {
@@ -46,6 +48,11 @@ impl Memory {
     /// The same memory, which tells of these secrets what they are for, by name.
     pub fn with_secrets(self, secrets: BTreeMap<String, String>) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// The same memory, which tells what the agent should know of its sandbox.
+    pub fn with_sandbox_facts(self, sandbox_facts: String) -> Self {
+        Self { sandbox_facts, ..self }
     }
 
     /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it. What

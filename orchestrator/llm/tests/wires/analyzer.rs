@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::security::SecurityAnalyzer as _;
+use engine::security::{Judgement, SecurityAnalyzer as _};
 use llm::{AnalyzerConfig, HttpAnalyzer};
 use protocol::action::RunAction;
 use protocol::{Action, SecurityRisk};
@@ -13,19 +13,19 @@ use crate::server::{Reply, Seen, Server};
 /// More than an answer takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-async fn assess(reply: Reply, timeout: Duration) -> (Result<SecurityRisk, String>, Server) {
+async fn assess(reply: Reply, timeout: Duration) -> (Result<Judgement, String>, Server) {
     let server = Server::start(vec![reply]).await;
     let config = AnalyzerConfig { url: server.url.clone(), api_key: Some("the-key".into()), timeout };
     let run: Action = RunAction { command: "ls".into(), ..Default::default() }.into();
-    let risk = HttpAnalyzer::new(config).unwrap().assess(&run).await;
-    (risk.map_err(|error| error.to_string()), server)
+    let judged = HttpAnalyzer::new(config).unwrap().assess(&run).await;
+    (judged.map_err(|error| error.to_string()), server)
 }
 
 #[tokio::test]
 async fn an_action_is_posted_and_its_risk_read() {
     let (risk, mut server) =
         assess(Reply::json(200, &json!({"risk": "HIGH", "reason": "because"})), LONG).await;
-    assert_eq!(risk, Ok(SecurityRisk::High));
+    assert_eq!(risk, Ok(Judgement { risk: SecurityRisk::High, reason: "because".into() }));
     let Seen::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("authorization: Bearer the-key"), "{head}");
     assert_eq!(
@@ -34,7 +34,7 @@ async fn an_action_is_posted_and_its_risk_read() {
     );
     assert_eq!(
         assess(Reply::json(200, &json!({"risk": "unknown"})), LONG).await.0,
-        Ok(SecurityRisk::Unknown)
+        Ok(SecurityRisk::Unknown.into())
     );
 }
 

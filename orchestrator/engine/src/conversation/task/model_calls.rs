@@ -7,6 +7,7 @@ use protocol::EventId;
 use protocol::record::ModelRetried;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::AbortHandle;
+use tracing::Instrument as _;
 
 use super::{Done, Draft, Performance, Retry, Slot, Task, Worker};
 use crate::conversation::budget;
@@ -66,9 +67,9 @@ impl Task {
         let Some(worker) = self.workers.get_mut(&agent) else { return };
         let (view, steps) = (worker.view.clone(), worker.steps.clone());
         let on_progress = tell_progress(agent, seen, self.live.clone(), self.retries.0.clone());
-        let begun = self.work.spawn(async move {
-            Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
-        });
+        let step =
+            async move { Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await } };
+        let begun = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
         worker.step = Some((seen, Some(begun)));
     }
 
