@@ -1,8 +1,10 @@
 //! The server's life: made of its parts here and nowhere else, serves, and ends what it has started.
 
 mod activity;
+mod clients;
 mod connections;
 mod http;
+mod lingering;
 mod listener;
 mod stream;
 
@@ -22,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use activity::Activity;
-pub(crate) use connections::Caller;
+pub(crate) use clients::Client;
 pub(crate) use listener::bind_unix;
 use listener::{Inherited, Listener};
 
