@@ -233,7 +233,8 @@ async fn bytes_that_are_not_http_are_an_error_in_time() {
 /// A server that what runs in the sandbox has taken over: the only thing that it can do to an action is to fail it.
 #[tokio::test]
 async fn an_answer_of_a_kind_that_does_not_fit_is_refused() {
-    let extras = r#"{"agent_state":"finished","recall_type":"knowledge","file_path":"/a","path":"/a","outputs":{}}"#;
+    let extras =
+        r#"{"agent_state":"finished","recall_type":"knowledge","file_path":"/a","path":"/a","outputs":{}}"#;
     for kind in ObservationKind::KINDS {
         let json = format!(r#"{{"observation":"{kind}","content":"said","extras":{extras}}}"#);
         let mut frame = vec![3];
