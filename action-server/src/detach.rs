@@ -65,7 +65,7 @@ fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<(
     }
 }
 
-/// Whether this supervisor listens there, and not one that was there before.
+/// Whether the connection is to this supervisor, and not to one that was started before.
 fn is_listened_on_by(supervisor: &Child, connection: &UnixStream) -> bool {
     let peer = getsockopt(connection, PeerCredentials);
     peer.is_ok_and(|peer| u32::try_from(peer.pid()) == Ok(supervisor.id()))

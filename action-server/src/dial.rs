@@ -59,12 +59,12 @@ pub(crate) fn run(socket: &Path, server: Option<Pid>) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that the server listens on the socket, and not what has put its own in that one's place. The kernel notes who
-/// called `listen`; nobody can change that, as they can the socket's name.
+/// Checks that the server listens on the socket. What runs under the same user can give the socket's name to its own; the
+/// kernel's record of the process that called `listen` it cannot change.
 fn check_peer(stream: &UnixStream, server: Pid) -> anyhow::Result<()> {
-    let peer = getsockopt(stream, PeerCredentials).context("asking who listens there")?.pid();
+    let peer = getsockopt(stream, PeerCredentials).context("reading its peer")?.pid();
     if peer != server.as_raw() {
-        bail!("the process {peer} listens there, not the server's {server}");
+        bail!("process {peer} listens there instead of the server, process {server}");
     }
     Ok(())
 }

@@ -3,9 +3,11 @@
 //!
 //! It is not part of the server, because only somebody else can clean up after a server that was killed, and because
 //! PID 1 gets orphans from everywhere: a process that waits for any child takes exit codes from those parts of it that
-//! wait for their own. It listens on the server's unix socket, and passes that on: clients know the server by this process,
-//! which nothing that runs here can take the place of. It never reads the key: standard input goes to the server. It ends when the server has ended,
+//! wait for their own. It never reads the key: standard input goes to the server. It ends when the server has ended,
 //! with its code; when it is killed itself, the server gets SIGTERM from the kernel.
+//!
+//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the peer of each connection, and
+//! clients compare that with the process that they know: no process that runs here can take its place.
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, Stdio};
@@ -56,7 +58,7 @@ fn watched_signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGALRM].into_iter().collect()
 }
 
-/// Nothing keeps the socket open here: it closes with the server.
+/// The server gets the only handle on the socket, which closes with it.
 fn start_server(socket: Stdio) -> anyhow::Result<Pid> {
     let mut server = this_program::again();
     server

@@ -53,7 +53,7 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
     let answered = AssertUnwindSafe(next(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| ApiError::Failed.into_response());
-    // Without a key a client that never sends all of a request could be anybody, and keeps no other out.
+    // If there is no key, a client counts as authenticated when one of its requests was whole.
     client.authenticate();
     response.map(|body| counted(body, permit))
 }

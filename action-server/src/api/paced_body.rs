@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout_at};
 /// Maximum time without a byte, and until the rate is measured.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A slow line of these days has ten times as much.
+/// Minimum average rate. A slow line has ten times as much.
 const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 
-/// The same body, which fails when it does not keep coming.
+/// Wraps a body so that it fails when it stalls or is too slow.
 pub(crate) fn paced(body: Body) -> Body {
     let (pieces, started) = (body.into_data_stream(), Instant::now());
     Body::from_stream(stream::try_unfold((pieces, 0), move |(mut pieces, bytes)| async move {

@@ -1,4 +1,4 @@
-//! The clients of connections: which of them have shown the key, and which must go for those that have.
+//! The clients of connections: which of them have shown the key, and which connections are closed for those that have.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,27 +18,27 @@ const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The client of a connection; an extension of its requests.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// It may ask for what it asks for.
+    /// The head of one of its requests was in order.
     is_admitted: AtomicBool,
     is_authenticated: AtomicBool,
-    /// Its connection ends at once: what it sends is no request, or nothing here reads it any more.
+    /// Its connection is closed without being drained.
     ends_at_once: AtomicBool,
     close: CancellationToken,
 }
 
 impl Client {
-    /// The head of a request is in order. Its connection is no longer closed for being silent.
+    /// The head of one of its requests is in order: it is no longer subject to the timeout.
     pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
 
-    /// It has shown the key or, where there is none, sent a whole request.
+    /// It has shown the key or, if there is no key, sent a whole request.
     pub(crate) fn authenticate(&self) {
         self.admit();
         self.is_authenticated.store(true, Ordering::Relaxed);
     }
 
-    /// Its connection has become a tunnel, or is closed with the server.
+    /// Its connection has become a tunnel, or the server ends.
     pub(super) fn end_at_once(&self) {
         self.ends_at_once.store(true, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ impl Client {
         !self.ends_at_once.load(Ordering::Relaxed)
     }
 
-    /// Returns when its connection is to be closed, for a newer one or because nothing in order came in time.
+    /// Returns when its connection is to be closed: in favour of a newer one, or after the timeout.
     pub(super) async fn closed(&self) {
         let silent = async {
             sleep(AUTHENTICATION_TIMEOUT).await;
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// The connections that have not shown the key, oldest first; also some that have since.
+/// The connections that have not shown the key, oldest first. Some may have shown it since.
 #[derive(Default)]
 pub(super) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
 

@@ -91,7 +91,7 @@ fn without_a_server_it_says_so_and_nothing_else() {
 
 /// The scene of an attack from within: another socket in the place of the server's, which is stopped.
 #[test]
-fn a_socket_in_the_server_s_place_is_told_nothing() {
+fn a_socket_in_the_server_s_place_receives_no_byte() {
     let server = Server::start();
     std::fs::rename(server.socket(), server.file("run/moved")).unwrap();
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
@@ -103,14 +103,14 @@ fn a_socket_in_the_server_s_place_is_told_nothing() {
     let mut dial = Dial::to(&server);
     // It may have ended before.
     let _ = dial.0.stdin.take().unwrap().write_all(b"x-session-api-key: secret\n");
-    let mut said = Vec::new();
-    dial.0.stdout.take().unwrap().read_to_end(&mut said).unwrap();
-    assert_eq!((dial.0.wait().unwrap().code(), &*said), (Some(1), &b""[..]));
+    let mut output = Vec::new();
+    dial.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+    assert_eq!((dial.0.wait().unwrap().code(), &*output), (Some(1), &b""[..]));
     let (mut taken, _) = fake.accept().unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     taken.set_nonblocking(false).unwrap();
-    taken.read_to_end(&mut heard).unwrap();
-    assert_eq!(String::from_utf8_lossy(&heard), "");
+    taken.read_to_end(&mut received).unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), "");
     assert_eq!(fake.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 
     // The socket itself still leads to the server, whatever it is called now.

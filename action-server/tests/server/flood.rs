@@ -120,19 +120,18 @@ fn a_flood_of_a_tcp_socket_keeps_no_client_out() {
 }
 
 #[test]
-fn a_flood_of_v0_s_server_keeps_no_client_out() {
+fn a_flood_of_v0_keeps_no_client_out() {
     let sandbox = Sandbox::start_with(&[], Some(KEY));
     survives_floods(|| tcp(sandbox.port()), &execute(KEY));
 }
 
-/// Where there is no key, who has sent a whole request comes before who has not.
+/// If there is no key, clients that have sent a whole request come before those that have not.
 #[test]
-fn a_flood_of_v0_s_server_without_a_key_neither() {
+fn a_flood_of_v0_without_a_key_keeps_no_client_out() {
     let sandbox = Sandbox::start_with(&[], None);
     survives_floods(|| tcp(sandbox.port()), &execute(""));
 }
 
-/// With a key in it or without: a connection that never comes to a request ends.
 #[test]
 fn a_silent_connection_is_closed_in_time() {
     let server = Server::start_with_key(KEY);

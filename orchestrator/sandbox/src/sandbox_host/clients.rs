@@ -1,5 +1,5 @@
-//! The clients of connections: which of them have shown a key, and which must go for those that have. The action server does
-//! the same (`action-server/src/server/clients.rs`).
+//! The clients of connections: which of them have shown a key, and which connections are closed for those that have. The
+//! action server does the same (`action-server/src/server/clients.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug, Default)]
 pub(super) struct Client {
     is_authenticated: AtomicBool,
-    /// Its connection ends at once: what it sends is no request, or nothing here reads it any more.
+    /// Its connection is closed without being drained.
     ends_at_once: AtomicBool,
     close: CancellationToken,
 }
@@ -34,7 +34,7 @@ impl Client {
         }
     }
 
-    /// Its connection has become a tunnel, or is closed with the server.
+    /// Its connection has become a tunnel, or the host ends.
     pub(super) fn end_at_once(&self) {
         self.ends_at_once.store(true, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl Client {
         !self.ends_at_once.load(Ordering::Relaxed)
     }
 
-    /// Returns when its connection is to be closed, for a newer one or because no key came in time.
+    /// Returns when its connection is to be closed: in favour of a newer one, or after the timeout.
     pub(super) async fn closed(&self) {
         let silent = async {
             sleep(AUTHENTICATION_TIMEOUT).await;
@@ -58,7 +58,7 @@ impl Client {
     }
 }
 
-/// The connections that have not shown a key, oldest first; also some that have since.
+/// The connections that have not shown a key, oldest first. Some may have shown it since.
 #[derive(Default)]
 pub(super) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
 
