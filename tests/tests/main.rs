@@ -14,6 +14,7 @@ mod docker_bad_starts;
 mod draft_edits;
 mod engine_restart;
 mod host_killed;
+mod hostile_sandbox;
 mod image_check;
 mod interrupts;
 mod mcp_servers;

@@ -200,8 +200,9 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
         // The other one may be inherited by a group that is for Ollama.
         config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
     }
-    config.max_message_chars =
-        settings.integer("llm", "max_message_chars").and_then(|most| usize::try_from(most).ok());
+    if let Some(most) = settings.integer("llm", "max_message_chars") {
+        config.max_message_chars = usize::try_from(most).ok();
+    }
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
