@@ -195,7 +195,8 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Running
         | AgentState::UserConfirmed
         | AgentState::UserRejected
-        | AgentState::RateLimited => false,
+        | AgentState::RateLimited
+        | AgentState::Unknown => false,
     };
     rests && state.started.is_some()
 }
