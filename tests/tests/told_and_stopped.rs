@@ -31,7 +31,7 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
     let [asked] = of_kind(&events, "action", "recall")[..] else { panic!("{events:#?}") };
     let [found] = of_kind(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
     assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
-    assert_eq!(found["cause"], asked["id"]);
+    assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
     assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
     assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use the forge.");
     let finished = of_kind(&events, "action", "finish")[0];

@@ -163,7 +163,8 @@ impl Steps {
         let recall = memory.recall(query, &facts, view.recalled())?;
         let action = Body::Action(Action::from(recall.action));
         let asked = News { source: EventSource::User, body: action, is_outcome: false };
-        let found = News { source: EventSource::Agent, body: recall.observation.into(), is_outcome: true };
+        let found =
+            News { source: EventSource::Environment, body: recall.observation.into(), is_outcome: true };
         Some([asked, found])
     }
 
