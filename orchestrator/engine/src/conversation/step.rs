@@ -53,6 +53,8 @@ pub(super) struct Repository {
     pub(super) branch: String,
     /// Its folder.
     pub(super) folder: String,
+    /// Where the knowledge of its organization may be.
+    pub(super) knowledge: String,
 }
 
 /// What is known of a workspace, once it was looked at.
@@ -153,7 +155,7 @@ impl Steps {
         {
             let folder =
                 if facts.repo_directory.is_empty() { &facts.working_dir } else { &facts.repo_directory };
-            let memory = own.clone().load(sandbox.as_ref(), folder).await;
+            let memory = own.clone().load(sandbox.as_ref(), folder, &place.repository.knowledge).await;
             for problem in memory.problems() {
                 tracing::warn!(%problem, "knowledge of the workspace");
             }
@@ -184,7 +186,7 @@ impl Steps {
 }
 
 fn facts(Place { sandbox, repository }: &Place) -> Facts {
-    let Repository { name, branch, folder } = repository.clone();
+    let Repository { name, branch, folder, .. } = repository.clone();
     Facts {
         repo_name: name,
         repo_branch: branch,

@@ -48,10 +48,11 @@ impl Memory {
         Self { secrets, ..self }
     }
 
-    /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it. What
-    /// was there of another workspace goes. Ends within half a minute.
-    pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str) -> Self {
-        let (files, problems) = load::files(sandbox, folder).await;
+    /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it.
+    /// `organization` is the folder of an organization's knowledge, empty if there is none: a file in `folder` replaces its
+    /// files of the same name. What was there of another workspace goes. Ends within half a minute.
+    pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str, organization: &str) -> Self {
+        let (files, problems) = load::files(sandbox, folder, organization).await;
         self.problems = problems;
         self.workspace = self.read(files, Place::Workspace);
         self
