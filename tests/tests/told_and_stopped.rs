@@ -33,7 +33,12 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
     assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
     assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
     assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
-    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use the forge.");
+    // One is built in.
+    let knowledge = found["extras"]["microagent_knowledge"].as_array().unwrap();
+    assert_eq!(
+        (&knowledge[0]["name"], &knowledge[1]["content"]),
+        (&json!("github"), &json!("Use the forge."))
+    );
     let finished = of_kind(&events, "action", "finish")[0];
     assert!(found["id"].as_u64() < finished["id"].as_u64());
     let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();

@@ -5,6 +5,7 @@
 //! what is too long is cut, what cannot be read is a [`Problem`], and nothing of it is fatal. What is told to whom is
 //! decided purely; what was told already is folded from the log.
 
+mod built_in;
 mod knowledge;
 mod load;
 mod recall;
@@ -41,6 +42,15 @@ impl Memory {
         let mut memory = Self { disabled, ..Self::default() };
         memory.own = memory.read(files, Place::Home);
         memory
+    }
+
+    /// The same memory with the knowledge that comes with the program. The user's of the same name stands in its place.
+    #[must_use]
+    pub fn with_built_in(mut self) -> Self {
+        let mut built_in = self.read(built_in::files(), Place::Home);
+        built_in.retain(|built_in| self.own.iter().all(|own| own.name != built_in.name));
+        self.own.splice(0..0, built_in);
+        self
     }
 
     /// The same memory, which tells of these secrets what they are for, by name.
