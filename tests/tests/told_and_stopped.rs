@@ -176,3 +176,21 @@ fn a_message_after_a_sandbox_that_could_not_be_placed_has_one_placed_and_no_mode
     assert_eq!(reason(&again), reason(&begun));
     assert_eq!(of_kind(&again, "action", "finish").len(), 0);
 }
+
+#[test]
+fn mcp_tools_of_a_workspace_run_in_its_sandbox() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
+    home.write("work/server.sh", SCRIPT);
+    let front_matter = "mcp_tools:\n  stdio_servers:\n  - name: inside\n    command: sh\n    args: [server.sh]\n    env:\n      TOKEN: of-the-file\n";
+    home.write("work/.openhands/microagents/repo.md", &format!("---\n{front_matter}---\nBuild."));
+    let responses = json!([calls("where", &json!({})), finish()]);
+    let events = run(&home, "Where?", &responses, 0);
+    let [answer] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+    assert!(answer["content"].as_str().unwrap().contains(" of-the-file "), "{answer}");
+    let exported = home.run(&["conversations", "export", &latest(&home)]).expect(0);
+    let exported: Vec<Value> = serde_json::from_str(&exported.stdout).unwrap();
+    let [system] = of_kind(&exported, "action", "system")[..] else { panic!("{exported:#?}") };
+    assert!(system["args"]["tools"].to_string().contains("\"where\""), "{system}");
+    home.assert_nothing_runs();
+}

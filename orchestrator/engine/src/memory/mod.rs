@@ -20,9 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use knowledge::{Knowledge, Place};
 
 use crate::sandbox::Sandbox;
+use crate::tool_servers::SandboxServer;
 
 /// How many files there may be of the user's own, and in a workspace.
 pub const MOST_FILES: usize = 256;
+
+/// How many tool servers all knowledge may ask for.
+const MOST_SERVERS: usize = 16;
 
 /// Everything that may be told.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +55,11 @@ impl Memory {
         built_in.retain(|built_in| self.own.iter().all(|own| own.name != built_in.name));
         self.own.splice(0..0, built_in);
         self
+    }
+
+    /// The tool servers that the knowledge asks for.
+    pub fn servers(&self) -> Vec<SandboxServer> {
+        self.all().flat_map(|knowledge| knowledge.servers.iter().cloned()).take(MOST_SERVERS).collect()
     }
 
     /// The same memory, which tells of these secrets what they are for, by name.
