@@ -120,6 +120,32 @@ fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
     replay(&home, Path::new("nowhere.json"), &["--diff"]).expect(2);
 }
 
+/// V0 before 2025 kept an edit's arguments in Python code, and its JSON is Python's.
+#[test]
+fn edits_of_older_v0_versions_are_replayed() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let path = format!("{}/game.py", workspace.display());
+    let code = format!(
+        "print(file_editor(**{{'command': 'create', 'path': '{path}', 'file_text': 'print(\\'1\\')\\n'}}))"
+    );
+    let args = json!({"path": path, "content": "", "start": 1, "end": -1, "thought": "\u{1}", "impl_source": "oh_aci",
+        "translated_ipython_code": code});
+    let event = |id: u32, args: Value| json!({"id": id, "timestamp": "2024-12-30T10:00:00.000000", "source": "agent", "timeout": 2, "args": args});
+    let mut edit = event(3, args);
+    edit["action"] = json!("edit");
+    let mut finish = event(5, json!({"outputs": {}, "thought": "Done."}));
+    finish["action"] = json!("finish");
+    let text = json!([edit, finish]).to_string();
+    let text = text.replacen("\"timeout\":2", "\"timeout\":NaN", 2).replace("\\u0001", "\\ud83d");
+    assert!(text.contains("NaN") && text.contains("\\ud83d"), "{text}");
+    let folder = ["--diff", "-d", workspace.to_str().unwrap()];
+    let ended = replay(&home, &home.write("older.json", &text), &folder);
+    assert!(ended.stderr.contains("of 2 actions"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(workspace.join("game.py")).unwrap(), "print('1')\n");
+    home.assert_nothing_runs();
+}
+
 #[test]
 fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     let home = Home::new();

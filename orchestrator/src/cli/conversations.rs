@@ -4,13 +4,17 @@ mod list;
 mod overview;
 mod remove;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use engine::clock;
 use engine::conversation::{self, State};
 use engine::events::EventStore;
-use protocol::{AgentState, Body, ConversationId, Event, EventId, Observation, ObservationKind, Record};
+use protocol::{
+    Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
+    Record,
+};
 
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
@@ -161,6 +165,7 @@ async fn trajectory(
 ) -> anyhow::Result<String> {
     let mut events = read_all(store, id).await?;
     events.retain(|event| !matches!(event.body, Body::Record(_)));
+    merge_system_actions(&mut events);
     for event in &mut events {
         if let Body::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &mut event.body
             && !with_screenshots
@@ -169,6 +174,26 @@ async fn trajectory(
         }
     }
     Ok(serde_json::to_string_pretty(&events)?)
+}
+
+/// V0 writes one `system` action an agent, with all of its tools. Ours writes another whenever tool servers offer other
+/// tools: the latest offer joins the agent's own tools.
+fn merge_system_actions(events: &mut Vec<Event>) {
+    let mut offers = BTreeMap::new();
+    events.retain(|event| match &event.body {
+        Body::Action(Action::System(system)) if event.source == EventSource::Environment => {
+            offers.insert(event.delegation, system.tools.clone().unwrap_or_default());
+            false
+        }
+        _ => true,
+    });
+    for event in events {
+        if let Body::Action(Action::System(system)) = &mut event.body
+            && let Some(tools) = offers.remove(&event.delegation)
+        {
+            system.tools.get_or_insert_default().extend(tools);
+        }
+    }
 }
 
 /// Fails where the configured trajectory could not be saved at the end; makes the folders that it is to lie in.
@@ -253,6 +278,37 @@ pub(super) async fn read_all(store: &dyn EventStore, id: &ConversationId) -> any
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn export_holds_one_system_action_an_agent() {
+        let at = protocol::Timestamp::try_from("2025-10-03T12:34:56".to_owned()).unwrap();
+        let system = |id, source, delegation, tools: &[&str]| {
+            let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
+            let system = protocol::action::SystemAction {
+                content: String::new(),
+                tools: Some(tools),
+                openhands_version: None,
+                agent_class: None,
+            };
+            let mut event = Event::new(EventId(id), at.clone(), source, Action::from(system));
+            event.delegation = delegation;
+            event
+        };
+        let delegation = Some(EventId(3));
+        let mut events = vec![
+            system(0, EventSource::Agent, None, &["own"]),
+            system(1, EventSource::Environment, None, &["first"]),
+            system(2, EventSource::Environment, None, &["latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's"]),
+            system(5, EventSource::Environment, delegation, &["other"]),
+        ];
+        merge_system_actions(&mut events);
+        let expected = [
+            system(0, EventSource::Agent, None, &["own", "latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's", "other"]),
+        ];
+        assert_eq!(events, expected);
+    }
 
     #[test]
     fn what_was_left_before_it_could_stop_is_not_called_running() {

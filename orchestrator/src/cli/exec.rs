@@ -232,6 +232,6 @@ fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<String, UsageE
 }
 
 /// A command's exit code as a process can end with it.
-fn exit_code(code: i32) -> u8 {
+fn exit_code(code: i64) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }

@@ -278,7 +278,8 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Running
         | AgentState::UserConfirmed
         | AgentState::UserRejected
-        | AgentState::RateLimited => false,
+        | AgentState::RateLimited
+        | AgentState::Unknown => false,
     };
     rests && state.started.is_some()
 }

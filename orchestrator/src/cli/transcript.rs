@@ -457,7 +457,7 @@ mod tests {
         event(1, None, Action::from(action))
     }
 
-    fn ran(exit_code: i32) -> Event {
+    fn ran(exit_code: i64) -> Event {
         let metadata = CommandMetadata { exit_code, ..Default::default() };
         event(2, Some(1), Observation::new("a\nb", RunObservation { metadata, ..Default::default() }))
     }

@@ -33,7 +33,7 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     for folder in v0.chain([config.state_dir.join("microagents")]) {
         collect(&folder, "", 0, &mut files);
     }
-    let memory = Memory::new(files, config.agent.disabled_microagents.clone());
+    let memory = Memory::new(files, config.agent.disabled_microagents.clone()).with_built_in();
     let sandbox_facts = match super::network(config).as_str() {
         "none" => {
             "The sandbox has no network: nothing can be downloaded, and no host but itself can be reached. If the task \

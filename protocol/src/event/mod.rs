@@ -16,6 +16,7 @@ use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
 use crate::observation::Observation;
+use crate::older_fields;
 use crate::record::Record;
 use crate::tool_call::ToolCallMetadata;
 pub use timestamp::Timestamp;
@@ -211,7 +212,7 @@ impl Body {
             Some(other) => Err(malformed(key, &format!("invalid type: {other}, expected a string"))),
         };
         if let Some(kind) = kind("action")? {
-            Action::from_fields(kind, args).map(Self::Action)
+            Action::from_fields(kind, &older_fields::current_args(args)).map(Self::Action)
         } else if let Some(kind) = kind("observation")? {
             Observation::from_map(map, kind).map(Self::Observation)
         } else if let Some(kind) = kind("record")? {

@@ -57,6 +57,8 @@ pub(super) struct Repository {
     pub(super) branch: String,
     /// Its folder.
     pub(super) folder: String,
+    /// Where the knowledge of its organization may be.
+    pub(super) knowledge: String,
 }
 
 /// What is known of a workspace, once it was looked at.
@@ -110,7 +112,7 @@ impl Steps {
     ) -> Result<Taken, LlmError> {
         // The calls of one response follow each other.
         if view.unmade_call().is_none() {
-            let offer = self.member.tool_servers.offer(place.sandbox.as_ref()).await;
+            let offer = self.offer(place).await;
             if let Some(obstacle) = offer.obstacle {
                 return Ok(Taken::Refused(obstacle));
             }
@@ -146,28 +148,42 @@ impl Steps {
         news
     }
 
+    /// The tools of servers, also of those that the knowledge of the workspace asks for.
+    pub(super) async fn offer(&self, place: &Place) -> Offer {
+        self.read_knowledge(place).await;
+        self.member.tool_servers.offer(place.sandbox.as_ref()).await
+    }
+
+    /// Reads the knowledge of the workspace, once in each life of its sandbox.
+    async fn read_knowledge(&self, place: &Place) {
+        let (Some(own), Some(sandbox)) = (&self.parts.memory, &place.sandbox) else { return };
+        let lease = sandbox.lease();
+        let mut known = self.known.lock().await;
+        if known.boot_id.as_ref() != Some(&lease.boot_id) {
+            let Repository { folder, knowledge, .. } = &place.repository;
+            let folder = if folder.is_empty() { &lease.working_dir } else { folder };
+            let memory = own.clone().load(sandbox.as_ref(), folder, knowledge).await;
+            for problem in memory.problems() {
+                tracing::warn!(%problem, "knowledge of the workspace");
+            }
+            *known = Known { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
+        }
+        let servers = known.memory.as_ref().map(Memory::servers).unwrap_or_default();
+        drop(known);
+        self.member.tool_servers.set_sandbox_servers(servers).await;
+    }
+
     /// What the user's latest message brings to mind.
     async fn recall(&self, view: &View, place: &Place) -> Option<[News; 2]> {
         let own = self.parts.memory.as_ref()?;
         let query = view.unrecalled()?;
-        let facts = facts(place);
-        let mut known = self.known.lock().await;
-        if let Some(sandbox) =
-            place.sandbox.as_ref().filter(|sandbox| known.boot_id.as_ref() != Some(&sandbox.lease().boot_id))
-        {
-            let folder =
-                if facts.repo_directory.is_empty() { &facts.working_dir } else { &facts.repo_directory };
-            let memory = own.clone().load(sandbox.as_ref(), folder).await;
-            for problem in memory.problems() {
-                tracing::warn!(%problem, "knowledge of the workspace");
-            }
-            *known = Known { memory: Some(memory), boot_id: Some(sandbox.lease().boot_id.clone()) };
-        }
+        let known = self.known.lock().await;
         let memory = known.memory.as_ref().unwrap_or(own);
-        let recall = memory.recall(query, &facts, view.recalled())?;
+        let recall = memory.recall(query, &facts(place), view.recalled())?;
         let action = Body::Action(Action::from(recall.action));
         let asked = News { source: EventSource::User, body: action, is_outcome: false };
-        let found = News { source: EventSource::Agent, body: recall.observation.into(), is_outcome: true };
+        let found =
+            News { source: EventSource::Environment, body: recall.observation.into(), is_outcome: true };
         Some([asked, found])
     }
 
@@ -193,7 +209,7 @@ impl Steps {
 }
 
 fn facts(Place { sandbox, repository }: &Place) -> Facts {
-    let Repository { name, branch, folder } = repository.clone();
+    let Repository { name, branch, folder, .. } = repository.clone();
     Facts {
         repo_name: name,
         repo_branch: branch,

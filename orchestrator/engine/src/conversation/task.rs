@@ -26,7 +26,7 @@ use tracing::Instrument as _;
 
 use super::input::{Effect, Input, InputKind};
 use super::state::{AgentId, State};
-use super::step::{Steps, Taken};
+use super::step::{Place, Steps, Taken};
 use super::transition::{interrupted, transition};
 use crate::agent::ModelCall;
 use crate::clock;
@@ -423,6 +423,10 @@ impl Task {
         }
     }
 
+    fn current_place(&self) -> Place {
+        Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() }
+    }
+
     /// The steps of the agent whose action it is.
     fn steps_of(&self, action: EventId) -> Steps {
         let pending = self.state.pending().find(|(_, pending)| pending.action == action);
@@ -433,13 +437,12 @@ impl Task {
     /// A tool server's answer, or that the user stopped it.
     fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
         let Some(cancel) = self.begin_performing(action, false) else { return };
-        let tool_servers = self.steps_of(action).tool_servers();
-        let sandbox = self.held();
+        let (steps, place) = (self.steps_of(action), self.current_place());
         self.work.spawn(async move {
             let answer = async {
                 // One that was started by an earlier process, or died, is started again.
-                drop(tool_servers.offer(sandbox.as_ref()).await);
-                tool_servers.call(&call.name, &call.arguments).await
+                drop(steps.offer(&place).await);
+                steps.tool_servers().call(&call.name, &call.arguments).await
             };
             let observation = tokio::select! {
                 biased;

@@ -587,7 +587,7 @@ fn failure(kind: LlmErrorKind) -> LlmError {
     LlmError { kind, detail: "no".into(), retry_after: None }
 }
 
-fn ran(exit_code: i32) -> Observation {
+fn ran(exit_code: i64) -> Observation {
     let metadata = CommandMetadata { exit_code, ..Default::default() };
     Observation::new("out", RunObservation { metadata, ..Default::default() })
 }

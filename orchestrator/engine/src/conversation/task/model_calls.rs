@@ -14,7 +14,6 @@ use crate::conversation::budget;
 use crate::conversation::handle::{ConversationError, Live};
 use crate::conversation::input::InputKind;
 use crate::conversation::state::AgentId;
-use crate::conversation::step::Place;
 use crate::conversation::transition::UNPAID;
 use crate::draft_editor::{self, Drafted};
 use crate::llm::{Llm, LlmErrorKind, LlmProgress};
@@ -62,7 +61,7 @@ impl Task {
         if !self.admits(|| worker.steps.most_cost(&worker.view)) {
             return;
         }
-        let place = Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() };
+        let place = self.current_place();
         let seen = self.state.next_id;
         let Some(worker) = self.workers.get_mut(&agent) else { return };
         let (view, steps) = (worker.view.clone(), worker.steps.clone());
