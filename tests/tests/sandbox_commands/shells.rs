@@ -33,7 +33,7 @@ fn program_reads_the_terminal_and_interrupt_exits_with_130() {
     let scene = Scene::local();
     let name = scene.name();
     for (typed, code) in [("\x04", 0), ("\x03", 130)] {
-        let mut exec = Terminal::start(&scene, &["exec", &name, "--", "sed", "-u", "s/^/got /"]);
+        let mut exec = Terminal::start(&scene.command(&["exec", &name, "--", "sed", "-u", "s/^/got /"]));
         exec.type_text("one\r");
         exec.until("got one");
         exec.type_text(typed);
