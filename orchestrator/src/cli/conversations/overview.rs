@@ -108,7 +108,8 @@ impl Overview {
             | AgentState::Finished
             | AgentState::Rejected
             | AgentState::Error
-            | AgentState::AwaitingUserConfirmation => false,
+            | AgentState::AwaitingUserConfirmation
+            | AgentState::Unknown => false,
         }
     }
 }
