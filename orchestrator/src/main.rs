@@ -5,6 +5,7 @@ mod compose;
 mod config;
 mod exit;
 mod hiding;
+mod terminal_input;
 mod terminal_text;
 mod workspace;
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use super::follow::{Interrupts, Output};
 use super::print;
-use super::terminal_input::TerminalInput;
+use crate::terminal_input::TerminalInput;
 
 const REASON: &str = "  reason for the agent, or Enter for none: ";
 

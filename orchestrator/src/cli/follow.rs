@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::confirm::{Decision, Instruction, Questions};
 use super::palette::{self, Palette};
-use super::terminal_input::discard_typed_input;
 use super::{approval, print, transcript::Transcript};
 use crate::exit::{Exit, INTERRUPTED};
+use crate::terminal_input::discard_typed_input;
 
 /// How long a stopped conversation may take to end what it was doing.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -237,6 +237,8 @@ fn said_to_user(event: &Event, answer: &mut Option<String>) {
         (EventSource::User, Body::Action(Action::Message(_))) => *answer = None,
         (_, Body::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
         (_, Body::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
+        // It said something, and went on.
+        (EventSource::Agent, Body::Action(_)) => *answer = None,
         _ => {}
     }
 }

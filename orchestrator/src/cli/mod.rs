@@ -21,7 +21,6 @@ mod run;
 mod sandbox;
 mod sandbox_host;
 mod table;
-mod terminal_input;
 mod title;
 mod transcript;
 mod writing;

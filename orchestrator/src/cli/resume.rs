@@ -19,11 +19,11 @@ use super::follow::Output;
 use super::run::{
     Course, WorkArguments, finish, introduce, note_folder, spec, warn_of_budget, warn_of_memory,
 };
-use super::terminal_input::InputKeptFromShell;
 use super::{MachineArguments, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::terminal_input::InputKeptFromShell;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -16,12 +16,12 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Followed, Output};
-use super::terminal_input::InputKeptFromShell;
 use super::title::entitle;
 use super::{PlaceArguments, conversations, pictures, prepare, print, replay};
 use crate::compose::{self, Lock, Models, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::terminal_input::InputKeptFromShell;
 use crate::workspace::{self, WorkFolder};
 
 #[derive(Debug, clap::Args)]

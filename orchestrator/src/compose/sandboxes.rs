@@ -25,6 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Lock, StateDir};
 use crate::config::Config;
 use crate::exit::UsageError;
+use crate::terminal_input::discard_typed_input;
 
 /// A local sandbox that nobody speaks to for so long ends itself.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -200,6 +201,8 @@ fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Res
 fn ask_about_host(question: &HostKeyQuestion) -> bool {
     let mut answer = String::new();
     let HostKeyQuestion { host, algorithm, fingerprint } = question;
+    // A `yes` that was typed before is no answer to this.
+    discard_typed_input();
     eprint!("{host} is not known; its {algorithm} key is {fingerprint}.\nType yes to believe it: ");
     std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }

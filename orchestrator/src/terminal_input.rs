@@ -22,13 +22,13 @@ const PIECE: usize = 4096;
 
 /// Standard input that is a terminal.
 #[derive(Default)]
-pub(super) struct TerminalInput {
+pub(crate) struct TerminalInput {
     typed: Vec<u8>,
 }
 
 impl TerminalInput {
     /// The next line without its end; `None` at the end of the input. Cancel-safe.
-    pub(super) async fn line(&mut self) -> io::Result<Option<String>> {
+    pub(crate) async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             let end = self.typed.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
             let is_too_long = self.typed.len() > MAX_LINE_LENGTH;
@@ -48,7 +48,7 @@ impl TerminalInput {
     }
 
     /// Forgets what was typed so far.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.typed.clear();
         discard_typed_input();
     }
@@ -64,7 +64,7 @@ fn read_if_there(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
 }
 
 /// Discards what was typed and not read yet, if standard input is this program's terminal.
-pub(super) fn discard_typed_input() {
+pub(crate) fn discard_typed_input() {
     let stdin = io::stdin();
     // In the background it would be stopped by SIGTTOU, and the input is another program's.
     if tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp()) {
@@ -73,7 +73,7 @@ pub(super) fn discard_typed_input() {
 }
 
 /// Keeps from the shell what is typed while this program works: it would be executed there.
-pub(super) struct InputKeptFromShell;
+pub(crate) struct InputKeptFromShell;
 
 impl Drop for InputKeptFromShell {
     fn drop(&mut self) {
