@@ -1,5 +1,7 @@
 //! The contract of sandboxes on the local backend with each of its isolations, and what they keep in.
 
+mod rows;
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,15 @@ use tests::glovebox;
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
 use tokio::net::{TcpListener, UnixListener};
+
+use rows::{
+    abstract_sockets_are_not_reached, attributes_outside_cannot_be_changed,
+    dangerous_system_calls_are_refused, descriptors_of_the_host_are_not_inherited,
+    foreign_processes_cannot_be_changed, it_has_a_loopback_of_its_own, keys_and_ipc_objects_are_its_own,
+    memory_that_stays_taken_is_bounded, nothing_else_of_the_host_is_seen, set_id_files_cannot_be_made,
+    sockets_of_the_host_are_not_reached, tools_that_lie_outside_of_the_home_are_not_shown,
+    what_only_root_may_read_is_not_seen,
+};
 
 /// Not an account of any system.
 const ORDINARY_USER: u32 = 54_322;
@@ -44,19 +55,32 @@ macro_rules! isolated {
             it_has_a_terminal_and_places_of_its_own,
             posix_shells_work,
             a_program_that_catches_every_signal_ends_with_the_sandbox,
+            attributes_outside_cannot_be_changed,
+            nothing_else_of_the_host_is_seen,
+            what_only_root_may_read_is_not_seen,
+            tools_that_lie_outside_of_the_home_are_not_shown,
+            sockets_of_the_host_are_not_reached,
+            abstract_sockets_are_not_reached,
+            it_has_a_loopback_of_its_own,
+            foreign_processes_cannot_be_changed,
+            keys_and_ipc_objects_are_its_own,
+            set_id_files_cannot_be_made,
+            memory_that_stays_taken_is_bounded,
+            dangerous_system_calls_are_refused,
+            descriptors_of_the_host_are_not_inherited,
         );)*
     };
 }
 
 isolated!(bubblewrap: IsolationKind::Bubblewrap, landlock: IsolationKind::Landlock,);
 
-/// Somewhere that is neither a workspace nor hidden; an ordinary user's copy of this program lies in `/tmp`.
+/// Somewhere that is neither a workspace nor shown; an ordinary user's copy of this program lies in `/tmp`.
 fn outside() -> TempDir {
-    let program = std::env::current_exe().unwrap();
-    let folder = program.parent().unwrap();
-    // Cargo has thousands of files there, and Landlock is told of each one beside what is hidden.
-    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
-    tempfile::tempdir_in(folder).unwrap()
+    tempfile::tempdir_in(outside_parent()).unwrap()
+}
+
+fn outside_parent() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
 async fn what_lies_outside_the_workspace_is_read_and_not_written(backend: &Local) {
@@ -248,7 +272,7 @@ async fn the_sandboxs_own_shell_is_a_posix_one_where_bash_is_hidden() {
     remove(&backend, sandbox).await;
 }
 
-/// Whoever works in a folder that has the state folder in it hides that folder all the same, or is told why not.
+/// A workspace that has the state folder in it shows everything else.
 #[tokio::test]
 async fn a_workspace_around_the_state_folder_does_not_show_it() {
     for kind in [IsolationKind::Bubblewrap, IsolationKind::Landlock] {
@@ -257,22 +281,19 @@ async fn a_workspace_around_the_state_folder_does_not_show_it() {
         let state_dir = home.path().join("st");
         std::fs::create_dir(&state_dir).unwrap();
         std::fs::write(state_dir.join("secret"), "canary").unwrap();
-        let config = LocalConfig { state_dir: state_dir.clone(), ..backend.config(backend.server()) };
+        std::fs::write(home.path().join("config.toml"), "canary").unwrap();
+        let hidden = vec![home.path().join("config.toml")];
+        let config = LocalConfig { state_dir: state_dir.clone(), hidden, ..backend.config(backend.server()) };
         let provider = LocalProvider::new(config);
         let mut spec = spec(&backend);
         spec.workspace = Some(home.path().into());
-        let created = provider.create(&spec, &|_| {}).await;
-        if kind == IsolationKind::Landlock {
-            let failed = error(created).to_string();
-            assert!(failed.contains("bubblewrap") && failed.contains("/st"), "{failed}");
-            continue;
-        }
-        let sandbox = created.unwrap();
-        let seen =
-            run(&*sandbox, 1, "cat st/secret; echo x > st/secret; rm -rf st; mv st other; touch new; ls")
-                .await;
+        let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
+        let attempts = "cat st/secret config.toml; echo x > st/secret; echo x > config.toml; rm -rf st config.toml; \
+                        mv st other; mv config.toml other; touch new; ls";
+        let seen = run(&*sandbox, 1, attempts).await;
         assert!(!seen.content.contains("canary") && seen.content.contains("new"), "{seen:?}");
         assert_eq!(std::fs::read_to_string(state_dir.join("secret")).unwrap(), "canary");
+        assert_eq!(std::fs::read_to_string(home.path().join("config.toml")).unwrap(), "canary");
         provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
     }
 }
@@ -303,6 +324,24 @@ async fn what_cannot_isolate_is_refused_unless_that_is_asked_for() {
         assert!(!text.contains('\n'), "{text}");
     }
     assert_eq!(*provider(IsolationChoice::Unsafe, "/bin/true").isolation().await.unwrap(), Isolation::None);
+}
+
+/// Neither bubblewrap nor this program can mount anything then, as on systems that restrict user namespaces.
+#[test]
+fn local_is_refused_where_no_namespace_can_be_made() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Root's copy of this program runs it.
+    }
+    let home = tempfile::tempdir().unwrap();
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                  exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]).arg(glovebox::binary());
+    command.args(["exec", "--runtime", "local", "--", "true"]).env("HOME", home.path()).current_dir(&home);
+    let refused = command.output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success(), "{text}");
+    assert!(text.contains("unsharing namespaces") && text.contains("--unsafe-local"), "{text}");
 }
 
 #[tokio::test]

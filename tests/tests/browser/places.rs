@@ -1,4 +1,4 @@
-//! The browser where sandboxes are not ordinary: on another machine, and where hardly anything may be connected to.
+//! The browser where sandboxes are not ordinary: on another machine, and isolated on this one.
 
 use protocol::sandbox_api::ActionRequest;
 use sandbox::IsolationKind;
@@ -19,7 +19,7 @@ async fn a_page_of_another_machines_loopback_is_browsed_over_ssh() {
     scene.end().await;
 }
 
-/// Landlock lets nothing be connected to, and gives a sandbox a folder of temporary files with a long name.
+/// The browser and the kernel of cells find what they need in what a sandbox sees.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_and_a_file_in_the_browser_work_under_landlock() {
     let Some(backend) = Local::isolated(IsolationKind::Landlock).await else { return };

@@ -104,9 +104,10 @@ impl<B: Backend> Scene<B> {
 
     pub(super) async fn end(self) {
         let id = self.sandbox.lease().sandbox_id.clone();
-        let folders = self.run("echo ${TMPDIR:-/tmp}/glovebox-browser-*").await;
+        // An isolated sandbox has a `/tmp` of its own, which goes with it.
+        let folders = self.run("cd ${TMPDIR:-/tmp}/glovebox-browser-* && pwd").await;
         let folder = folders.split_whitespace().next().unwrap();
-        assert!(std::path::Path::new(&folder).is_dir(), "{folders}");
+        assert!(folder.contains("/glovebox-browser-"), "{folders}");
         self.provider.destroy(&id).await.unwrap();
         drop(self.sandbox);
         assert_eq!(self.backend.left_of(&id).await, Vec::<String>::new());

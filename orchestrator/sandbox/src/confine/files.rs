@@ -1,137 +1,78 @@
-//! What a confined process may open. Landlock only allows: what is to stay hidden is what no rule reaches.
+//! Landlock as the second line behind the mounts: what a confined process may open, even if it found a way around them.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use super::{ConfineError, Confined, Confinement};
+use super::mounts::{Content, Mount};
+use super::{ConfineError, Confined};
 
-/// The first that refuses to truncate what cannot be written.
-const LEAST: ABI = ABI::V3;
+/// The oldest version that can refuse to truncate a file.
+const MIN_ABI: ABI = ABI::V3;
 
-/// The newest that this was written for: what a kernel has of it is used.
-const MOST: ABI = ABI::V9;
+/// The newest version that this was written for. Of an older kernel everything that it has is used.
+const MAX_ABI: ABI = ABI::V9;
 
-/// A start waits for each: some microseconds. A host that is laid out as hosts are needs some hundreds.
-const MAX_RULES: usize = 4096;
-
-/// What programs expect of `/dev` and can do no harm with.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-
-/// Where terminals are made.
-const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
-
-/// Puts the rules on this process and what it starts.
-pub(super) fn restrict(confinement: &Confinement) -> Result<Confined, ConfineError> {
+/// Restricts this process and its children: everything in its root can be read, and written what is mounted for that.
+pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
     let failed = |doing| move |source| ConfineError::Landlock { doing, source };
-    let mut rules = Rules { ruleset: ruleset(confinement).map_err(failed("asking for Landlock"))?, count: 0 };
-    let (reading, everything) = (AccessFs::from_read(MOST), AccessFs::from_all(MOST));
-    let devices = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
-    let shown = shown(&confinement.hidden.iter().map(PathBuf::as_path).collect())?;
-    // A device that is made in a folder opens what the device of the same number does.
+    let mut ruleset = ruleset().map_err(failed("asking for Landlock"))?;
+    let everything = AccessFs::from_all(MAX_ABI);
+    let devices =
+        AccessFs::from_read(MAX_ABI) | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    // A device that is created in a directory opens what the device with the same number does.
     let writing = everything & !(AccessFs::MakeChar | AccessFs::MakeBlock);
-    for (paths, access) in [
-        (&shown, reading),
-        (&confinement.readable, reading),
-        (&confinement.writable, writing),
-        (&DEVICES.map(PathBuf::from).to_vec(), devices),
-        (&TERMINALS.map(PathBuf::from).to_vec(), devices | AccessFs::ReadDir),
-    ] {
-        for path in paths {
-            rules = rules.allow(path, access)?;
-        }
+    let writable = mounts.iter().filter(|each| matches!(each.content, Content::Writable(_)));
+    let writable = writable.map(|each| (each.path.clone(), writing));
+    let fixed = [
+        ("/", AccessFs::from_read(MAX_ABI)),
+        ("/dev", devices),
+        ("/dev/shm", writing),
+        ("/proc", AccessFs::from_read(MAX_ABI) | AccessFs::WriteFile | AccessFs::Truncate),
+    ];
+    for (path, access) in
+        fixed.map(|(path, access)| (PathBuf::from(path), access)).into_iter().chain(writable)
+    {
+        ruleset = allow(ruleset, &path, access).map_err(failed("adding a rule"))?;
     }
-    let status = rules.ruleset.restrict_self().map_err(failed("entering Landlock"))?;
+    let status = ruleset.restrict_self().map_err(failed("entering Landlock"))?;
     match status.landlock {
-        LandlockStatus::Available { effective_abi, .. } if effective_abi >= LEAST => {
+        LandlockStatus::Available { effective_abi, .. } if effective_abi >= MIN_ABI => {
             Ok(Confined { landlock_abi: effective_abi as i32 })
         }
         _ => Err(ConfineError::OldLandlock),
     }
 }
 
-fn ruleset(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
-    let mut ruleset = Ruleset::default()
+/// Keeps this process and its children from connecting to abstract sockets of the host, where the kernel can.
+pub(super) fn refuse_abstract_sockets() -> Result<(), ConfineError> {
+    let ruleset = Ruleset::default().scope(Scope::AbstractUnixSocket).and_then(Ruleset::create);
+    let restricted = ruleset.and_then(RulesetCreated::restrict_self);
+    restricted.map(drop).map_err(|source| ConfineError::Landlock { doing: "entering Landlock", source })
+}
+
+fn ruleset() -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(LEAST))?
+        .handle_access(AccessFs::from_all(MIN_ABI))?
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(MOST))?
-        .scope(Scope::from_all(MOST))?;
-    if !confinement.network {
-        ruleset = ruleset.handle_access(AccessNet::from_all(MOST))?;
-    }
-    ruleset.create()
+        .handle_access(AccessFs::from_all(MAX_ABI))?
+        .scope(Scope::from_all(MAX_ABI))?
+        .create()
 }
 
-struct Rules {
+/// What cannot be opened needs no rule.
+fn allow(
     ruleset: RulesetCreated,
-    count: usize,
-}
-
-impl Rules {
-    /// What is not there, or cannot be opened, needs no rule.
-    fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> Result<Self, ConfineError> {
-        let Ok(opened) = PathFd::new(path) else {
-            return Ok(self);
-        };
-        let count = self.count + 1;
-        if count > MAX_RULES {
-            return Err(ConfineError::TooManyRules(MAX_RULES));
-        }
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(MOST) };
-        let ruleset = self.ruleset.add_rule(PathBeneath::new(opened, access));
-        let ruleset = ruleset.map_err(|source| ConfineError::Landlock { doing: "adding a rule", source })?;
-        Ok(Self { ruleset, count })
-    }
-}
-
-/// Everything but what is hidden and `/dev`, in as few paths as possible: a folder with something hidden beneath is
-/// given child by child, and cannot be listed itself.
-fn shown(hidden: &BTreeSet<&Path>) -> Result<Vec<PathBuf>, ConfineError> {
-    let mut shown = Vec::new();
-    let mut left = vec![PathBuf::from("/")];
-    while let Some(path) = left.pop() {
-        if hidden.contains(path.as_path()) || path == Path::new("/dev") {
-            continue;
-        }
-        if path == Path::new("/") || hidden.iter().any(|hidden| hidden.starts_with(&path)) {
-            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
-            // A rule on a link would be one on what it leads to, which may be hidden.
-            let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
-            left.extend(entries.map(|entry| entry.path()));
-        } else {
-            shown.push(path);
-        }
-        if shown.len() + left.len() > MAX_RULES {
-            return Err(ConfineError::TooManyRules(MAX_RULES));
-        }
-    }
-    Ok(shown)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-
-    use super::shown;
-
-    #[test]
-    fn everything_is_shown_beside_what_is_hidden() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        for path in ["home/me/project", "home/you", "secrets/deep"] {
-            std::fs::create_dir_all(root.join(path)).unwrap();
-        }
-        std::os::unix::fs::symlink(root.join("secrets"), root.join("link")).unwrap();
-        let hidden = [root.join("home/me"), root.join("secrets"), root.join("nowhere")];
-        let shown = shown(&hidden.iter().map(PathBuf::as_path).collect()).unwrap();
-        let beneath: Vec<&Path> = shown.iter().filter_map(|path| path.strip_prefix(&root).ok()).collect();
-        assert_eq!(beneath, [Path::new("home/you")]);
-        assert!(shown.contains(&"/proc".into()) && !shown.contains(&"/dev".into()));
-        assert!(!shown.iter().any(|path| root.starts_with(path)));
-    }
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(opened) = PathFd::new(path) else {
+        return Ok(ruleset);
+    };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(MAX_ABI) };
+    ruleset.add_rule(PathBeneath::new(opened, access))
 }

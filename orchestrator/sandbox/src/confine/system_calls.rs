@@ -1,7 +1,10 @@
-//! What a confined process may not ask the kernel for. It is answered as if it were not permitted, never ended for it.
+//! What a sandboxed process may not ask the kernel for. A refused call returns an error; the process goes on.
 
 use std::collections::BTreeMap;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::{IntoRawFd as _, RawFd};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -9,17 +12,16 @@ use seccompiler::{
 
 use super::ConfineError;
 
-/// Added to a number of a call on x86-64 it names the same call once more.
+/// Added to the number of a call, it names the same call again on x86-64.
 const X32_BIT: i64 = 0x4000_0000;
 
-/// Looks into other processes, changes what the machine is, or speaks to parts of the kernel that no build needs; io_uring
-/// does by another way what is refused here.
+/// Calls whose arguments lie in memory, where no filter can read them. Programs that are told that the kernel lacks such a
+/// call use the older one.
+const UNREADABLE: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// Calls that change the machine, or reach parts of the kernel that no build needs. Keys are not in a namespace: a session's
+/// keyring would be the host's. io_uring does what is refused here in another way.
 const NEVER: &[i64] = &[
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -75,27 +77,75 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// Sockets of other families are not needed to reach a network; those are where the kernel is attacked.
-const NETWORK_FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Sockets of other families are not needed to reach a network; those are where the kernel is attacked, and some (`vsock`)
+/// ignore network namespaces.
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// What a socket's type is asked with beside the type.
-const TYPE_MASK: u64 = 0xf;
+/// The bits of a mode that lend the owner's or the group's rights to everyone who executes the file. The filter cannot
+/// tell a directory, so no directory gets them either.
+const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// Calls that set a mode, with the position of that argument.
+const MODE_CALLS: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+];
+
+/// Calls that have a mode when their flags say that they create a file, with the positions of flags and mode.
+const OPEN_CALLS: &[(i64, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+/// Upper bound of one System V shared memory segment, in bytes. Segments outlive the processes that use them, so the memory
+/// of a sandbox would stay taken; it may have 4096 of them.
+const MAX_SEGMENT_BYTES: u64 = 64 << 10;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Puts the filters on this process and what it starts.
-pub(super) fn restrict(network: bool) -> Result<(), ConfineError> {
-    // Its arguments lie in memory, where no filter sees them. Told that there is no such call, programs use the older one.
-    let unseen = || program(Rules::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS);
-    let refused = || program(refused(network)?, libc::EPERM);
-    for made in [unseen(), refused()] {
-        let program = made.map_err(|error| ConfineError::SystemCalls(error.to_string()))?;
-        seccompiler::apply_filter(&program).map_err(|error| ConfineError::SystemCalls(error.to_string()))?;
+/// Applies the filters to this process and its children.
+pub(super) fn restrict() -> Result<(), ConfineError> {
+    for filter in filters()? {
+        seccompiler::apply_filter(&filter).map_err(|error| ConfineError::SystemCalls(error.to_string()))?;
     }
     Ok(())
 }
 
-fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
+/// The filters as files for `bwrap`, which applies them when it has made its mounts. The descriptors stay open when this
+/// process executes it.
+pub(super) fn export() -> Result<Vec<RawFd>, ConfineError> {
+    let export = |filter: &BpfProgram| -> io::Result<RawFd> {
+        let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::empty())?);
+        for instruction in filter {
+            file.write_all(&instruction.code.to_ne_bytes())?;
+            file.write_all(&[instruction.jt, instruction.jf])?;
+            file.write_all(&instruction.k.to_ne_bytes())?;
+        }
+        file.rewind()?;
+        Ok(file.into_raw_fd())
+    };
+    let exported: io::Result<Vec<RawFd>> = filters()?.iter().map(export).collect();
+    exported.map_err(|error| ConfineError::SystemCalls(error.to_string()))
+}
+
+fn filters() -> Result<[BpfProgram; 2], ConfineError> {
+    let unreadable = UNREADABLE.map(|call| (call, Vec::new())).into();
+    let unreadable = compile(unreadable, libc::ENOSYS);
+    let refused = refused().and_then(|rules| compile(rules, libc::EPERM));
+    let failed = |error: BackendError| ConfineError::SystemCalls(error.to_string());
+    Ok([unreadable.map_err(failed)?, refused.map_err(failed)?])
+}
+
+fn compile(mut rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
     if cfg!(target_arch = "x86_64") {
         let again: Vec<_> = rules.iter().map(|(call, rules)| (call | X32_BIT, rules.clone())).collect();
         rules.extend(again);
@@ -104,46 +154,48 @@ fn program(mut rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refusal, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Of each call the cases that are refused; none: all.
-fn refused(network: bool) -> Result<Rules, BackendError> {
+/// For each call the cases that are refused; an empty list refuses it always.
+fn refused() -> Result<Rules, BackendError> {
     let mut rules: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
-    let mut namespaces = Vec::new();
-    for bit in (0..i32::BITS).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0) {
-        let bit = u64::from(i32::unsigned_abs(bit));
-        namespaces.push(SeccompRule::new(vec![argument(0, SeccompCmpOp::MaskedEq(bit), bit)?])?);
-    }
-    rules.insert(libc::SYS_clone, namespaces);
-    // What is typed into a terminal that way is run by whoever reads from it.
+    let namespaces = (0..i32::BITS).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0);
+    let namespaces = namespaces.map(|bit: i32| SeccompRule::new(vec![has_bits(0, bit.unsigned_abs())?]));
+    rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
+    // Whatever reads from a terminal runs what is typed into it that way.
     let typing = [libc::TIOCSTI, libc::TIOCLINUX]
         .map(|request| SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, request)?]));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_socket, if network { families(&NETWORK_FAMILIES)? } else { unconnected()? });
-    if !network {
-        rules.insert(libc::SYS_socketpair, unconnected()?);
-        // A path to a socket is no file that Landlock knows: what an engine or a session's bus listens on would be open.
-        rules.insert(libc::SYS_connect, Vec::new());
+    let families =
+        FAMILIES.iter().map(|family| argument(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+    rules.insert(libc::SYS_socket, vec![SeccompRule::new(families.collect::<Result<_, _>>()?)?]);
+    let segment = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MAX_SEGMENT_BYTES)?;
+    rules.insert(libc::SYS_shmget, vec![SeccompRule::new(vec![segment])?]);
+    rules.extend(set_id()?);
+    Ok(rules)
+}
+
+/// The calls that would make a set-user-ID or set-group-ID file.
+fn set_id() -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    for bit in SET_ID_BITS {
+        for (call, mode) in MODE_CALLS {
+            rules.entry(*call).or_default().push(SeccompRule::new(vec![has_bits(*mode, bit)?])?);
+        }
+        for (call, flags, mode) in OPEN_CALLS {
+            for creating in [libc::O_CREAT, libc::O_TMPFILE] {
+                let creates = has_bits(*flags, creating.unsigned_abs())?;
+                let rule = SeccompRule::new(vec![creates, has_bits(*mode, bit)?])?;
+                rules.entry(*call).or_default().push(rule);
+            }
+        }
     }
     Ok(rules)
 }
 
-/// Everything but sockets of these families.
-fn families(allowed: &[i32]) -> Result<Vec<SeccompRule>, BackendError> {
-    let others = allowed.iter().map(|family| argument(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
-    Ok(vec![SeccompRule::new(others.collect::<Result<_, _>>()?)?])
+fn has_bits(index: u8, bits: u32) -> Result<SeccompCondition, BackendError> {
+    argument(index, SeccompCmpOp::MaskedEq(bits.into()), bits.into())
 }
 
-/// Everything but unix sockets that must be connected before they carry anything.
-fn unconnected() -> Result<Vec<SeccompRule>, BackendError> {
-    let mut rules = families(&[libc::AF_UNIX])?;
-    let datagrams = SeccompCmpOp::MaskedEq(TYPE_MASK);
-    rules.push(SeccompRule::new(vec![argument(1, datagrams, u64::from(libc::SOCK_DGRAM.unsigned_abs()))?])?);
-    // Another name for datagrams.
-    let raw = SeccompCmpOp::MaskedEq(TYPE_MASK);
-    rules.push(SeccompRule::new(vec![argument(1, raw, u64::from(libc::SOCK_RAW.unsigned_abs()))?])?);
-    Ok(rules)
-}
-
-/// All of these arguments have 32 bits that count.
+/// Of all these arguments 32 bits count.
 fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
 }

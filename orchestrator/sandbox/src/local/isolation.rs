@@ -1,12 +1,11 @@
-//! What keeps a local sandbox in: found out once, by doing it.
+//! What isolates a local sandbox: found out once, by doing it.
 //!
-//! **bubblewrap** gives a sandbox namespaces of its own: it sees no other process, reaches no network but a loopback of
-//! its own, has a `/dev` and terminals of its own, and everything in it ends with its first process.
-//! **Landlock with seccomp** keeps files and the network shut, without namespaces: see [`crate::confine_if_asked`] for what
-//! that leaves. Programs inside cannot connect to anything then, not even to each other.
+//! Both ways give it namespaces of its own and the same [`View`] of the host's files; it reaches no network but a loopback
+//! of its own, has a `/dev` and terminals of its own, and everything in it ends with its first process. The same system
+//! calls are refused, and nothing has a capability, root neither.
 //!
-//! In both, a sandbox writes to its workspace, its own home and its own folder for temporary files; the rest of the host
-//! can be read but for what [`super::View`] hides; nothing has a capability, root neither.
+//! **bubblewrap** makes the namespaces with the program of that name. **Landlock** needs no program: this one makes them
+//! itself ([`crate::confine_if_asked`]), and lets Landlock bound what can be opened as well.
 
 use std::fmt;
 use std::io;
@@ -19,8 +18,9 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::process::KnownProcess;
+use super::view::View;
 use super::{LocalConfig, RUNTIME, bubblewrap};
-use crate::confine::{CONFINE_ARGUMENT, Confined, Confinement, Preparation};
+use crate::confine::{AroundBubblewrap, CONFINE_ARGUMENT, Confined, Confinement, Preparation};
 
 /// bubblewrap takes 16 ms, the other way less; this is for hosts under load.
 const PROBE_WAIT: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ const QUOTED_LENGTH: usize = 300;
 /// How a host wants its local sandboxes kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationChoice {
-    /// The best that works here: bubblewrap, else Landlock with seccomp, else none is placed.
+    /// The best that works here: bubblewrap, else Landlock, else none is placed.
     Probe,
     /// This way or none.
     Only(IsolationKind),
@@ -44,7 +44,7 @@ pub enum IsolationChoice {
 pub enum IsolationKind {
     /// Namespaces, made by the program `bwrap`.
     Bubblewrap,
-    /// Landlock with seccomp.
+    /// Namespaces that this program makes, with Landlock and seccomp.
     Landlock,
 }
 
@@ -58,7 +58,7 @@ pub enum Isolation {
         /// Whether it can keep a sandbox from making namespaces in its own.
         keeps_namespaces_out: bool,
     },
-    /// Landlock with seccomp.
+    /// Namespaces that this program makes, with Landlock and seccomp.
     Landlock {
         /// The kernel's version of Landlock, as far as it is used: 3 or more.
         abi: i32,
@@ -67,19 +67,11 @@ pub enum Isolation {
     None,
 }
 
-impl Isolation {
-    /// Landlock can keep signals in from this version on.
-    const SIGNALS_ABI: i32 = 6;
-}
-
 impl fmt::Display for Isolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bubblewrap { .. } => f.write_str("bubblewrap"),
-            Self::Landlock { abi } if *abi < Self::SIGNALS_ABI => {
-                f.write_str("Landlock with seccomp (other processes are seen and can be signalled)")
-            }
-            Self::Landlock { .. } => f.write_str("Landlock with seccomp (other processes are seen)"),
+            Self::Landlock { .. } => f.write_str("namespaces, Landlock and seccomp"),
             Self::None => f.write_str("none"),
         }
     }
@@ -107,7 +99,8 @@ pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxErro
     Err(SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
         detail: format!(
-            "nothing here keeps a sandbox in ({}); install bubblewrap, or do without isolation with --unsafe-local",
+            "nothing here isolates a sandbox ({}); install bubblewrap, allow user namespaces, or do without isolation \
+             with --unsafe-local",
             reasons.join("; ")
         ),
     })
@@ -117,10 +110,10 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
     let program = config.bubblewrap.iter().find(|path| path.is_file()).ok_or("it is not installed")?;
     let mut reason = String::new();
     for keeps_namespaces_out in [true, false] {
-        let mut command = Command::new(program);
+        let mut command = around_bubblewrap(&config.launcher, program, config.network)?;
         command.env_clear().args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
-        // Inside there is certainly one program: itself.
-        command.arg("--").arg(program).arg("--version");
+        // One program is certainly there: itself.
+        command.args(bubblewrap::mounts(&View::base())).arg("--").arg(program).arg("--version");
         match outcome(command).await {
             Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), keeps_namespaces_out }),
             Err(failed) => reason = failed,
@@ -130,7 +123,7 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
 }
 
 async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
-    let confinement = Confinement { network: config.network, ..Confinement::default() };
+    let confinement = Confinement { mounts: View::base().mounts().into(), network: config.network };
     let preparation = Preparation { confinement: Some(confinement), ..Preparation::default() };
     let mut command = prepared(&config.launcher, &preparation).map_err(|error| error.to_string())?;
     command.env_clear();
@@ -138,6 +131,14 @@ async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
     let Confined { landlock_abi } = serde_json::from_slice(&said)
         .map_err(|error| format!("{} does not confine: {error}", config.launcher.display()))?;
     Ok(Isolation::Landlock { abi: landlock_abi })
+}
+
+fn around_bubblewrap(launcher: &Path, bwrap: &Path, network: bool) -> Result<Command, String> {
+    let preparation =
+        Preparation { bubblewrap: Some(AroundBubblewrap { network }), ..Preparation::default() };
+    let mut command = prepared(launcher, &preparation).map_err(|error| error.to_string())?;
+    command.arg(bwrap);
+    Ok(command)
 }
 
 /// The launcher, told how to prepare itself; a program and its arguments may follow.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress,
+    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Volume,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -174,7 +174,7 @@ impl LocalProvider {
                 resources: spec.resources,
                 launcher: self.config.launcher.clone(),
             },
-            isolated: self.isolated(isolation, &folder, &working_dir, &binary)?,
+            isolated: self.isolated(isolation, &folder, &working_dir, &binary, &spec.volumes)?,
             binary,
             working_dir,
         };
@@ -195,6 +195,7 @@ impl LocalProvider {
         folder: &SandboxFolder,
         working_dir: &Path,
         binary: &Path,
+        volumes: &[Volume],
     ) -> Result<Option<Isolated>, SandboxError> {
         if *isolation == Isolation::None {
             return Ok(None);
@@ -205,7 +206,7 @@ impl LocalProvider {
         })?;
         Ok(Some(Isolated {
             isolation: isolation.clone(),
-            view: View::of(&self.config, folder, working_dir, binary),
+            view: View::of(&self.config, folder, working_dir, binary, volumes)?,
             network: self.config.network,
         }))
     }

@@ -1,58 +1,62 @@
-//! What an isolated sandbox sees of the host's files.
+//! What an isolated sandbox sees of the host's files: what is listed here, and nothing else.
 //!
-//! Everything, read-only, but for: this program's state folder with its secret, its logs and the other sandboxes; all
-//! homes, where keys, tokens and histories lie, except the folders in them that hold nothing but tools; folders where the
-//! host's services listen on sockets (`/run`) or that everyone writes to (`/tmp`, `/var/tmp`); files of the system that hold
-//! secrets; and what the host names beside. The workspace is seen wherever it lies.
+//! Programs and their data (`/usr`, `/bin`, `/lib`, …), `/etc` without what only some users can read, some kernel
+//! information, the folders of the user's home that hold nothing but tools, the configured volumes, and the workspace
+//! wherever it lies. `/tmp` and the home are the sandbox's own; `/dev` and `/proc` too, which each isolation provides.
+//!
+//! A socket that has a path can be connected to if it is seen, whatever the network is. That is why a folder of the host
+//! where services listen (`/run`, `/var/lib`, `/opt`) is never shown as a whole.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::SandboxError;
+use engine::sandbox::{SandboxError, Volume};
+use rustix::fs::{Access, access};
 
 use super::folder::SandboxFolder;
 use super::{Isolation, LocalConfig};
-use crate::confine::Confinement;
+use crate::confine::{Content, Mount};
 use crate::placement::{start_error, unusable_workspace};
 
-/// Homes, letters, and where services listen.
-const HIDDEN_FOLDERS: [&str; 6] = ["/home", "/root", "/run", "/var/run", "/var/mail", "/var/spool"];
+/// Programs, libraries and their data. `/nix/store` and `/gnu/store` are the same on systems that are laid out so.
+const PROGRAMS: [&str; 9] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
+
+/// Data of installed programs that lies outside of them, and what runtimes read to size themselves.
+const PROGRAM_DATA: [&str; 8] = [
+    "/var/cache/fontconfig",
+    "/var/lib/ca-certificates",
+    "/var/lib/dpkg",
+    "/var/lib/texmf",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+
+/// Configuration, of which a part may be secret.
+const CONFIGURATION: &str = "/etc";
+
+/// Links outside of the root directory that programs are found through.
+const LINKS: [&str; 4] = ["/run/current-system", "/var/lock", "/var/run", "/var/tmp"];
 
 /// Where everyone writes, and a sandbox to a folder of its own.
 const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// What only root can read, for sandboxes that root places: passwords, keys of the host, what engines and crons hold.
-const SYSTEM_SECRETS: [&str; 19] = [
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/security/opasswd",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/wireguard",
-    "/etc/NetworkManager/system-connections",
-    "/etc/kubernetes",
-    "/var/backups",
-    "/var/lib/containerd",
-    "/var/lib/docker",
-    "/var/lib/kubelet",
-    "/var/lib/sudo",
-    "/swapfile",
-    "/swap.img",
-];
+/// Folders that programs expect, empty.
+const EMPTY_FOLDERS: [&str; 2] = ["/run", "/var"];
 
 /// What in a home holds tools and no secrets, and is of use inside.
-const TOOLS_AT_HOME: [&str; 12] = [
+const TOOLS_AT_HOME: [&str; 13] = [
     ".asdf",
     ".cargo/bin",
     ".deno/bin",
     ".local/bin",
     ".local/lib",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".nvm",
     ".pyenv",
     ".rbenv",
@@ -64,41 +68,86 @@ const TOOLS_AT_HOME: [&str; 12] = [
 /// Where `/etc/resolv.conf` leads on systems that have a resolver of their own, for sandboxes with a network.
 const NAME_SERVERS: &str = "/etc/resolv.conf";
 
-/// Absolute paths without links.
+/// What everyone can read in `/proc` but tells of the host: its keys and its timers.
+const HOST_INFORMATION: [&str; 3] = ["/proc/keys", "/proc/key-users", "/proc/timer_list"];
+
+/// Mounts in the order in which they are made: a folder before what lies in it, each path once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct View {
-    /// Not seen, with all that is beneath.
-    pub(super) hidden: Vec<PathBuf>,
-    /// Seen as an own folder.
-    pub(super) temporary: Vec<PathBuf>,
-    /// Seen in what is hidden.
-    pub(super) readable: Vec<PathBuf>,
-    /// Written to.
-    pub(super) writable: Vec<PathBuf>,
-}
+pub(super) struct View(Vec<Mount>);
 
 impl View {
-    /// What a sandbox in `folder` sees that works in `workspace` and runs the server `binary`.
-    pub(super) fn of(config: &LocalConfig, folder: &SandboxFolder, workspace: &Path, binary: &Path) -> Self {
-        let home = config.home();
-        // Others are refused them anyway, and folders with something hidden in them cannot be listed under Landlock.
-        let secrets = rustix::process::geteuid().is_root().then_some(SYSTEM_SECRETS);
-        let folders = HIDDEN_FOLDERS.into_iter().chain(secrets.into_iter().flatten()).map(PathBuf::from);
-        let hidden =
-            folders.chain([config.state_dir.clone()]).chain(home.clone()).chain(config.hidden.clone());
-        let tools = home.iter().flat_map(|home| TOOLS_AT_HOME.map(|tool| home.join(tool)));
-        let name_servers = config.network.then(|| PathBuf::from(NAME_SERVERS));
-        let writable = [folder.socket_folder(), folder.home(), folder.temporary(), workspace.to_owned()];
-        Self {
-            hidden: present(hidden),
-            temporary: present(TEMPORARY_FOLDERS.map(PathBuf::from)),
-            readable: present(tools.chain(name_servers).chain([binary.to_owned()])),
-            writable: present(writable),
+    /// What any program needs.
+    pub(super) fn base() -> Self {
+        let mut view = Self::default();
+        let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+        for path in root.chain(LINKS.map(PathBuf::from)) {
+            if let Ok(target) = fs::read_link(&path) {
+                view.add(path, Content::Link(target));
+            }
         }
+        for path in EMPTY_FOLDERS.map(PathBuf::from).into_iter().filter(|path| !path.is_symlink()) {
+            view.add(path, Content::Empty);
+        }
+        for path in PROGRAMS.into_iter().chain(PROGRAM_DATA).map(PathBuf::from) {
+            if !path.is_symlink() && path.exists() {
+                view.add_read_only(path);
+            }
+        }
+        match public_part(Path::new(CONFIGURATION)) {
+            PublicPart::All => view.add_read_only(CONFIGURATION.into()),
+            PublicPart::Some(mounts) => mounts.into_iter().for_each(|each| view.add(each.path, each.content)),
+            PublicPart::None => {}
+        }
+        view.restrict_kernel_settings();
+        view.sorted()
     }
 
-    /// The folders of a `PATH` that are seen. One that is not would still be found under Landlock, and what lies in it
-    /// refused, where another folder has the same program.
+    /// What a sandbox in `folder` sees that works in `workspace` and runs the server `binary`.
+    ///
+    /// # Errors
+    /// A volume is not a path of the host.
+    pub(super) fn of(
+        config: &LocalConfig,
+        folder: &SandboxFolder,
+        workspace: &Path,
+        binary: &Path,
+        volumes: &[Volume],
+    ) -> Result<Self, SandboxError> {
+        let mut view = Self::base();
+        let home = config.home();
+        // A link out of the home may be the work of a sandbox that had the home as its workspace.
+        let tools = home.iter().flat_map(|home| {
+            let tools = TOOLS_AT_HOME.iter().filter_map(|tool| home.join(tool).canonicalize().ok());
+            tools.filter(|tool| tool.starts_with(home)).collect::<Vec<_>>()
+        });
+        tools.for_each(|tool| view.add_read_only(tool));
+        if config.network
+            && let Ok(name_servers) = Path::new(NAME_SERVERS).canonicalize()
+        {
+            view.add_read_only(name_servers);
+        }
+        for temporary in TEMPORARY_FOLDERS.map(PathBuf::from) {
+            let path = temporary.canonicalize().unwrap_or(temporary);
+            view.add(path, Content::Writable(folder.temporary()));
+        }
+        for volume in volumes {
+            view.add_volume(volume)?;
+        }
+        let own = [folder.socket_folder(), folder.home(), workspace.to_owned(), binary.to_owned()];
+        let own = own.map(|path| path.canonicalize().unwrap_or(path));
+        let [writable @ .., binary] = &own;
+        writable.iter().for_each(|path| view.add(path.clone(), Content::Writable(path.clone())));
+        view.add_read_only(binary.clone());
+        let hidden = config.hidden.iter().chain([&config.state_dir]);
+        hidden.filter_map(|path| path.canonicalize().ok()).for_each(|path| view.hide(path, &own));
+        Ok(view.sorted())
+    }
+
+    pub(super) fn mounts(&self) -> &[Mount] {
+        &self.0
+    }
+
+    /// The folders of a `PATH` that are seen.
     pub(super) fn search_path(&self, path: &OsStr) -> OsString {
         let folders = std::env::split_paths(path);
         let seen = folders.filter(|folder| folder.canonicalize().is_ok_and(|folder| self.shows(&folder)));
@@ -106,13 +155,15 @@ impl View {
         std::env::join_paths(seen).unwrap_or_else(|_| path.to_owned())
     }
 
+    /// Whether a path without links leads where it does outside.
     fn shows(&self, path: &Path) -> bool {
-        let nearest = |paths: &[PathBuf]| {
-            let above = paths.iter().filter(|above| path.starts_with(above));
-            above.map(|above| above.components().count()).max()
-        };
-        let shown = nearest(&self.readable).max(nearest(&self.writable));
-        shown >= nearest(&self.hidden).max(nearest(&self.temporary))
+        let above = self.0.iter().filter(|each| path.starts_with(&each.path));
+        match above.max_by_key(|each| each.path.components().count()) {
+            Some(Mount { path, content: Content::ReadOnly(source) | Content::Writable(source) }) => {
+                path == source
+            }
+            _ => false,
+        }
     }
 
     /// Puts links to the tools of the user's home into the sandbox's own.
@@ -121,31 +172,116 @@ impl View {
         for tool in TOOLS_AT_HOME.map(Path::new).into_iter().filter(|tool| home.join(tool).exists()) {
             let link = folder.home().join(tool);
             if let Some(parent) = link.parent() {
-                std::fs::create_dir_all(parent)?;
+                fs::create_dir_all(parent)?;
             }
             symlink(home.join(tool), link)?;
         }
         Ok(())
     }
 
-    /// The same without mounts.
-    ///
-    /// # Errors
-    /// Something hidden lies in what is written to: rules can give a folder whole, or not at all.
-    pub(super) fn confinement(&self, network: bool) -> Result<Confinement, SandboxError> {
-        for hidden in &self.hidden {
-            let within = self.writable.iter().find(|writable| hidden.starts_with(writable));
-            if let Some(writable) = within.filter(|writable| *writable != hidden) {
-                return Err(start_error(format!(
-                    "the workspace {} has {} in it, which only bubblewrap could hide: install it, or choose a folder beneath",
-                    writable.display(),
-                    hidden.display()
-                )));
+    fn add_volume(&mut self, volume: &Volume) -> Result<(), SandboxError> {
+        let unusable =
+            |reason: String| start_error(format!("cannot mount the volume {}: {reason}", volume.source));
+        let source = Path::new(&volume.source);
+        if !source.is_absolute() {
+            return Err(unusable("a local sandbox has no named volumes".into()));
+        }
+        let source = source.canonicalize().map_err(|error| unusable(error.to_string()))?;
+        let content = if volume.read_only { Content::ReadOnly } else { Content::Writable };
+        self.add(volume.target.clone().into(), content(source));
+        Ok(())
+    }
+
+    /// Everything in `/proc` but processes tells the host's kernel what to do, or what only root may know. As root nothing
+    /// but the mounts refuses it; others are refused by the files' modes.
+    fn restrict_kernel_settings(&mut self) {
+        let hidden = HOST_INFORMATION.map(PathBuf::from).into_iter().filter(|path| path.exists());
+        hidden.for_each(|path| self.add(path, Content::Hidden));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
+            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            if is_process || found.is_symlink() || self.0.iter().any(|each| each.path == path) {
+                continue;
+            }
+            if !others_can_read(&found) {
+                self.add(path, Content::Hidden);
+            } else if found.is_dir() || found.mode() & 0o222 != 0 {
+                self.add_read_only(path);
             }
         }
-        let hidden = self.hidden.iter().chain(&self.temporary).cloned().collect();
-        Ok(Confinement { hidden, readable: self.readable.clone(), writable: self.writable.clone(), network })
     }
+
+    /// Hides a path with all that lies beneath, but for `own`.
+    fn hide(&mut self, hidden: PathBuf, own: &[PathBuf]) {
+        if own.contains(&hidden) {
+            return;
+        }
+        self.0.retain(|each| !each.path.starts_with(&hidden) || own.contains(&each.path));
+        if self.shows(&hidden) {
+            self.add(hidden, Content::Hidden);
+        }
+    }
+
+    fn add_read_only(&mut self, path: PathBuf) {
+        self.add(path.clone(), Content::ReadOnly(path));
+    }
+
+    /// Of two on the same path the later counts.
+    fn add(&mut self, path: PathBuf, content: Content) {
+        self.0.retain(|each| each.path != path);
+        self.0.push(Mount { path, content });
+    }
+
+    fn sorted(mut self) -> Self {
+        self.0.sort_by_key(|each| each.path.components().count());
+        self
+    }
+}
+
+/// How much of a file or folder everyone may read.
+enum PublicPart {
+    All,
+    /// A folder that holds secrets too: its other entries, one by one. Covering the secrets instead would not last: a
+    /// file that the host replaces, as it does with passwords, loses what covers it.
+    Some(Vec<Mount>),
+    None,
+}
+
+fn public_part(path: &Path) -> PublicPart {
+    let Ok(found) = fs::symlink_metadata(path) else { return PublicPart::None };
+    let kind = found.file_type();
+    if kind.is_symlink() {
+        return PublicPart::All;
+    }
+    // What this user cannot read, nobody in the sandbox can.
+    let is_secret = !others_can_read(&found) && access(path, Access::READ_OK).is_ok();
+    if is_secret || kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
+        return PublicPart::None;
+    }
+    let entries = if kind.is_dir() { fs::read_dir(path).ok() } else { None };
+    let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let parts: Vec<_> = entries.map(|entry| (public_part(&entry), entry)).collect();
+    if parts.iter().all(|(part, _)| matches!(part, PublicPart::All)) {
+        return PublicPart::All;
+    }
+    let mounts = parts.into_iter().flat_map(|(part, path)| match part {
+        PublicPart::All => {
+            let link = fs::read_link(&path).map(Content::Link);
+            vec![Mount { content: link.unwrap_or_else(|_| Content::ReadOnly(path.clone())), path }]
+        }
+        PublicPart::Some(mounts) => mounts,
+        PublicPart::None => Vec::new(),
+    });
+    PublicPart::Some(mounts.collect())
+}
+
+fn others_can_read(found: &Metadata) -> bool {
+    let needed = if found.is_dir() { 0o005 } else { 0o004 };
+    found.mode() & needed == needed
 }
 
 /// Refuses a workspace that root could write to only with the powers that a sandbox does not have.
@@ -153,7 +289,7 @@ pub(super) fn check_owner(workspace: &Path, isolation: &Isolation) -> Result<(),
     if *isolation == Isolation::None || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let found = std::fs::metadata(workspace).map_err(|error| unusable_workspace(workspace, error))?;
+    let found = fs::metadata(workspace).map_err(|error| unusable_workspace(workspace, error))?;
     if found.uid() == 0 || found.mode() & 0o003 == 0o003 {
         return Ok(());
     }
@@ -164,31 +300,53 @@ pub(super) fn check_owner(workspace: &Path, isolation: &Isolation) -> Result<(),
     Err(unusable_workspace(workspace, reason))
 }
 
-/// Those that are there, without links.
-fn present(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
-    let mut present: Vec<PathBuf> = paths.into_iter().filter_map(|path| path.canonicalize().ok()).collect();
-    present.retain(|path| path != Path::new("/"));
-    present.sort();
-    present.dedup();
-    present
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
-    use super::View;
+    use super::{Content, Mount, PublicPart, View, public_part};
 
     #[test]
-    fn programs_are_not_looked_for_where_nothing_is_seen() {
+    fn the_search_path_has_only_folders_that_are_seen() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let folders = ["bin", "home/bin", "home/tools/bin"].map(|path| root.join(path));
+        let folders = ["bin", "home/bin", "home/tools/bin", "tmp/bin"].map(|path| root.join(path));
         folders.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
-        let (hidden, readable) = (vec![root.join("home")], vec![root.join("home/tools")]);
-        let view = View { hidden, readable, ..View::default() };
+        let mut view = View::default();
+        view.add_read_only(root.join("bin"));
+        view.add_read_only(root.join("home/tools"));
+        view.add(root.join("tmp"), Content::Writable(root.join("own")));
         let path = std::env::join_paths(&folders).unwrap();
         let seen: Vec<PathBuf> = std::env::split_paths(&view.search_path(&path)).collect();
         assert_eq!(seen, [root.join("bin"), root.join("home/tools/bin")]);
+    }
+
+    #[test]
+    fn a_folder_with_secrets_is_shown_entry_by_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::set_permissions(root, Permissions::from_mode(0o755)).unwrap();
+        for (path, mode) in [("public", 0o755), ("keys", 0o755), ("closed", 0o700)] {
+            std::fs::create_dir(root.join(path)).unwrap();
+            std::fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        }
+        for (path, mode) in [("public/file", 0o644), ("keys/host", 0o600), ("keys/host.pub", 0o644)] {
+            std::fs::write(root.join(path), "").unwrap();
+            std::fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::symlink("public/file", root.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+
+        assert!(matches!(public_part(&root.join("public")), PublicPart::All));
+        let PublicPart::Some(mut mounts) = public_part(root) else {
+            panic!("shown as a whole, or not at all")
+        };
+        mounts.sort_by(|one, other| one.path.cmp(&other.path));
+        let read_only =
+            |path: &str| Mount { path: root.join(path), content: Content::ReadOnly(root.join(path)) };
+        let link = Mount { path: root.join("link"), content: Content::Link("public/file".into()) };
+        assert_eq!(mounts, [read_only("keys/host.pub"), link, read_only("public")]);
     }
 }

@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,14 +16,11 @@ use super::super::process::{KnownProcess, Serving};
 use super::super::view::View;
 use super::super::{Isolation, bubblewrap};
 use super::{START_WAIT, ServerStart};
-use crate::confine::Preparation;
+use crate::confine::{AroundBubblewrap, Confinement, Preparation};
 use crate::connect::UnixSocket;
 
 /// Between two looks at whether the server listens: nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-
-/// bubblewrap copies the host's mounts one by one, and fails where one goes meanwhile, as those of containers do.
-const MOUNT_ATTEMPTS: u32 = 5;
 
 /// How a sandbox is kept in.
 pub(in super::super) struct Isolated {
@@ -35,20 +31,10 @@ pub(in super::super) struct Isolated {
 
 impl ServerStart {
     pub(super) async fn start_isolated(&self, isolated: &Isolated) -> Result<(), SandboxError> {
-        for _ in 1..MOUNT_ATTEMPTS {
-            match self.try_isolated(isolated).await {
-                Err(SandboxError::Start { logs, .. }) if bubblewrap::met_another_mount(&logs) => {}
-                ended => return ended,
-            }
-        }
-        self.try_isolated(isolated).await
-    }
-
-    async fn try_isolated(&self, isolated: &Isolated) -> Result<(), SandboxError> {
-        let (mut command, temporary) = self.command(isolated)?;
+        let mut command = self.command(isolated)?;
         command.arg(&self.binary);
         self.serve(&mut command, "--detached"); // in a session of its own, without streams once it listens
-        command.env_clear().envs(self.environment_inside(&isolated.view, &temporary)).current_dir("/");
+        command.env_clear().envs(self.environment_inside(&isolated.view)).current_dir("/");
         let mut started = self.spawn(&mut command, Stdio::null()).await?;
         let outermost = self.known(started.id())?;
         self.folder.record_server(&Serving::alone(outermost.clone()))?;
@@ -56,40 +42,40 @@ impl ServerStart {
             Ok(listens) => listens?,
             Err(_) => return Err(self.failed(format!("no answer within {} s", START_WAIT.as_secs()))),
         }
-        if let Isolation::Bubblewrap { .. } = isolated.isolation {
-            self.folder.record_server(&self.first_inside(outermost)?)?;
-        }
-        Ok(())
+        self.folder.record_server(&self.first_inside(outermost)?)
     }
 
-    /// What the server's program is an argument of, and where its folder for temporary files is inside.
-    fn command(&self, isolated: &Isolated) -> Result<(Command, PathBuf), SandboxError> {
-        let temporary = self.folder.temporary();
-        match &isolated.isolation {
+    /// What the server's program is an argument of.
+    fn command(&self, isolated: &Isolated) -> Result<Command, SandboxError> {
+        let Isolated { isolation, view, network } = isolated;
+        let mut command = match isolation {
             Isolation::Bubblewrap { program, keeps_namespaces_out } => {
-                // In a group of its own: of a `bwrap` that a terminal's ^C ends while it starts, one half would stay.
-                let mut command = self.bounded(Preparation::default())?;
-                command.process_group(0).arg(program);
-                command.args(bubblewrap::namespaces(*keeps_namespaces_out, isolated.network));
-                command.args(bubblewrap::mounts(&isolated.view, &temporary)).arg("--");
-                Ok((command, "/tmp".into()))
+                let around = Some(AroundBubblewrap { network: *network });
+                let mut command =
+                    self.bounded(Preparation { bubblewrap: around, ..Preparation::default() })?;
+                command.arg(program).args(bubblewrap::namespaces(*keeps_namespaces_out, *network));
+                command.args(bubblewrap::mounts(view)).arg("--");
+                command
             }
             _ => {
-                let confinement = Some(isolated.view.confinement(isolated.network)?);
-                Ok((self.bounded(Preparation { confinement, ..Preparation::default() })?, temporary))
+                let confinement = Confinement { mounts: view.mounts().into(), network: *network };
+                self.bounded(Preparation { confinement: Some(confinement), ..Preparation::default() })?
             }
-        }
+        };
+        // In a group of its own: of two processes that a terminal's ^C ends while they start, one half would stay.
+        command.process_group(0);
+        Ok(command)
     }
 
     /// The home and the folder for temporary files are the sandbox's own.
-    fn environment_inside(&self, view: &View, temporary: &Path) -> Vec<(OsString, OsString)> {
+    fn environment_inside(&self, view: &View) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         environment.retain(|(name, _)| name != "HOME" && name != "TMPDIR");
         for (_, path) in environment.iter_mut().filter(|(name, _)| name == "PATH") {
             *path = view.search_path(path);
         }
         environment.push(("HOME".into(), self.folder.home().into()));
-        environment.push(("TMPDIR".into(), temporary.into()));
+        environment.push(("TMPDIR".into(), "/tmp".into()));
         environment
     }
 

@@ -1,0 +1,252 @@
+//! A root directory that is built from parts of the host's, for a process that then cannot reach the rest.
+//!
+//! Every mount is read-only, `nosuid` and `nodev`, except for the ones that say otherwise. A read-only mount also refuses
+//! what Landlock does not know: changes of mode, owner, times and extended attributes.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, fstat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+use serde::{Deserialize, Serialize};
+
+use super::ConfineError;
+
+/// Upper bound of `/dev/shm`, in bytes; the default of Docker. Its memory stays in use after the process that wrote it.
+pub(crate) const SHARED_MEMORY_BYTES: u32 = 64 << 20;
+
+/// Where the new root is built: a directory that exists on every host and is the source of no mount.
+const STAGING: &str = "/proc";
+
+/// The device files of the new root. Its terminals are its own.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The links in `/dev` that programs expect.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("pts/ptmx", "dev/ptmx"),
+    ("/proc/self/fd", "dev/fd"),
+    ("/proc/self/fd/0", "dev/stdin"),
+    ("/proc/self/fd/1", "dev/stdout"),
+    ("/proc/self/fd/2", "dev/stderr"),
+];
+
+/// One path of the new root. Paths are absolute and contain no links.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mount {
+    pub(crate) path: PathBuf,
+    pub(crate) content: Content,
+}
+
+/// What is found at a path of the new root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Content {
+    /// A symbolic link with this target.
+    Link(PathBuf),
+    /// An empty directory.
+    Empty,
+    /// Nothing of what the mount above it shows there: an empty directory, or a file that cannot be opened.
+    Hidden,
+    /// A file or directory of the host that cannot be changed; nothing if it is gone by the time of the mount.
+    ReadOnly(PathBuf),
+    /// A file or directory of the host.
+    Writable(PathBuf),
+}
+
+/// Makes the new root that of this process, which must be the first in its own process namespace and in its own mount
+/// namespace. In `mounts` a directory stands before what lies in it.
+pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(failed("making mounts private"))?;
+    // Cloned before the new root covers anything.
+    let sources = mounts.iter().map(clone_source).collect::<Result<Vec<_>, _>>()?;
+    let devices = DEVICES.iter().map(|name| clone_tree(&Path::new("/dev").join(name)));
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
+
+    mount_tmpfs(Path::new(STAGING), c"mode=755")?;
+    chdir(STAGING).map_err(failed("entering the new root"))?;
+    mount_devices(&devices)?;
+    create(Path::new("proc"), true)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "proc", "proc", flags, None).map_err(failed("mounting proc"))?;
+    for (each, source) in mounts.iter().zip(sources) {
+        mount_one(each, source.as_ref())?;
+    }
+
+    pivot_root(".", ".").map_err(failed("changing the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed("detaching the host's root"))?;
+    chdir("/").map_err(failed("entering the new root"))?;
+    restrict_mounts(mounts)
+}
+
+/// `None` if the mount has no source, or the host has removed what was only to be read.
+fn clone_source(each: &Mount) -> Result<Option<OwnedFd>, ConfineError> {
+    match &each.content {
+        Content::ReadOnly(source) => match clone_tree(source) {
+            Err(_) if !source.exists() => Ok(None),
+            cloned => cloned.map(Some),
+        },
+        Content::Writable(source) => clone_tree(source).map(Some),
+        Content::Link(_) | Content::Empty | Content::Hidden => Ok(None),
+    }
+}
+
+/// The working directory is the new root.
+fn mount_one(each: &Mount, source: Option<&OwnedFd>) -> Result<(), ConfineError> {
+    let path = each.path.strip_prefix("/").unwrap_or(&each.path);
+    match &each.content {
+        Content::Link(target) => link(target, path),
+        Content::Empty => create(path, true),
+        Content::Hidden if path.is_dir() => mount_tmpfs(path, c"mode=755"),
+        Content::Hidden => attach(&clone_tree(Path::new("dev/null"))?, path),
+        Content::ReadOnly(_) | Content::Writable(_) => {
+            let Some(source) = source else { return Ok(()) };
+            let status = fstat(source).map_err(failed("inspecting a mount"))?;
+            create(path, FileType::from_raw_mode(status.st_mode).is_dir())?;
+            attach(source, path)
+        }
+    }
+}
+
+fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
+    create(Path::new("dev"), true)?;
+    mount_tmpfs(Path::new("dev"), c"mode=755")?;
+    for (name, device) in DEVICES.iter().zip(devices) {
+        let path = Path::new("dev").join(name);
+        create(&path, false)?;
+        attach(device, &path)?;
+    }
+    for (target, path) in DEVICE_LINKS {
+        link(Path::new(target), Path::new(path))?;
+    }
+    create(Path::new("dev/pts"), true)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let options = c"newinstance,ptmxmode=0666,mode=620";
+    mount("devpts", "dev/pts", "devpts", flags, options).map_err(failed("mounting terminals"))?;
+    create(Path::new("dev/shm"), true)?;
+    let size = CString::new(format!("mode=1777,size={SHARED_MEMORY_BYTES}"));
+    mount_tmpfs(Path::new("dev/shm"), &size.unwrap_or_default())
+}
+
+/// Applies to each mount what [`Mount`] says of it. A mount of the host that is nested in one follows that.
+fn restrict_mounts(mounts: &[Mount]) -> Result<(), ConfineError> {
+    let table = fs::read_to_string("/proc/self/mountinfo").map_err(failed("listing mounts"))?;
+    for line in table.lines() {
+        let [_, _, _, _, path, options, ..] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
+        let path = PathBuf::from(OsString::from_vec(unescape(path)));
+        let has = |option| options.split(',').any(|each| each == option);
+        let mut flags = MountFlags::BIND | MountFlags::NOSUID;
+        // A flag that the host has set cannot be cleared.
+        flags.set(MountFlags::NOEXEC, has("noexec"));
+        flags.set(MountFlags::NODEV, has("nodev") || !path.starts_with("/dev"));
+        flags.set(MountFlags::RDONLY, has("ro") || !is_writable(&path, mounts));
+        let restricted = mount_remount(&path, flags, c"");
+        restricted.map_err(failed(format!("restricting {}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn is_writable(path: &Path, mounts: &[Mount]) -> bool {
+    let above = mounts.iter().filter(|each| path.starts_with(&each.path));
+    match above.max_by_key(|each| each.path.components().count()).map(|nearest| &nearest.content) {
+        Some(content) => matches!(content, Content::Writable(_)),
+        None => ["/proc", "/dev/pts", "/dev/shm"].iter().any(|writable| path == Path::new(writable)),
+    }
+}
+
+/// Decodes the octal escapes of `/proc/self/mountinfo`.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.split_at_checked(3).map(|(digits, rest)| (u8::from_str_radix(digits, 8), rest)) {
+            Some((Ok(byte), rest)) => {
+                bytes.push(byte);
+                bytes.extend(rest.as_bytes());
+            }
+            _ => bytes.extend(part.as_bytes()),
+        }
+    }
+    bytes
+}
+
+/// A copy of what is mounted at and below a path, attached nowhere yet.
+fn clone_tree(path: &Path) -> Result<OwnedFd, ConfineError> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, path, flags).map_err(failed(format!("cloning the mount of {}", path.display())))
+}
+
+fn attach(tree: &OwnedFd, path: &Path) -> Result<(), ConfineError> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(tree, "", CWD, path, flags).map_err(failed(format!("mounting {}", path.display())))
+}
+
+fn mount_tmpfs(path: &Path, options: &CStr) -> Result<(), ConfineError> {
+    let mounted = mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options);
+    mounted.map_err(failed(format!("mounting an empty {}", path.display())))
+}
+
+/// Creates an empty file or directory, with its parents, unless it exists.
+fn create(path: &Path, is_dir: bool) -> Result<(), ConfineError> {
+    let created = match is_dir {
+        true => fs::create_dir_all(path),
+        false if path.exists() => Ok(()),
+        false => create_parents(path).and_then(|()| File::create(path).map(drop)),
+    };
+    created.map_err(failed(format!("creating {}", path.display())))
+}
+
+fn link(target: &Path, path: &Path) -> Result<(), ConfineError> {
+    let linked = create_parents(path).and_then(|()| symlink(target, path));
+    linked.map_err(failed(format!("linking {}", path.display())))
+}
+
+fn create_parents(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn failed<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> ConfineError {
+    |error| ConfineError::Namespaces { doing: doing.into(), source: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Content, Mount, is_writable, unescape};
+
+    #[test]
+    fn the_nearest_mount_says_whether_a_path_is_writable() {
+        let mount = |path: &str, content: fn(std::path::PathBuf) -> Content| Mount {
+            path: path.into(),
+            content: content(path.into()),
+        };
+        let mounts = [
+            mount("/proc/sys", Content::ReadOnly),
+            mount("/usr", Content::ReadOnly),
+            mount("/work", Content::Writable),
+            mount("/work/state", |_| Content::Hidden),
+        ];
+        for writable in ["/proc", "/dev/shm", "/dev/pts", "/work", "/work/nested"] {
+            assert!(is_writable(Path::new(writable), &mounts), "{writable}");
+        }
+        for read_only in ["/", "/dev", "/dev/null", "/proc/sys", "/usr", "/usr/nested", "/work/state"] {
+            assert!(!is_writable(Path::new(read_only), &mounts), "{read_only}");
+        }
+    }
+
+    #[test]
+    fn escaped_mount_points_are_decoded() {
+        assert_eq!(unescape(r"/a\040b\134c"), br"/a b\c");
+        assert_eq!(unescape(r"/a\9"), br"/a\9");
+    }
+}
