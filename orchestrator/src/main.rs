@@ -5,8 +5,11 @@ mod compose;
 mod config;
 mod exit;
 mod hiding;
+mod input_file;
 mod terminal_text;
+mod trust;
 mod workspace;
+mod writable;
 
 use std::process::ExitCode;
 

@@ -34,4 +34,5 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod told_and_stopped;
+mod untrusted_config;
 mod workspace_setup;

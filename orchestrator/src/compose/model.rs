@@ -13,9 +13,13 @@ use llm::{
 use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
+use crate::input_file;
 
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
+
+/// Longest file of answers, in bytes.
+const MAX_SCRIPT_LENGTH: usize = 64 << 20;
 
 /// Prefixes by which V0's users choose Ollama.
 const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
@@ -151,8 +155,9 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
         return Err(UsageError(text.to_owned()).into());
     };
     if let Some(file) = model.strip_prefix(SCRIPTED) {
-        let script = std::fs::read_to_string(file)
-            .map_err(|error| UsageError(format!("reading the script {file}: {error}")))?;
+        let script = input_file::read_named(Path::new(file), MAX_SCRIPT_LENGTH)
+            .and_then(input_file::to_text)
+            .map_err(|error| UsageError(format!("cannot read the script {file}: {error}")))?;
         return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }

@@ -1,6 +1,9 @@
 //! Every key that V0 knows, with its kind. Those that change nothing yet are known all the same: a V0 user's file is
 //! read without complaint about its names, and told what has no effect.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 /// What a value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -65,12 +68,38 @@ pub(super) struct Key {
     pub has_effect: bool,
 }
 
+/// What a file may set that the user has not decided to trust. A key without a rule has to wait for that decision.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum UntrustedRule {
+    /// Any value: none of them widens anything.
+    Any,
+    /// Only this truth value, which is the narrower one.
+    Only(bool),
+    /// Only this text, which is the narrowest one.
+    OnlyText(&'static str),
+    /// A number that lowers what holds without the file; a number by default.
+    Lowers(f64),
+    /// One of the built-in agents, where the user's own file names none.
+    BuiltInAgent,
+    /// A file in the same folder, or one of V0's names of prompts.
+    FileInFolder,
+}
+
+/// The rule of a key for files that are not trusted. `None` if its value needs trust.
+pub(super) fn untrusted_rule(section: &str, name: &str) -> Option<UntrustedRule> {
+    let found =
+        UNTRUSTED.iter().find(|(of, names, _)| *of == section && names.split(' ').any(|one| one == name));
+    found.map(|(_, _, rule)| *rule)
+}
+
 /// Sections that may hold named groups, which inherit from the section itself.
 pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
 
 /// The key of that name, if there is one.
 pub(super) fn find(section: &str, name: &str) -> Option<Key> {
-    all().find(|key| key.section == section && key.name == name)
+    static BY_NAME: LazyLock<BTreeMap<(&str, &str), Key>> =
+        LazyLock::new(|| all().map(|key| ((key.section, key.name), key)).collect());
+    BY_NAME.get(&(section, name)).copied()
 }
 
 /// What a user of a key needs to know that will never have an effect.
@@ -111,11 +140,14 @@ pub(super) fn is_section(name: &str) -> bool {
     all().any(|key| key.section == name)
 }
 
+/// A name is near if one edit in four characters leads to it.
 fn nearest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+    let max_distance = (name.len() / 4).max(1);
     names
-        .map(|known| (strsim::jaro_winkler(known, name), known))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .filter(|known| known.len().abs_diff(name.len()) <= max_distance)
+        .map(|known| (strsim::osa_distance(known, name), known))
+        .filter(|(distance, _)| *distance <= max_distance)
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
 
@@ -128,6 +160,38 @@ pub(super) fn all() -> impl Iterator<Item = Key> {
     });
     effective.chain(known)
 }
+
+/// The allow list of files that are not trusted: section, names, rule. Models, keys, addresses, programs, paths, mounts and
+/// isolation are not on it, nor is a key that was added without a thought of it.
+pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
+    ("core", "default_agent", UntrustedRule::BuiltInAgent),
+    ("core", "max_iterations", UntrustedRule::Lowers(500.0)),
+    ("core", "max_budget_per_task", UntrustedRule::Lowers(f64::INFINITY)),
+    ("core", "enable_browser", UntrustedRule::Only(false)),
+    ("core", "enable_default_condenser", UntrustedRule::Any),
+    (
+        "condenser",
+        "type attention_window keep_first max_events max_size max_event_length",
+        UntrustedRule::Any,
+    ),
+    (
+        "agent",
+        "description enable_think enable_finish enable_plan_mode enable_condensation_request \
+         enable_history_truncation",
+        UntrustedRule::Any,
+    ),
+    (
+        "agent",
+        "enable_cmd enable_jupyter enable_editor enable_browsing enable_llm_editor enable_prompt_extensions enable_mcp",
+        UntrustedRule::Only(false),
+    ),
+    ("agent", "enable_stuck_detection", UntrustedRule::Only(true)),
+    ("agent", "system_prompt_filename", UntrustedRule::FileInFolder),
+    ("sandbox", "use_host_network enable_gpu unsafe_local keep_runtime_alive", UntrustedRule::Only(false)),
+    ("sandbox", "network", UntrustedRule::OnlyText("none")),
+    ("security", "confirmation_mode", UntrustedRule::Only(true)),
+    ("security", "confirmation_policy", UntrustedRule::OnlyText("always")),
+];
 
 const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "default_agent", Kind::Text),

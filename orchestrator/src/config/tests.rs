@@ -354,7 +354,7 @@ fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
     );
     let config = load("[agent]\nsystem_prompt_filename = \"no.md\"\n", &[], Overrides::default()).unwrap();
     let error = config.agent.definition.unwrap_err();
-    assert!(error.starts_with("agent.system_prompt_filename: reading "), "{error}");
+    assert!(error.starts_with("agent.system_prompt_filename: cannot read "), "{error}");
 }
 
 #[test]
@@ -387,11 +387,13 @@ fn the_agents_model_must_be_a_group_unless_another_is_chosen() {
 #[test]
 fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("critic.md");
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    let path = folder.path().join("agents/critic.md");
+    let own = [("FILE_STORE_PATH", folder.path().to_str().unwrap())];
     std::fs::write(&path, "---\ntools: view\nmodel: fast\n---\nBe strict.\n").unwrap();
     let file = "[llm.fast]\nmodel = \"small\"\n[agent.critic]\nllm_config = \"slow\"\nenable_prompt_extensions = false\n";
     let overrides = || Overrides { agent: Some(path.display().to_string()), ..Default::default() };
-    let config = load(file, &[], overrides()).unwrap();
+    let config = load(file, &own, overrides()).unwrap();
     let definition = config.agent.definition.unwrap();
     assert_eq!((definition.name.as_str(), definition.prompt.as_str()), ("critic", "Be strict."));
     assert_eq!(config.llm.model.as_deref(), Some("small"));
@@ -399,7 +401,7 @@ fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let absolute = path.canonicalize().unwrap().display().to_string();
     assert_eq!(config.agent.lasting_name, absolute);
     std::fs::write(&path, "---\nname: a b\n---\nx").unwrap();
-    let error = load(file, &[], overrides()).unwrap().agent.definition.unwrap_err();
+    let error = load(file, &own, overrides()).unwrap().agent.definition.unwrap_err();
     assert!(error.starts_with(&format!("{}:2: `name` must be", path.display())), "{error}");
 }
 
