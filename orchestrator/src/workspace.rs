@@ -40,7 +40,14 @@ impl WorkFolder {
         named: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let is_elsewhere = matches!(config.runtime.as_str(), "ssh" | "remote");
-        match named.or(config.workspace_base.as_deref().filter(|_| !is_elsewhere)) {
+        let configured = config.workspace_base.as_deref().filter(|_| !is_elsewhere);
+        if let (None, Some(path)) = (named, configured) {
+            // As V0 does with the one that it is configured with.
+            let unusable =
+                |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
+            std::fs::create_dir_all(path).map_err(unusable)?;
+        }
+        match named.or(configured) {
             Some(path) => Self::named(config, path),
             None if is_elsewhere => Ok(Self::Fresh),
             None => Ok(Self::Here(state_dir.workspace(conversation)?)),

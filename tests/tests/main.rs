@@ -35,4 +35,5 @@ mod sandbox_sweep;
 mod secrets;
 mod told_and_stopped;
 mod untrusted_config;
+mod v0_template;
 mod workspace_setup;

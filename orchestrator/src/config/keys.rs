@@ -110,6 +110,18 @@ pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
         }
         ("llm", "modify_params") => Some("requests are always made as the provider wants them"),
         ("llm", "custom_tokenizer") => Some("tokens are estimated by what the provider counted"),
+        ("core", "run_as_openhands") | ("sandbox", "user_id") => {
+            Some("commands run as the image's user, or as the owner of the workspace")
+        }
+        ("core", "workspace_mount_path_in_sandbox") => Some("a container has the workspace at /workspace"),
+        ("core", "workspace_mount_rewrite") => Some("workspace_mount_path is the path as the engine sees it"),
+        ("sandbox", "runtime_extra_deps" | "runtime_extra_build_args" | "force_rebuild_runtime") => {
+            Some("no image is built: name one that has them, or install them in .glovebox/setup.sh")
+        }
+        ("sandbox", "docker_runtime_kwargs") => {
+            Some("there are memory_limit, cpus, pids_limit, disk_limit, network, platform and enable_gpu")
+        }
+        ("sandbox", "initialize_plugins") => Some("a plugin starts at its first use"),
         _ => None,
     }
 }
@@ -203,6 +215,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "max_iterations", Kind::Integer),
     ("core", "max_budget_per_task", Kind::Number),
     ("core", "workspace_base", Kind::Text),
+    ("core", "workspace_mount_path", Kind::Text),
+    ("core", "search_api_key", Kind::Text),
     ("core", "save_trajectory_path", Kind::Text),
     ("core", "init_git_in_empty_workspace", Kind::Flag),
     ("core", "enable_default_condenser", Kind::Flag),
@@ -223,7 +237,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "timeout", Kind::Number),
     ("llm", "temperature", Kind::Number),
     ("llm", "top_p", Kind::Number),
-    ("llm", "top_k", Kind::Integer),
+    ("llm", "top_k", Kind::Number),
     ("llm", "max_input_tokens", Kind::Integer),
     ("llm", "max_output_tokens", Kind::Integer),
     ("llm", "native_tool_calling", Kind::Flag),
@@ -319,20 +333,29 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
 const KNOWN: &[(&str, &str)] = &[
     (
         "core",
-        "search_api_key \
-         workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
+        "workspace_mount_path_in_sandbox workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
          max_concurrent_conversations file_store cache_dir \
+         file_store_web_hook_url file_store_web_hook_headers file_store_web_hook_batch \
+         cli_multiline_input client_wait_timeout enable_cli_session \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
-    ("llm", "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer"),
-    ("agent", "enable_som_visual_browsing classpath"),
+    (
+        "llm",
+        "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer correct_num \
+         openrouter_site_url openrouter_app_name embedding_base_url embedding_deployment_name embedding_model",
+    ),
+    (
+        "agent",
+        "enable_som_visual_browsing classpath cli_mode runtime memory_enabled memory_max_threads micro_agent_name \
+         use_microagents",
+    ),
     (
         "sandbox",
         "rm_all_containers user_id enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \
          docker_runtime_kwargs trusted_dirs vscode_port \
-         force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
+         force_rebuild_runtime gpu_base_container_image local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "enable_security_analyzer"),
     (

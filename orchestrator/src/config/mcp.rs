@@ -67,7 +67,7 @@ fn server(key: &str, value: &Value) -> Result<McpServer, String> {
 fn program(fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
     let name = fields.text("name")?.ok_or("has no `name`")?;
     let command = fields.text("command")?.ok_or("has no `command`")?;
-    let program = Program { command, args: fields.arguments()?, env: fields.secrets("env")? };
+    let program = Program { command, args: fields.arguments()?, env: fields.variables("env")? };
     let transport = match fields.text("run_in")?.as_deref() {
         None | Some("sandbox") => Transport::Sandbox(program),
         Some("host") => Transport::Host(program),
@@ -147,6 +147,20 @@ impl<'a> Fields<'a> {
             Ok((name.clone(), SecretString::from(text)))
         };
         entries.map(read).collect()
+    }
+
+    /// A table, or as V0 takes it too, `A=1,B=2`.
+    fn variables(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
+        let Some(Value::String(line)) = self.table.get(name) else { return self.secrets(name) };
+        self.known.push(name);
+        let wrong = || format!("`{name}` must be a table of strings, or NAME=VALUE with commas between them");
+        let pairs = line.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let read = |pair: &str| {
+            let (variable, value) = pair.split_once('=').ok_or_else(wrong)?;
+            let is_usable = !variable.trim().is_empty() && !value.contains('\0');
+            is_usable.then(|| (variable.trim().to_owned(), value.into())).ok_or_else(wrong)
+        };
+        pairs.map(read).collect()
     }
 
     /// What nobody asked for is a mistake: a misspelt `run_in` would be a server in the wrong place.

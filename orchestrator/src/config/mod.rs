@@ -13,6 +13,7 @@ mod keys;
 mod layers;
 mod mcp;
 mod policy_file;
+mod python_literal;
 mod routing;
 mod sandbox;
 mod secrets;
@@ -308,14 +309,20 @@ impl Config {
         let mut draft_editor_llm = draft_editor.map(|group| LlmSettings::of_group(&settings, group));
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
-        if let Some(name) = settings.text("agent", "llm_config")
-            && group.is_none()
-            && overrides.model.is_none()
-            && agent.definition.is_ok()
-            && agent.model.as_ref() == Some(&name)
-        {
-            return Err(ConfigError::NoAgentModel(name));
-        }
+        // As in V0, a group that does not exist is the default one; of a file's agent the name may be a model's.
+        let is_missing = |name: &String| {
+            group.is_none()
+                && overrides.model.is_none()
+                && agent.definition.is_ok()
+                && settings.text("agent", "llm_config").as_ref() == Some(name)
+        };
+        let named = match named {
+            Some(name) if is_missing(&name) => {
+                warnings.push(format!("agent.llm_config: there is no [llm.{name}]: [llm] is used"));
+                None
+            }
+            named => named,
+        };
         let model = named.filter(|_| group.is_none());
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));
@@ -336,16 +343,23 @@ impl Config {
                 .max_iterations
                 .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
                 .unwrap_or(500),
-            max_budget: overrides.max_budget.or_else(|| settings.number("core", "max_budget_per_task")),
+            // V0's 0 is no limit.
+            max_budget: overrides
+                .max_budget
+                .or_else(|| settings.number("core", "max_budget_per_task"))
+                .filter(|most| *most > 0.0),
             runtime: overrides
                 .runtime
                 .clone()
                 .or_else(|| settings.text("core", "runtime"))
+                // V0's older name.
+                .filter(|runtime| runtime != "eventstream")
                 .unwrap_or_else(|| "docker".into()),
             sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
             workspace_base: settings
-                .path("core", "workspace_base")
+                .path("core", "workspace_mount_path")
+                .or_else(|| settings.path("core", "workspace_base"))
                 .or(mounted_workspace)
                 .map(|path| expand_home(path, environment))
                 .transpose()?,

@@ -81,9 +81,6 @@ pub(crate) enum ConfigError {
     /// The model for titles is not configured.
     #[error("core.title_llm_config: there is no [llm.{0}]")]
     NoTitleModel(String),
-    /// The agent's model is not configured.
-    #[error("agent.llm_config: there is no [llm.{0}]")]
-    NoAgentModel(String),
     /// A secret that is none.
     #[error("the secret {name:?} {problem}")]
     BadSecret {
