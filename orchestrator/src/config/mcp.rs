@@ -25,10 +25,27 @@ const MOST_SERVERS: usize = 64;
 /// The keys of the section, in the order in which their servers' tools get their names.
 const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
 
+/// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js and a network in the
+/// sandbox, and shows the key to what runs there.
+const TAVILY: &str = "https://mcp.tavily.com/mcp/";
+
 /// All servers. What is wrong was found when the keys were set.
 pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
     let servers = KEYS.into_iter().filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
-    servers.flatten().take(MOST_SERVERS).collect()
+    servers.flatten().chain(search_engine(settings)).take(MOST_SERVERS).collect()
+}
+
+/// What `search_api_key` asks for; as in V0, only of a key of Tavily's.
+fn search_engine(settings: &Settings) -> Option<McpServer> {
+    let key = settings.text("core", "search_api_key").filter(|key| key.starts_with("tvly-"))?;
+    let mut remote = Remote::at(TAVILY).ok()?;
+    remote.api_key = Some(key.into());
+    Some(McpServer {
+        name: "tavily".to_owned(),
+        transport: Transport::StreamableHttp(remote),
+        start_timeout: START_TIMEOUT,
+        call_timeout: CALL_TIMEOUT,
+    })
 }
 
 /// The servers that a key's value holds, or what is wrong with which of them.

@@ -44,6 +44,10 @@ pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 const LOCAL_ENVIRONMENT: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
+/// Hosts of repositories, each with the variable that V0 takes its token from.
+const GIT_TOKENS: [(&str, &str); 3] =
+    [("github.com", "GITHUB_TOKEN"), ("gitlab.com", "GITLAB_TOKEN"), ("bitbucket.org", "BITBUCKET_TOKEN")];
+
 /// The longest answer to who asks for a title, in tokens, thoughts included: what it may cost is set aside of a budget.
 const LONGEST_TITLE: u32 = 4000;
 
@@ -150,6 +154,8 @@ pub(crate) struct Config {
     pub local_environment: Vec<(String, String)>,
     /// The repository that the agent works on, as the user wrote it: a URL may hold credentials.
     pub selected_repository: Option<SecretString>,
+    /// Tokens for repositories, by host, from `GITHUB_TOKEN` and the like.
+    pub git_tokens: BTreeMap<&'static str, SecretString>,
     /// Whether an empty workspace becomes a repository.
     pub init_git: bool,
     /// Who commits in the sandbox; nothing: whoever its git says.
@@ -378,6 +384,10 @@ impl Config {
                 .clone()
                 .or_else(|| settings.text("sandbox", "selected_repo"))
                 .map(SecretString::from),
+            git_tokens: GIT_TOKENS
+                .iter()
+                .filter_map(|(host, name)| Some((*host, variable(environment, name)?.into())))
+                .collect(),
             init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
             git_user_name: settings.text("core", "git_user_name"),
             git_user_email: settings.text("core", "git_user_email"),
