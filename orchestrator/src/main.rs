@@ -5,9 +5,12 @@ mod compose;
 mod config;
 mod exit;
 mod hiding;
+mod input_file;
 mod terminal_input;
 mod terminal_text;
+mod trust;
 mod workspace;
+mod writable;
 
 use std::process::ExitCode;
 

@@ -40,7 +40,14 @@ impl WorkFolder {
         named: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let is_elsewhere = matches!(config.runtime.as_str(), "ssh" | "remote");
-        match named.or(config.workspace_base.as_deref().filter(|_| !is_elsewhere)) {
+        let configured = config.workspace_base.as_deref().filter(|_| !is_elsewhere);
+        if let (None, Some(path)) = (named, configured) {
+            // As V0 does with the one that it is configured with.
+            let unusable =
+                |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
+            std::fs::create_dir_all(path).map_err(unusable)?;
+        }
+        match named.or(configured) {
             Some(path) => Self::named(config, path),
             None if is_elsewhere => Ok(Self::Fresh),
             None => Ok(Self::Here(state_dir.workspace(conversation)?)),
@@ -102,6 +109,8 @@ struct SelectedRepository {
 struct Credentials {
     without: String,
     with: SecretString,
+    /// What of that is secret: the password, else the name.
+    secret: SecretString,
 }
 
 /// How the workspace of a new conversation is made ready; nothing: it is as it should be.
@@ -139,14 +148,24 @@ pub(crate) fn environment(config: &Config, setup: Option<&WorkspaceSetup>) -> BT
             environment.entry((*name).to_owned()).or_insert_with(|| value.clone());
         }
     }
-    let selected = config.selected_repository.as_ref().and_then(|text| SelectedRepository::parse(text).ok());
-    if let (Some(WorkspaceSetup::Repository { url, .. }), Some(selected)) = (setup, selected)
-        && selected.url == *url
-        && let Some(credentials) = selected.credentials
-    {
-        credentials.enter(&mut environment);
+    if let Some(WorkspaceSetup::Repository { url, .. }) = setup {
+        let selected = selected(config).filter(|selected| selected.url == *url);
+        let own = selected.and_then(|selected| selected.credentials);
+        if let Some(credentials) = own.or_else(|| Credentials::of_host(config, url)) {
+            credentials.enter(&mut environment);
+        }
     }
     environment
+}
+
+/// What of the credentials for repositories no event may show.
+pub(crate) fn credentials(config: &Config) -> Vec<SecretString> {
+    let in_url = selected(config).and_then(|selected| selected.credentials).map(|own| own.secret);
+    config.git_tokens.values().cloned().chain(in_url).collect()
+}
+
+fn selected(config: &Config) -> Option<SelectedRepository> {
+    SelectedRepository::parse(config.selected_repository.as_ref()?).ok()
 }
 
 impl SelectedRepository {
@@ -188,7 +207,8 @@ impl SelectedRepository {
                 let without = format!("{scheme}://{host}/");
                 let with = SecretString::from(format!("{scheme}://{user}@{host}/"));
                 let url = format!("{scheme}://{host}{path}");
-                Ok(Self { url, branch, credentials: Some(Credentials { without, with }) })
+                let secret = user.split_once(':').map_or(user, |(_, password)| password).into();
+                Ok(Self { url, branch, credentials: Some(Credentials { without, with, secret }) })
             }
             _ => Ok(Self { url: place.to_owned(), branch, credentials: None }),
         }
@@ -196,6 +216,23 @@ impl SelectedRepository {
 }
 
 impl Credentials {
+    /// The token of the repository's host, if there is one. Only over TLS.
+    fn of_host(config: &Config, url: &str) -> Option<Self> {
+        let (host, _) = url.strip_prefix("https://")?.split_once('/')?;
+        let (host, token) = config.git_tokens.get_key_value(host)?;
+        let secret = token.expose_secret();
+        let user = match *host {
+            "gitlab.com" => "oauth2",
+            // An app password comes with its user's name.
+            "bitbucket.org" if secret.contains(':') => "",
+            "bitbucket.org" => "x-token-auth",
+            _ => "x-access-token",
+        };
+        let colon = if user.is_empty() { "" } else { ":" };
+        let with = SecretString::from(format!("https://{user}{colon}{secret}@{host}/"));
+        Some(Self { without: format!("https://{host}/"), with, secret: token.clone() })
+    }
+
     /// One more entry of git's configuration in the environment.
     fn enter(self, environment: &mut BTreeMap<String, String>) {
         let count =
@@ -276,6 +313,44 @@ mod tests {
         // Another conversation's repository does not get them.
         assert!(environment(&config, Some(&repository("https://h/o/other", None))).is_empty());
         assert!(environment(&config, None).is_empty());
+    }
+
+    #[test]
+    fn token_of_the_environment_opens_repositories_of_its_host() {
+        let tokens = [("GITHUB_TOKEN", "ghp_x"), ("GITLAB_TOKEN", "glpat-x"), ("BITBUCKET_TOKEN", "u:x")];
+        let load = |selected: Option<&str>| {
+            let overrides = Overrides { selected_repository: selected.map(Into::into), ..Default::default() };
+            let variable = |name: &str| {
+                let known = tokens.iter().find(|(known, _)| *known == name);
+                known
+                    .map(|(_, value)| (*value).to_owned())
+                    .or_else(|| (name == "HOME").then(|| "/home/u".to_owned()))
+            };
+            Config::load(&overrides, variable).unwrap()
+        };
+        let given = |selected: Option<&str>, url: &str| {
+            environment(&load(selected), Some(&repository(url, None))).remove("GIT_CONFIG_KEY_0")
+        };
+        for (url, key) in [
+            ("https://github.com/o/p.git", "url.https://x-access-token:ghp_x@github.com/.insteadOf"),
+            ("https://gitlab.com/o/p", "url.https://oauth2:glpat-x@gitlab.com/.insteadOf"),
+            ("https://bitbucket.org/o/p", "url.https://u:x@bitbucket.org/.insteadOf"),
+        ] {
+            // Also when the conversation is resumed, which names no repository.
+            assert_eq!(given(None, url).as_deref(), Some(key));
+        }
+        for url in
+            ["http://github.com/o/p", "https://github.com.evil/o/p", "https://evil/github.com/p", "/srv/p"]
+        {
+            assert_eq!(given(None, url), None, "{url}");
+        }
+        // The user's own credentials win.
+        let own = given(Some("https://me:hunter2@github.com/o/p"), "https://github.com/o/p");
+        assert_eq!(own.as_deref(), Some("url.https://me:hunter2@github.com/.insteadOf"));
+        let secrets = credentials(&load(Some("https://me:hunter2@h/o/p")));
+        let mut secrets: Vec<_> = secrets.iter().map(|secret| secret.expose_secret()).collect();
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["ghp_x", "glpat-x", "hunter2", "u:x"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The program `glovebox` as a user starts it: a process of its own, with a home of its own.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -42,9 +43,10 @@ impl Home {
         self.path().join("work")
     }
 
-    /// Writes a file below the home.
+    /// Writes a file below the home; `.glovebox/config.toml` is the user's own configuration.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(name);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path
     }
@@ -69,6 +71,11 @@ impl Home {
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         Ended::of(&self.glovebox(arguments).output().unwrap())
+    }
+
+    /// Runs the program to its end in another folder.
+    pub fn run_in(&self, folder: &Path, arguments: &[&str]) -> Ended {
+        Ended::of(&self.glovebox(arguments).current_dir(folder).output().unwrap())
     }
 
     /// What bash offers for the next word; anything said beside that is a failure, because somebody types.

@@ -90,7 +90,7 @@ fn cells_of_python_run_where_the_sandbox_has_ipython() {
     let python = format!(
         "[sandbox]\nruntime_startup_env_vars = {{ PYTHONPATH = {copied:?} }}\n[agent]\nenable_browsing = false\n"
     );
-    home.write("config.toml", &python);
+    home.write(".glovebox/config.toml", &python);
     let cell = |code: &str| calls("execute_ipython_cell", &json!({"code": code}));
     let script = json!([cell("x = 20 + 1"), cell("x * 2"), finish()]);
     let model = home.script(&script);
@@ -107,7 +107,7 @@ fn cells_of_python_run_where_the_sandbox_has_ipython() {
     assert!(cells[1]["content"].as_str().unwrap().starts_with("42\n[Jupyter current"), "{cells:?}");
     assert_eq!(cells[1]["extras"]["code"], "x * 2");
 
-    home.write("config.toml", python + "enable_jupyter = false\n");
+    home.write(".glovebox/config.toml", python + "enable_jupyter = false\n");
     let again = home.script(&script);
     let events = run(&home, &["-l", &again, "-d", workspace.to_str().unwrap()]).expect(0).events();
     assert_eq!(errors(&events), ["there is no tool execute_ipython_cell"; 2]);
@@ -119,7 +119,10 @@ fn cells_of_python_run_where_the_sandbox_has_ipython() {
 fn a_file_is_an_agent_with_its_own_prompt_tools_and_model_and_is_resumed() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo 1"), calls("think", &json!({"thought": "2"})), finish()]));
-    home.write("config.toml", format!("[llm]\nmodel = \"none\"\n[llm.of_agent]\nmodel = \"{model}\"\n"));
+    home.write(
+        ".glovebox/config.toml",
+        format!("[llm]\nmodel = \"none\"\n[llm.of_agent]\nmodel = \"{model}\"\n"),
+    );
     std::fs::create_dir_all(home.path().join(".glovebox/agents")).unwrap();
     let file = "---\nname: critic\ntools: [think, finish]\nmodel: of_agent\n---\nBe strict.\n";
     home.write(".glovebox/agents/reviewer.md", file);
@@ -134,7 +137,7 @@ fn a_file_is_an_agent_with_its_own_prompt_tools_and_model_and_is_resumed() {
     home.write(".glovebox/agents/reviewer.md", "---\ntools: fly\n---\nx");
     for (agent, part) in [
         ("reviewer", "reviewer.md:2: `tools` has \"fly\", which is no tool"),
-        ("./missing.md", "reading ./missing.md: No such file"),
+        ("./missing.md", "cannot read ./missing.md: No such file"),
         ("nobody", "there is no agent nobody: there are CodeActAgent, ReadOnlyAgent,"),
     ] {
         let said = run(&home, &["--agent", agent]).expect(2).stderr;
@@ -147,9 +150,9 @@ fn a_file_is_an_agent_with_its_own_prompt_tools_and_model_and_is_resumed() {
 fn a_section_is_an_agent_and_says_what_it_has() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    home.write("careful.md", "Be careful.");
+    home.write(".glovebox/careful.md", "Be careful.");
     home.write(
-        "config.toml",
+        ".glovebox/config.toml",
         "[agent]\nenable_think = false\n[agent.careful]\nenable_cmd = false\nenable_condensation_request = true\n\
          system_prompt_filename = \"careful.md\"\n[agent.CodeActAgent]\nenable_plan_mode = false\n",
     );

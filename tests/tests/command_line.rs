@@ -98,7 +98,7 @@ fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
 #[test]
 fn what_waits_for_the_user_is_confirmed_or_rejected_by_a_resume() {
     let home = Home::new();
-    home.write("config.toml", "[security]\nconfirmation_mode = true\n");
+    home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), finish()]));
     let run = run_local(&home, &model, &[]).expect(4);
     assert!(run.events().iter().all(|event| event["observation"] != "run"));
@@ -275,21 +275,21 @@ fn wrong_usage_is_named() {
     refused(&home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]), 2, "the folder nowhere");
     let task = home.write("task", b"caf\xe9");
     refused(&home.run(&["run", "-f", task.to_str().unwrap(), "-l", &model]), 2, "is not UTF-8: byte 3");
-    refused(&home.run(&["run", "-f", "nowhere", "-l", &model]), 2, "reading the task in nowhere");
+    refused(&home.run(&["run", "-f", "nowhere", "-l", &model]), 2, "cannot read the task in nowhere");
 }
 
 #[test]
 fn a_wrong_configuration_is_named_with_file_line_and_key() {
     let home = Home::new();
-    home.write("config.toml", "[core]\nmax_iterations = \"many\"\n");
+    home.write(".glovebox/config.toml", "[core]\nmax_iterations = \"many\"\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: core.max_iterations");
-    home.write("config.toml", "[core\n");
+    home.write(".glovebox/config.toml", "[core\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:1: ");
-    home.write("config.toml", b"[core]\n# caf\xe9\n");
+    home.write(".glovebox/config.toml", b"[core]\n# caf\xe9\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml is not UTF-8");
-    home.write("config.toml", "[llm]\nmodle = \"m\"\n");
+    home.write(".glovebox/config.toml", "[llm]\nmodle = \"m\"\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: unknown key llm.modle (did you mean model?)");
-    refused(&home.run(&["run", "-t", "x", "--config-file", "nowhere.toml"]), 2, "reading nowhere.toml");
+    refused(&home.run(&["run", "-t", "x", "--config-file", "nowhere.toml"]), 2, "cannot read nowhere.toml");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str
             script.display()
         ));
     }
-    home.write("config.toml", config);
+    home.write(".glovebox/config.toml", config);
     home.run(&[&["run", "-t", "work", "--runtime", "local"], more].concat())
 }
 
@@ -130,7 +130,7 @@ fn an_error_of_the_other_agent_is_told_and_no_end() {
 fn whom_tasks_cannot_be_handed_on_to_is_told_before_anything_begins() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    home.write("config.toml", "[agent]\ndelegates = [\"nobody\"]\n");
+    home.write(".glovebox/config.toml", "[agent]\ndelegates = [\"nobody\"]\n");
     let said = home.run(&["run", "-t", "work", "--runtime", "local", "-l", &model]).expect(2).stderr;
     assert!(said.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"), "{said}");
 }

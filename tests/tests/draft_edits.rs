@@ -51,7 +51,7 @@ fn a_second_model_writes_a_draft_out_and_is_counted_recorded_and_replayed() {
         script(&home, "agent", &agent),
         script(&home, "drafts", &json!([{"text": "```python\ndef g():\n    return 2\n```"}])),
     );
-    home.write("config.toml", config);
+    home.write(".glovebox/config.toml", config);
     let calls = home.path().join("calls");
     let mut all = Vec::new();
     for mode in ["--record", "--replay"] {
@@ -127,7 +127,7 @@ fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
         finish(),
     ]);
     let config = "[agent]\nenable_llm_editor = true\nenable_stuck_detection = false\n[secrets]\nTOKEN = \"hunter2hunter2\"\n";
-    home.write("config.toml", format!("[llm]\n{}{config}", script(&home, "agent", &agent)));
+    home.write(".glovebox/config.toml", format!("[llm]\n{}{config}", script(&home, "agent", &agent)));
     let events = run(&home, &[]);
     let errors = of_kind(&events, "observation", "error");
     let parts = [
@@ -157,7 +157,7 @@ fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_killed_while_a_draft_is_written_out_asks_again_and_writes_once() {
     let home = Home::new();
-    home.write("config.toml", "[agent]\nenable_llm_editor = true\n");
+    home.write(".glovebox/config.toml", "[agent]\nenable_llm_editor = true\n");
     let file = home.write("work/a", "1\n2\n");
     let replies = [
         Reply::call("edit_file", &json!({"path": file, "content": "zwei", "start": 2})),

@@ -34,4 +34,6 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod told_and_stopped;
+mod untrusted_config;
+mod v0_template;
 mod workspace_setup;

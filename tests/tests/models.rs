@@ -29,7 +29,7 @@ fn what_the_second_model_cannot_read_the_first_one_answers_and_a_third_writes_th
         script(&home, "small", &json!(small)),
         script(&home, "clerk", &json!([{"text": "It counts."}])),
     );
-    home.write("config.toml", config);
+    home.write(".glovebox/config.toml", config);
     let (workspace, calls) = (home.workspace(), home.path().join("calls"));
     let work = ["run", "--json", "-t", "count", "--runtime", "local", "-d", workspace.to_str().unwrap()];
     let run = |more: [&str; 2]| home.run(&[work.as_slice(), more.as_slice()].concat()).expect(0).events();
@@ -63,11 +63,11 @@ fn a_title_is_found_beside_the_conversation_and_paid_for() {
         let paid = called(&events).into_iter().filter(|model| *model == "clerk").count();
         (titles, list[0]["title"].as_str().unwrap().to_owned(), paid)
     };
-    home.write("config.toml", config(&json!([{"text": "Repair the login"}])));
+    home.write(".glovebox/config.toml", config(&json!([{"text": "Repair the login"}])));
     assert_eq!(titled(), (vec!["Repair the login".to_owned()], "Repair the login".to_owned(), 1));
-    home.write("config.toml", config(&json!([{"error": "rate_limited"}])));
+    home.write(".glovebox/config.toml", config(&json!([{"error": "rate_limited"}])));
     assert_eq!(titled(), (vec!["fix login".to_owned()], "fix login".to_owned(), 0));
-    home.write("config.toml", config(&json!([])).replace("title_llm_config = \"clerk\"", ""));
+    home.write(".glovebox/config.toml", config(&json!([])).replace("title_llm_config = \"clerk\"", ""));
     assert_eq!(titled(), (vec![], "fix login".to_owned(), 0));
     home.assert_nothing_runs();
 }
@@ -79,10 +79,10 @@ fn completions_are_logged_where_the_section_says() {
         "[llm]\n{}\nlog_completions = true\nlog_completions_folder = \"calls\"\n",
         script(&home, "agent", &json!([bash("echo 1"), finish()]))
     );
-    home.write("config.toml", config.replace("log_completions_folder = \"calls\"\n", ""));
+    home.write(".glovebox/config.toml", config.replace("log_completions_folder = \"calls\"\n", ""));
     let run = || home.run(&["run", "--json", "-t", "x", "--runtime", "local"]).expect(0);
     assert!(!run().stderr.contains("without effect"));
-    home.write("config.toml", config);
+    home.write(".glovebox/config.toml", config);
     run();
     for folder in [".glovebox/completions", "calls"] {
         let call = std::fs::read_to_string(home.path().join(folder).join("000002.json")).unwrap();

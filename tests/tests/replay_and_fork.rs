@@ -68,7 +68,7 @@ fn a_trajectory_that_is_configured_is_done_again_by_a_run_without_a_task() {
     let file = home.path().join("done.json");
     let save = ["-i", "1", "--save-trajectory", file.to_str().unwrap()];
     run(&home, &json!([bash("echo 1")]), &save).expect(3);
-    home.write("config.toml", "[core]\nreplay_trajectory_path = \"done.json\"\n");
+    home.write(".glovebox/config.toml", "[core]\nreplay_trajectory_path = \"done.json\"\n");
     let ended = run(&home, &json!([]), &[]).expect(2);
     assert!(ended.stderr.contains("a trajectory brings its own task"), "{}", ended.stderr);
     let model = home.script(&json!([bash("echo 2"), finish()]));

@@ -167,7 +167,7 @@ fn what_is_run_by_hand_uses_and_hides_them_too() {
     let description = "for the forge";
     let secrets =
         format!("[secrets]\nCANARY = {{ value = '''{CANARY}''', description = \"{description}\" }}\n");
-    home.write("config.toml", secrets);
+    home.write(".glovebox/config.toml", secrets);
     let words =
         "printf %s \"$CANARY\" | sha256sum; printf %s \"$CANARY\"; printf %s \"$CANARY\" | base64 >&2";
     for json in [&["--json"][..], &[]] {
@@ -202,7 +202,7 @@ fn what_is_run_by_hand_uses_and_hides_them_too() {
 fn an_agent_is_told_what_there_is() {
     let home = Home::new();
     let secrets = "[secrets]\nFORGE_TOKEN = { value = 'secret value', description = 'for the forge' }\n";
-    home.write("config.toml", secrets);
+    home.write(".glovebox/config.toml", secrets);
     let model = home.script(&json!([finish()]));
     let run = home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", "work", "--json"]);
     let events = run.expect(0).events();

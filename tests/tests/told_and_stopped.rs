@@ -54,7 +54,7 @@ fn a_tool_servers_tool_is_called_in_the_sandbox() {
     let home = Home::new();
     let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
     home.write(
-        "config.toml",
+        ".glovebox/config.toml",
         // Where the machine has a browser, that would be offered too.
         format!("[core]\nenable_browser = false\n[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
     );
@@ -85,7 +85,7 @@ fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
     assert_eq!(of_kind(&again, "action", "message")[0]["args"]["content"], "work");
     let none = home.run(&["resume", &latest(&home), "--from-loop", "stop"]).expect(2).stderr;
     assert!(none.contains("was not stopped in a loop"), "{none}");
-    home.write("config.toml", "[agent]\nenable_stuck_detection = false\n");
+    home.write(".glovebox/config.toml", "[agent]\nenable_stuck_detection = false\n");
     let events = run(&home, "work", &json!(responses), 0);
     assert_eq!(of_kind(&events, "observation", "run").len(), 4);
     home.assert_nothing_runs();
@@ -109,7 +109,7 @@ fn a_policy_lets_harmless_commands_pass_and_asks_about_the_others() {
     let home = Home::new();
     let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../orchestrator/security-policy.toml");
     home.write(
-        "config.toml",
+        ".glovebox/config.toml",
         format!("[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"{policy}\"\n"),
     );
     let responses = json!([bash("ls"), bash("sudo rm -rf /"), finish()]);

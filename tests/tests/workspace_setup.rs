@@ -20,7 +20,7 @@ fn home_with_origin(setup: &str) -> Option<Home> {
     }
     let home = Home::new();
     // The repository lies in a home, which an isolated sandbox does not see.
-    home.write("config.toml", "[sandbox]\nunsafe_local = true\n");
+    home.write(".glovebox/config.toml", "[sandbox]\nunsafe_local = true\n");
     home.write(".gitconfig", "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n");
     std::fs::create_dir_all(home.path().join("origin/.openhands")).unwrap();
     home.write("origin/.openhands/setup.sh", setup);
@@ -273,7 +273,7 @@ fn a_clone_that_fails_is_named_without_its_credentials_and_can_be_tried_again() 
 #[test]
 fn an_empty_workspace_becomes_a_repository_if_that_is_configured() {
     let Some(home) = home_with_origin("") else { return };
-    home.write("config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
+    home.write(".glovebox/config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
     let model = home.script(&json!([bash("git status --short && git branch --show-current"), finish()]));
     let run = home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "local"]).expect(0);
     assert_eq!((exit_codes(&run.events()), agent_heard(&run.events())), (vec![0], vec!["main".to_owned()]));

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
 use super::program::{self, Left};
 use super::run::new_conversation_id;
-use super::{PlaceArguments, prepare, print};
+use super::{PlaceArguments, prepare, print, trust};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, INTERRUPTED, UsageError};
@@ -59,6 +59,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
         workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
         ..compose::spec(&config, new_conversation_id()?)
     };
+    trust::check_sandbox(&config, &spec)?;
     if arguments.json {
         return print_observation(&config, &state_dir, spec, &script).await;
     }

@@ -23,6 +23,7 @@ mod sandbox_host;
 mod table;
 mod title;
 mod transcript;
+mod trust;
 mod writing;
 mod written;
 
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Configuration to read instead of config.toml in this folder.
+    /// Configuration to read instead of ~/.glovebox/config.toml and config.toml in this folder.
     #[arg(long, global = true, value_name = "FILE")]
     config_file: Option<PathBuf>,
 
@@ -87,6 +88,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Lend this machine's sandboxes to orchestrators on others.
     SandboxHost(sandbox_host::SandboxHostArguments),
+    /// Decide about a config.toml of this folder, an agent's file or a policy.
+    Trust(trust::TrustArguments),
     /// Print completions for a shell.
     Completions(completions::CompletionsArguments),
 }
@@ -126,6 +129,11 @@ struct MachineArguments {
     /// With the runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
     #[arg(long)]
     unsafe_local: bool,
+
+    /// Let the sandbox write a folder that holds your home or Glovebox's own files. What runs in it can then change what
+    /// this machine runs and trusts.
+    #[arg(long)]
+    unsafe_directory: bool,
 }
 
 impl PlaceArguments {
@@ -138,8 +146,13 @@ impl PlaceArguments {
 
 impl MachineArguments {
     fn overrides(&self, overrides: Overrides) -> Overrides {
-        let (network, ssh_host) = (self.network.clone(), self.host.clone());
-        Overrides { unsafe_local: self.unsafe_local, network, ssh_host, ..overrides }
+        Overrides {
+            unsafe_local: self.unsafe_local,
+            unsafe_directory: self.unsafe_directory,
+            network: self.network.clone(),
+            ssh_host: self.host.clone(),
+            ..overrides
+        }
     }
 }
 
@@ -183,22 +196,32 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
+        Command::Trust(command) => trust::run(&command, &overrides),
         Command::Completions(command) => completions::run(&command),
     }
 }
 
-/// Reads the configuration and tells the user its warnings.
+/// Loads the configuration for a command that runs nothing, and prints its warnings.
 fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    let config = Config::load(overrides, |name| std::env::var(name).ok())?;
+    introduce_config(trust::load(overrides)?)
+}
+
+/// The same for a command that runs something: the user decides about each file that is not trusted.
+fn load_decided_config(overrides: &Overrides) -> anyhow::Result<Config> {
+    introduce_config(trust::load_decided(overrides)?)
+}
+
+fn introduce_config(config: Config) -> anyhow::Result<Config> {
     // Before anything is printed or logged that may quote one.
     hiding::hide(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
+    trust::warnings(&config).for_each(|warning| print::warning(&warning));
     Ok(config)
 }
 
 /// The same for a command that places sandboxes: their runtime is one that there is, and the user knows what it is like.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
-    let mut config = load_config(overrides)?;
+    let mut config = load_decided_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
     warn_of_runtime(&config, overrides);

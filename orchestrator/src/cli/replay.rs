@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use engine::replay::{Difference, Trajectory};
 use protocol::{Event, Observation, python_json};
 use serde_json::{Value, json};
@@ -12,13 +11,14 @@ use super::{PlaceArguments, conversations, prepare, print};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
+use crate::input_file;
 use crate::workspace::{self, WorkFolder};
 
 /// How much of an observation a difference quotes, in lines.
 const LINES_SHOWN: usize = 12;
 
-/// The longest trajectory that is read, in bytes.
-const LONGEST: u64 = 1 << 30;
+/// Longest trajectory, in bytes.
+const MAX_LENGTH: usize = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -78,11 +78,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
 /// A saved trajectory.
 pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
     let wrong = |problem: String| UsageError(format!("the trajectory {}: {problem}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if size > LONGEST {
-        return Err(wrong(format!("{size} bytes, at most {LONGEST} are read")).into());
-    }
-    let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let text = input_file::read_named(path, MAX_LENGTH).map_err(|error| wrong(error.to_string()))?;
     let values: Vec<Value> = serde_json::from_slice(&python_json::to_json(&text))
         .map_err(|error| wrong(format!("not a JSON array of events: {error}")))?;
     let event = |(number, value)| {

@@ -19,7 +19,7 @@ use super::follow::Output;
 use super::run::{
     Course, WorkArguments, finish, introduce, note_folder, spec, warn_of_budget, warn_of_memory,
 };
-use super::{MachineArguments, conversations, load_config, print};
+use super::{MachineArguments, conversations, load_decided_config, print, trust};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -80,7 +80,7 @@ impl From<FromLoop> for Recovery {
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let ResumeArguments { conversation, task, from_loop, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
-    let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
+    let config = trust::load(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
     let id = conversation.find(store.as_ref()).await?;
@@ -93,7 +93,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     };
     // Its agent is what it was, and with it what is configured for that agent.
     let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
-    let mut config = load_config(&overrides)?;
+    let mut config = load_decided_config(&overrides)?;
     let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
     if (confirm || reject.is_some()) && !is_asked {
         return Err(UsageError(format!("no action of conversation {id} waits for your approval")).into());
@@ -132,6 +132,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         None => None,
     };
     let spec = spec(&config, &id, &started);
+    trust::check_sandbox(&config, &spec)?;
     let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
     let max_budget = more_money(&state, &started, work.max_budget);

@@ -1,10 +1,9 @@
 //! `glovebox run`: a new conversation, followed to its end.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::events::EventStore;
@@ -17,12 +16,16 @@ use protocol::{ConversationId, EventId};
 
 use super::follow::{Follow, Followed, Output};
 use super::title::entitle;
-use super::{PlaceArguments, conversations, pictures, prepare, print, replay};
+use super::{PlaceArguments, conversations, pictures, prepare, print, replay, trust};
 use crate::compose::{self, Lock, Models, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::input_file;
 use crate::terminal_input::InputKeptFromShell;
 use crate::workspace::{self, WorkFolder};
+
+/// Longest task, in bytes.
+const MAX_TASK_LENGTH: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -132,7 +135,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
-    let replayed = Config::load(&overrides, |name| std::env::var(name).ok())?.replay_trajectory;
+    let replayed = trust::load_decided(&overrides)?.replay_trajectory;
     let task = arguments.task.or(arguments.positional_task);
     let what = match replayed {
         Some(_) if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() => {
@@ -231,6 +234,7 @@ async fn perform_locked(
         }
     };
     let spec = spec(config, &task.id, &started);
+    trust::check_sandbox(config, &spec)?;
     let parts = compose::parts(config, state_dir, store, &task.models, agent, spec)?;
     warn_of_memory(&parts);
     warn_of_budget(&task.models, config, config.max_budget);
@@ -377,8 +381,9 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
         (Some(task), _) => task,
         (None, Some(path)) if path == Path::new("-") => read_stdin()?,
         (None, Some(path)) => {
-            let bytes = std::fs::read(path)
-                .map_err(|error| UsageError(format!("reading the task in {}: {error}", path.display())))?;
+            let bytes = input_file::read_named(path, MAX_TASK_LENGTH).map_err(|error| {
+                UsageError(format!("cannot read the task in {}: {error}", path.display()))
+            })?;
             utf8(bytes, &path.display().to_string())?
         }
         (None, None) if !std::io::stdin().is_terminal() => read_stdin()?,
@@ -394,8 +399,8 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
 }
 
 fn read_stdin() -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes).context("reading the task from standard input")?;
+    let bytes = input_file::read_bounded(std::io::stdin().lock(), MAX_TASK_LENGTH)
+        .map_err(|error| UsageError(format!("cannot read the task from standard input: {error}")))?;
     utf8(bytes, "standard input")
 }
 

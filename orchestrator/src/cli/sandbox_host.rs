@@ -15,6 +15,7 @@ use super::{prepare, print};
 use crate::compose::{self, StateDir};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
+use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
 /// Its sandboxes belong to a state of their own, so that nothing else of this user's sweeps them away.
 const STATE_FOLDER: &str = "lent";
@@ -110,6 +111,10 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
     Ok(Exit::Finished)
 }
 
+fn read_keys(file: &Path) -> std::io::Result<String> {
+    input_file::read_named(file, MAX_SETTINGS_LENGTH).and_then(input_file::to_text)
+}
+
 fn keys(file: Option<&Path>) -> anyhow::Result<HostKeys> {
     let (source, text) = match file {
         None => {
@@ -118,11 +123,12 @@ fn keys(file: Option<&Path>) -> anyhow::Result<HostKeys> {
             (KEYS_VARIABLE.to_owned(), text.map_err(|_| UsageError(missing))?)
         }
         Some(file) => {
-            let unreadable = |error| UsageError(format!("reading the keys in {}: {error}", file.display()));
+            let unreadable =
+                |error| UsageError(format!("cannot read the keys in {}: {error}", file.display()));
             if std::fs::metadata(file).map_err(unreadable)?.permissions().mode() & 0o077 != 0 {
                 print::warning(&format!("others can look at {}: chmod 600 {0}", file.display()));
             }
-            (file.display().to_string(), std::fs::read_to_string(file).map_err(unreadable)?)
+            (file.display().to_string(), read_keys(file).map_err(unreadable)?)
         }
     };
     text.parse().map_err(|error| UsageError(format!("{source}: {error}")).into())

@@ -13,9 +13,13 @@ use llm::{
 use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
+use crate::input_file;
 
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
+
+/// Longest file of answers, in bytes.
+const MAX_SCRIPT_LENGTH: usize = 64 << 20;
 
 /// Prefixes by which V0's users choose Ollama.
 const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
@@ -151,8 +155,9 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
         return Err(UsageError(text.to_owned()).into());
     };
     if let Some(file) = model.strip_prefix(SCRIPTED) {
-        let script = std::fs::read_to_string(file)
-            .map_err(|error| UsageError(format!("reading the script {file}: {error}")))?;
+        let script = input_file::read_named(Path::new(file), MAX_SCRIPT_LENGTH)
+            .and_then(input_file::to_text)
+            .map_err(|error| UsageError(format!("cannot read the script {file}: {error}")))?;
         return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
@@ -200,15 +205,29 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
         // The other one may be inherited by a group that is for Ollama.
         config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
     }
+    config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
     if let Some(most) = settings.integer("llm", "max_message_chars") {
         config.max_message_chars = usize::try_from(most).ok();
     }
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
-    config.top_k = settings.integer("llm", "top_k");
-    config.max_input_tokens = settings.integer("llm", "max_input_tokens");
-    config.max_output_tokens = settings.integer("llm", "max_output_tokens");
+    match number("top_k") {
+        // As V0 passes it on; OpenAI's and Anthropic's wires know whole numbers.
+        Some(top_k) if top_k.fract() != 0.0 => {
+            config.completion_kwargs.entry("top_k").or_insert(top_k.into());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a configured number is small"
+        )]
+        top_k => config.top_k = top_k.map(|top_k| top_k as u64),
+    }
+    // V0's 0 is unknown.
+    let tokens = |name| settings.integer("llm", name).filter(|tokens| *tokens > 0);
+    config.max_input_tokens = tokens("max_input_tokens");
+    config.max_output_tokens = tokens("max_output_tokens");
     config.seed = settings.integer("llm", "seed").and_then(|seed| i64::try_from(seed).ok());
     config.reasoning_effort = settings.text("llm", "reasoning_effort");
     config.native_tool_calling = flag("native_tool_calling");
@@ -218,12 +237,12 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");
-    config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
     let has_safety_settings = ["gemini", "mistral"].iter().any(|name| model.contains(name));
     if let Some(list) = settings.tables("llm", "safety_settings").filter(|_| has_safety_settings) {
         config.completion_kwargs.entry("safety_settings").or_insert(list);
     }
-    config.timeouts.total = seconds("timeout").unwrap_or(config.timeouts.total);
+    config.timeouts.total =
+        seconds("timeout").filter(|time| !time.is_zero()).unwrap_or(config.timeouts.total);
     let RetryPolicy { num_retries, multiplier, min_wait, max_wait } = &mut config.retry;
     let configured = settings.integer("llm", "num_retries").and_then(|number| u32::try_from(number).ok());
     *num_retries = configured.unwrap_or(*num_retries);

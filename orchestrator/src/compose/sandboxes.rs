@@ -162,7 +162,11 @@ fn local(
             false => IsolationChoice::Probe,
         },
         network,
-        hidden: engine.map(PathBuf::from).into_iter().chain(config.config_file.clone()).collect(),
+        hidden: engine
+            .map(PathBuf::from)
+            .into_iter()
+            .chain(config.files.iter().map(|file| file.path.clone()))
+            .collect(),
         // Also when its file is replaced meanwhile. Not of `self`: that would be whatever starts it.
         launcher: format!("/proc/{}/exe", std::process::id()).into(),
         bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),

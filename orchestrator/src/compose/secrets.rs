@@ -14,6 +14,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::StateDir;
 use crate::config::Config;
 use crate::exit::UsageError;
+use crate::workspace;
 
 /// The program's own keys are hidden from this length on, in bytes: local models get words such as `dummy`.
 const SHORTEST_KEY: usize = 16;
@@ -44,7 +45,9 @@ fn redactor_of_keys_from(config: &Config, shortest: usize) -> anyhow::Result<Red
     let keys = keys.into_iter().chain(of_models).filter_map(|(name, key)| Some((name, key.as_ref()?)));
     let agents = std::iter::once(config).chain(config.team.values());
     let of_servers = agents.flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
+    let of_repositories = workspace::credentials(config);
     let keys = keys.chain(of_servers.map(|key| ("mcp", key)));
+    let keys = keys.chain(of_repositories.iter().map(|key| ("repository", key)));
     let keys = keys.filter(|(_, key)| key.expose_secret().len() >= shortest);
     let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)

@@ -1,6 +1,5 @@
 //! Who judges actions, and which the user is asked about, as configured.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +48,7 @@ fn analyzer(config: &Config) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>
         Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
             Some(Arc::new(http(url, settings)?))
         }
-        Some(path) => Some(Arc::new(rules(path, config)?)),
+        Some(path) => Some(Arc::new(rules(path, settings)?)),
     })
 }
 
@@ -60,15 +59,13 @@ fn http(url: &str, settings: &SecuritySettings) -> anyhow::Result<HttpAnalyzer> 
         .map_err(|error| UsageError(format!("security.security_analyzer: {error}")).into())
 }
 
-fn rules(path: &str, config: &Config) -> anyhow::Result<Rules> {
-    let file = match (path.strip_prefix("~/"), &config.home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(path),
+fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<Rules> {
+    let text = match &settings.rules {
+        Some(Ok(text)) => text,
+        Some(Err(problem)) => return Err(UsageError(problem.clone()).into()),
+        None => return Err(UsageError(format!("security.security_analyzer: {path} is no file")).into()),
     };
-    let text = std::fs::read_to_string(&file).map_err(|error| {
-        UsageError(format!("security.security_analyzer: reading the policy {path}: {error}"))
-    })?;
-    Ok(Rules::from_toml(&text).map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
+    Ok(Rules::from_toml(text).map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
 }
 
 #[cfg(test)]
@@ -104,7 +101,7 @@ mod tests {
         std::fs::write(policy.path(), "[[rule]]\nrisk = 1\n").unwrap();
         for (analyzer, part) in [
             ("invariant", "use llm, a policy file's path"),
-            ("/nowhere/policy.toml", "reading the policy /nowhere/policy.toml: No such file"),
+            ("/nowhere/policy.toml", "cannot read the policy /nowhere/policy.toml: No such file"),
             ("http://", "security.security_analyzer: "),
             (policy.path().to_str().unwrap(), ", line 2: rule[0].risk: "),
         ] {

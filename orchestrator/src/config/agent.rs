@@ -1,14 +1,16 @@
 //! Which agent works, and with what: one of ours, a section `[agent.NAME]`, or a Markdown file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, AgentFile, Delegate, LONGEST_AGENT_FILE, Prompt};
 
+use super::layers::RestrictedFile;
 use super::settings::Settings;
 use super::{Config, MOST_AGENTS};
+use crate::input_file;
+use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
 
 /// CodeAct's tools, each with its key and whether it is there without a word.
 const TOOLS: [(ToolName, &str, bool); 9] = [
@@ -23,8 +25,9 @@ const TOOLS: [(ToolName, &str, bool); 9] = [
     (ToolName::Finish, "enable_finish", true),
 ];
 
-/// Agents that are there without a word.
-const OURS: [&str; 3] = [AgentDefinition::CODE_ACT, AgentDefinition::READ_ONLY, AgentDefinition::BROWSING];
+/// Agents that need no configuration.
+pub(super) const BUILT_IN_AGENTS: [&str; 3] =
+    [AgentDefinition::CODE_ACT, AgentDefinition::READ_ONLY, AgentDefinition::BROWSING];
 
 /// An agent as configured.
 #[derive(Debug, Clone)]
@@ -45,14 +48,18 @@ pub(crate) struct AgentSettings {
     pub is_told: bool,
     /// Knowledge that it is never told, by name.
     pub disabled_microagents: BTreeSet<String>,
+    /// Its file, if that says more than an untrusted file may.
+    pub restricted: Option<RestrictedFile>,
 }
 
 /// Where agents and prompts are looked for.
 pub(super) struct Folders<'a> {
     /// Where the user's own agents are.
     pub(super) state_dir: &'a Path,
-    /// The configuration's file; names of files in it begin at its folder.
-    pub(super) config_file: Option<&'a Path>,
+    /// Where prompts of an untrusted file are. No path to one of them leads elsewhere.
+    pub(super) untrusted: Option<&'a Path>,
+    /// The user's decisions about other files.
+    pub(super) trust: &'a TrustStore,
 }
 
 impl AgentSettings {
@@ -79,11 +86,13 @@ impl AgentSettings {
             model: settings.text("agent", "llm_config"),
             is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
             disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
+            restricted: None,
         };
-        let of_ours = OURS.contains(&name);
+        let of_ours = BUILT_IN_AGENTS.contains(&name);
         if let Some(path) = find(name, folders).filter(|_| !of_ours) {
             read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
-            read.definition = read_file(&path, &tools).map(|file| {
+            read.definition = read_file(&path, &tools, settings, folders).map(|(file, restricted)| {
+                read.restricted = restricted;
                 read.model = file.model.or(read.model.take());
                 if !file.description.is_empty() {
                     read.description = file.description;
@@ -98,7 +107,7 @@ impl AgentSettings {
         } else {
             read.definition = Err(format!(
                 "there is no agent {name}: there are {}, sections [agent.NAME], and files in .glovebox/agents and {}",
-                OURS.join(", "),
+                BUILT_IN_AGENTS.join(", "),
                 own_agents(folders).display()
             ));
         }
@@ -144,13 +153,13 @@ pub(super) fn section_of(name: &str) -> &str {
     file.strip_suffix(".md").unwrap_or(file)
 }
 
-/// The file of an agent: the one that is named, else this folder's, else the user's own.
+/// The file of an agent: the one that is named, else the user's own, else this folder's, which must not take its place.
 fn find(name: &str, folders: &Folders<'_>) -> Option<PathBuf> {
     if name.contains('/') || name.ends_with(".md") {
         return Some(name.into());
     }
     let file = format!("{name}.md");
-    let places = [Path::new(".glovebox/agents").to_owned(), own_agents(folders)];
+    let places = [own_agents(folders), Path::new(".glovebox/agents").to_owned()];
     places.into_iter().map(|place| place.join(&file)).find(|path| path.is_file())
 }
 
@@ -158,9 +167,50 @@ fn own_agents(folders: &Folders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
 }
 
-fn read_file(path: &Path, tools: &[ToolName]) -> Result<AgentFile, String> {
-    let text = read_text(path)?;
-    AgentFile::parse(&path.display().to_string(), &text, tools).map_err(|error| error.to_string())
+/// Reads a file. Of one that is neither the user's own nor trusted, only what cannot widen anything.
+fn read_file(
+    path: &Path,
+    tools: &[ToolName],
+    settings: &Settings,
+    folders: &Folders<'_>,
+) -> Result<(AgentFile, Option<RestrictedFile>), String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let content = input_file::read_found(path, LONGEST_AGENT_FILE).map_err(failed)?;
+    let fingerprint = Fingerprint::new(path, &content).map_err(failed)?;
+    let text = input_file::to_text(content).map_err(failed)?;
+    let shown = path.display().to_string();
+    let mut file = AgentFile::parse(&shown, &text, tools).map_err(|error| error.to_string())?;
+    let is_own = own_agents(folders).canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
+    let verdict = if is_own { Some(Verdict::Trusted) } else { folders.trust.verdict(&fingerprint) };
+    if verdict == Some(Verdict::Trusted) {
+        return Ok((file, None));
+    }
+    let removed = retain_untrusted(&mut file, settings);
+    let restricted = RestrictedFile::new(UndecidedFile { file: fingerprint, keys: removed }, verdict);
+    Ok((file, restricted))
+}
+
+/// Removes what an untrusted file may not say. Returns the removed fields.
+fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
+    let mut removed = Vec::new();
+    if file.model.take().is_some() {
+        removed.push("model".to_owned());
+    }
+    // Other agents may have other models.
+    if file.delegates.take().is_some_and(|delegates| !delegates.is_empty()) {
+        removed.push("delegates".to_owned());
+    }
+    let is_disabled = |tool: &ToolName| {
+        let key = TOOLS.iter().find(|(of_key, ..)| of_key == tool);
+        key.is_some_and(|(_, key, _)| settings.flag("agent", key) == Some(false))
+    };
+    let definition = &mut file.definition;
+    if definition.tools.iter().any(is_disabled) {
+        definition.tools.retain(|tool| !is_disabled(tool));
+        definition.required.retain(|tool| !is_disabled(tool));
+        removed.push("tools".to_owned());
+    }
+    removed
 }
 
 /// One of ours, or what a section makes of CodeAct.
@@ -179,22 +229,17 @@ fn configured(
     };
     name.clone_into(&mut definition.name);
     if let (None, Some(file)) = (prompt, prompt_file) {
-        let folder = folders.config_file.and_then(Path::parent).unwrap_or(Path::new(""));
-        let text = read_text(&folder.join(file));
+        let text = read_prompt(Path::new(&file), folders.untrusted);
         definition.prompt = text.map_err(|error| format!("agent.system_prompt_filename: {error}"))?;
     }
     Ok(definition)
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(LONGEST_AGENT_FILE as u64 + 1).read_to_string(&mut text));
-    match read {
-        Ok(length) if length > LONGEST_AGENT_FILE => {
-            Err(format!("{} is longer than {LONGEST_AGENT_FILE} bytes", path.display()))
-        }
-        Ok(_) => Ok(text),
-        Err(error) => Err(format!("reading {}: {error}", path.display())),
-    }
+fn read_prompt(path: &Path, untrusted: Option<&Path>) -> Result<String, String> {
+    let beneath = untrusted.and_then(|folder| Some((folder, path.strip_prefix(folder).ok()?)));
+    let content = match beneath {
+        Some((folder, path)) => input_file::read_beneath(folder, path, LONGEST_AGENT_FILE),
+        None => input_file::read_named(path, LONGEST_AGENT_FILE),
+    };
+    content.and_then(input_file::to_text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

@@ -1,12 +1,13 @@
 //! The environment: the upper-case name of a key, after its section's prefix.
 
 use super::keys::{self, Key, Kind};
+use super::python_literal;
 use super::settings::{ConfigError, Origin, Settings};
 
-/// Reads the variables of the keys that have an effect. An empty one is passed over.
+/// Reads the variables. An empty one is passed over; of a key without effect, any text is taken.
 pub(super) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
-    for key in keys::all().filter(|key| key.has_effect) {
+    for key in keys::all() {
         let name = variable_name(key);
         if let Some(text) = variable(&name).filter(|text| !text.is_empty()) {
             let value = to_value(key.kind, &text).ok_or_else(|| ConfigError::BadValue {
@@ -36,18 +37,33 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         | Kind::Url
         | Kind::UnknownHosts
         | Kind::Confirmation
-        | Kind::Router => Some(toml::Value::String(text.to_owned())),
-        Kind::Integer => text.parse().ok().map(toml::Value::Integer),
-        Kind::Number => text.parse().ok().map(toml::Value::Float),
+        | Kind::Router
+        | Kind::Any => Some(toml::Value::String(text.to_owned())),
+        Kind::Integer => text.trim().parse().ok().map(toml::Value::Integer),
+        Kind::Number => text.trim().parse().ok().map(toml::Value::Float),
         // As V0 reads it.
         Kind::Flag => match text.to_ascii_lowercase().as_str() {
             "true" | "1" => Some(toml::Value::Boolean(true)),
             "false" | "0" => Some(toml::Value::Boolean(false)),
             _ => None,
         },
-        Kind::Servers | Kind::List | Kind::Table | Kind::Tables | Kind::Any => {
-            let json: serde_json::Value = serde_json::from_str(text).ok()?;
-            toml::Value::try_from(json).ok()
+        // Ours is JSON, V0's a Python literal.
+        Kind::Servers | Kind::List | Kind::Table | Kind::Tables => {
+            let json = serde_json::from_str(text).ok().or_else(|| python_literal::parse(text))?;
+            toml::Value::try_from(without_nulls(json)).ok()
         }
+    }
+}
+
+/// Removes entries that are as if they were not there.
+fn without_nulls(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            let entries = map.into_iter().filter(|(_, value)| !value.is_null());
+            entries.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! `config.toml`: its sections, and groups such as `[llm.fast]` which inherit from their section.
+//! A `config.toml`: its sections, and groups such as `[llm.fast]` which inherit from their section.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +9,14 @@ use toml::de::{DeTable, DeValue};
 use super::keys;
 use super::settings::{ConfigError, Origin, Settings};
 
-/// What a file says.
-#[derive(Default)]
+/// Warnings about one file. What exceeds them is counted.
+const MAX_WARNINGS: usize = 20;
+
+/// How much of a name a warning shows, in characters.
+const MAX_SHOWN_NAME: usize = 60;
+
+/// Content of a file, or of several that were laid over each other.
+#[derive(Clone, Default)]
 pub(super) struct File {
     /// The sections' own keys.
     pub(super) base: Settings,
@@ -25,33 +31,71 @@ impl File {
     pub(super) fn take_group(&mut self, section: &str, name: &str) -> Option<Settings> {
         self.groups.remove(&(section.to_owned(), name.to_owned()))
     }
+
+    /// Lays the keys of a stronger file over these.
+    pub(super) fn overlay(&mut self, stronger: Self) {
+        self.base.overlay(stronger.base);
+        for (name, group) in stronger.groups {
+            self.groups.entry(name).or_default().overlay(group);
+        }
+        self.secrets.extend(stronger.secrets);
+    }
+
+    /// Removes what an untrusted file may not set over `own`, the user's own configuration. Returns the removed keys.
+    pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
+        let mut removed = self.base.retain_untrusted(&own.base);
+        self.groups.retain(|(section, name), group| {
+            // A group of models could stand in for the model of that name.
+            let of_group = match section.as_str() {
+                "agent" => group.retain_untrusted(&own.base),
+                _ => std::mem::take(group).retain_untrusted(&own.base),
+            };
+            removed.extend(of_group.into_iter().map(|key| match key.split_once('.') {
+                Some((section, key)) => format!("{section}.{name}.{key}"),
+                None => key,
+            }));
+            section == "agent"
+        });
+        if !std::mem::take(&mut self.secrets).is_empty() {
+            removed.push("secrets".to_owned());
+        }
+        removed
+    }
+
+    /// Makes paths of prompts absolute, which start at the file's folder.
+    pub(super) fn resolve_prompts(&mut self, folder: &Path) {
+        let groups = self.groups.values_mut();
+        groups.chain([&mut self.base]).for_each(|settings| settings.resolve_prompt(folder));
+    }
 }
 
-/// Reads a file; with what is worth telling the user.
-pub(super) fn read(path: &Path) -> Result<(File, Vec<String>), ConfigError> {
-    let bytes =
-        std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    let text = String::from_utf8(bytes).map_err(|error| ConfigError::NotUtf8 {
+/// Parses the content of a file. Paths of prompts in it start at its folder.
+pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>), ConfigError> {
+    let text = String::from_utf8(content).map_err(|error| ConfigError::NotUtf8 {
         path: path.to_owned(),
         byte: error.utf8_error().valid_up_to(),
     })?;
+    let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+    let mut reader =
+        Reader { path, line_starts, file: File::default(), warnings: Vec::new(), more_warnings: 0 };
     let table = DeTable::parse(&text).map_err(|error| ConfigError::NotToml {
         path: path.to_owned(),
-        line: line_of(&text, error.span().map_or(0, |span| span.start)),
+        line: reader.line(error.span().map_or(0, |span| span.start)),
         problem: error.message().to_owned(),
     })?;
-    let mut reader = Reader { path, text: &text, file: File::default(), warnings: Vec::new() };
     for (section, value) in table.into_inner() {
         reader.read_section(&section, value)?;
     }
-    Ok((reader.file, reader.warnings))
+    Ok(reader.finish())
 }
 
 struct Reader<'a> {
     path: &'a Path,
-    text: &'a str,
+    line_starts: Vec<usize>,
     file: File,
     warnings: Vec<String>,
+    /// Warnings beyond those that are kept.
+    more_warnings: usize,
 }
 
 impl Reader<'_> {
@@ -63,7 +107,7 @@ impl Reader<'_> {
         let name = section.get_ref().as_ref();
         let line = self.line(section.span().start);
         let DeValue::Table(table) = value.into_inner() else {
-            self.warn(line, &format!("{name} stands outside of a section, and is passed over"));
+            self.warn(line, &format!("{} stands outside of a section, and is passed over", shown(name)));
             return Ok(());
         };
         if name == "secrets" {
@@ -74,7 +118,7 @@ impl Reader<'_> {
             return Ok(());
         }
         if !keys::is_section(name) {
-            self.warn_unknown(line, &format!("section [{name}]"), keys::nearest_section(name));
+            self.warn_unknown(line, &format!("section [{}]", shown(name)), || keys::nearest_section(name));
             return Ok(());
         }
         for (key, value) in table {
@@ -108,7 +152,9 @@ impl Reader<'_> {
         let name = key.get_ref().as_ref();
         let line = self.line(key.span().start);
         let Some(known) = keys::find(section, name) else {
-            self.warn_unknown(line, &format!("key {section}.{name}"), keys::nearest(section, name));
+            self.warn_unknown(line, &format!("key {section}.{}", shown(name)), || {
+                keys::nearest(section, name)
+            });
             return Ok(());
         };
         if let Some(newer) = keys::renamed(section, name) {
@@ -118,22 +164,37 @@ impl Reader<'_> {
         settings.set(known, to_value(value.into_inner()), origin)
     }
 
-    fn warn_unknown(&mut self, line: usize, what: &str, nearest: Option<&str>) {
+    fn warn_unknown(&mut self, line: usize, what: &str, nearest: impl FnOnce() -> Option<&'static str>) {
+        // The search costs more than the rest.
+        let nearest = if self.warnings.len() < MAX_WARNINGS { nearest() } else { None };
         let hint = nearest.map(|known| format!(" (did you mean {known}?)")).unwrap_or_default();
         self.warn(line, &format!("unknown {what}{hint}"));
     }
 
     fn warn(&mut self, line: usize, text: &str) {
-        self.warnings.push(format!("{}:{line}: {text}", self.path.display()));
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(format!("{}:{line}: {text}", self.path.display()));
+        } else {
+            self.more_warnings += 1;
+        }
     }
 
+    fn finish(mut self) -> (File, Vec<String>) {
+        if self.more_warnings > 0 {
+            self.warnings.push(format!("{}: {} more warnings", self.path.display(), self.more_warnings));
+        }
+        (self.file, self.warnings)
+    }
+
+    /// The number of the line with this byte, from 1.
     fn line(&self, offset: usize) -> usize {
-        line_of(self.text, offset)
+        self.line_starts.partition_point(|start| *start <= offset)
     }
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count()
+/// A name of the file's in a line for people.
+fn shown(name: &str) -> String {
+    name.escape_debug().take(MAX_SHOWN_NAME).collect()
 }
 
 fn to_value(value: DeValue<'_>) -> toml::Value {

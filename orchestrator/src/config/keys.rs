@@ -1,6 +1,9 @@
 //! Every key that V0 knows, with its kind. Those that change nothing yet are known all the same: a V0 user's file is
 //! read without complaint about its names, and told what has no effect.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 /// What a value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -65,12 +68,38 @@ pub(super) struct Key {
     pub has_effect: bool,
 }
 
+/// What a file may set that the user has not decided to trust. A key without a rule has to wait for that decision.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum UntrustedRule {
+    /// Any value: none of them widens anything.
+    Any,
+    /// Only this truth value, which is the narrower one.
+    Only(bool),
+    /// Only this text, which is the narrowest one.
+    OnlyText(&'static str),
+    /// A number that lowers what holds without the file; a number by default.
+    Lowers(f64),
+    /// One of the built-in agents, where the user's own file names none.
+    BuiltInAgent,
+    /// A file in the same folder, or one of V0's names of prompts.
+    FileInFolder,
+}
+
+/// The rule of a key for files that are not trusted. `None` if its value needs trust.
+pub(super) fn untrusted_rule(section: &str, name: &str) -> Option<UntrustedRule> {
+    let found =
+        UNTRUSTED.iter().find(|(of, names, _)| *of == section && names.split(' ').any(|one| one == name));
+    found.map(|(_, _, rule)| *rule)
+}
+
 /// Sections that may hold named groups, which inherit from the section itself.
 pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
 
 /// The key of that name, if there is one.
 pub(super) fn find(section: &str, name: &str) -> Option<Key> {
-    all().find(|key| key.section == section && key.name == name)
+    static BY_NAME: LazyLock<BTreeMap<(&str, &str), Key>> =
+        LazyLock::new(|| all().map(|key| ((key.section, key.name), key)).collect());
+    BY_NAME.get(&(section, name)).copied()
 }
 
 /// What a user of a key needs to know that will never have an effect.
@@ -81,6 +110,18 @@ pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
         }
         ("llm", "modify_params") => Some("requests are always made as the provider wants them"),
         ("llm", "custom_tokenizer") => Some("tokens are estimated by what the provider counted"),
+        ("core", "run_as_openhands") | ("sandbox", "user_id") => {
+            Some("commands run as the image's user, or as the owner of the workspace")
+        }
+        ("core", "workspace_mount_path_in_sandbox") => Some("a container has the workspace at /workspace"),
+        ("core", "workspace_mount_rewrite") => Some("workspace_mount_path is the path as the engine sees it"),
+        ("sandbox", "runtime_extra_deps" | "runtime_extra_build_args" | "force_rebuild_runtime") => {
+            Some("no image is built: name one that has them, or install them in .glovebox/setup.sh")
+        }
+        ("sandbox", "docker_runtime_kwargs") => {
+            Some("there are memory_limit, cpus, pids_limit, disk_limit, network, platform and enable_gpu")
+        }
+        ("sandbox", "initialize_plugins") => Some("a plugin starts at its first use"),
         _ => None,
     }
 }
@@ -111,11 +152,14 @@ pub(super) fn is_section(name: &str) -> bool {
     all().any(|key| key.section == name)
 }
 
+/// A name is near if one edit in four characters leads to it.
 fn nearest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+    let max_distance = (name.len() / 4).max(1);
     names
-        .map(|known| (strsim::jaro_winkler(known, name), known))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .filter(|known| known.len().abs_diff(name.len()) <= max_distance)
+        .map(|known| (strsim::osa_distance(known, name), known))
+        .filter(|(distance, _)| *distance <= max_distance)
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
 
@@ -129,6 +173,38 @@ pub(super) fn all() -> impl Iterator<Item = Key> {
     effective.chain(known)
 }
 
+/// The allow list of files that are not trusted: section, names, rule. Models, keys, addresses, programs, paths, mounts and
+/// isolation are not on it, nor is a key that was added without a thought of it.
+pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
+    ("core", "default_agent", UntrustedRule::BuiltInAgent),
+    ("core", "max_iterations", UntrustedRule::Lowers(500.0)),
+    ("core", "max_budget_per_task", UntrustedRule::Lowers(f64::INFINITY)),
+    ("core", "enable_browser", UntrustedRule::Only(false)),
+    ("core", "enable_default_condenser", UntrustedRule::Any),
+    (
+        "condenser",
+        "type attention_window keep_first max_events max_size max_event_length",
+        UntrustedRule::Any,
+    ),
+    (
+        "agent",
+        "description enable_think enable_finish enable_plan_mode enable_condensation_request \
+         enable_history_truncation",
+        UntrustedRule::Any,
+    ),
+    (
+        "agent",
+        "enable_cmd enable_jupyter enable_editor enable_browsing enable_llm_editor enable_prompt_extensions enable_mcp",
+        UntrustedRule::Only(false),
+    ),
+    ("agent", "enable_stuck_detection", UntrustedRule::Only(true)),
+    ("agent", "system_prompt_filename", UntrustedRule::FileInFolder),
+    ("sandbox", "use_host_network enable_gpu unsafe_local keep_runtime_alive", UntrustedRule::Only(false)),
+    ("sandbox", "network", UntrustedRule::OnlyText("none")),
+    ("security", "confirmation_mode", UntrustedRule::Only(true)),
+    ("security", "confirmation_policy", UntrustedRule::OnlyText("always")),
+];
+
 const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "default_agent", Kind::Text),
     ("core", "runtime", Kind::Text),
@@ -139,6 +215,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "max_iterations", Kind::Integer),
     ("core", "max_budget_per_task", Kind::Number),
     ("core", "workspace_base", Kind::Text),
+    ("core", "workspace_mount_path", Kind::Text),
+    ("core", "search_api_key", Kind::Text),
     ("core", "save_trajectory_path", Kind::Text),
     ("core", "init_git_in_empty_workspace", Kind::Flag),
     ("core", "enable_default_condenser", Kind::Flag),
@@ -159,7 +237,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("llm", "timeout", Kind::Number),
     ("llm", "temperature", Kind::Number),
     ("llm", "top_p", Kind::Number),
-    ("llm", "top_k", Kind::Integer),
+    ("llm", "top_k", Kind::Number),
     ("llm", "max_input_tokens", Kind::Integer),
     ("llm", "max_output_tokens", Kind::Integer),
     ("llm", "native_tool_calling", Kind::Flag),
@@ -255,20 +333,29 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
 const KNOWN: &[(&str, &str)] = &[
     (
         "core",
-        "search_api_key \
-         workspace_mount_path_in_sandbox workspace_mount_path workspace_mount_rewrite run_as_openhands \
+        "workspace_mount_path_in_sandbox workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
          max_concurrent_conversations file_store cache_dir \
+         file_store_web_hook_url file_store_web_hook_headers file_store_web_hook_batch \
+         cli_multiline_input client_wait_timeout enable_cli_session \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
-    ("llm", "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer"),
-    ("agent", "enable_som_visual_browsing classpath"),
+    (
+        "llm",
+        "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer correct_num \
+         openrouter_site_url openrouter_app_name embedding_base_url embedding_deployment_name embedding_model",
+    ),
+    (
+        "agent",
+        "enable_som_visual_browsing classpath cli_mode runtime memory_enabled memory_max_threads micro_agent_name \
+         use_microagents",
+    ),
     (
         "sandbox",
         "rm_all_containers user_id enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \
          docker_runtime_kwargs trusted_dirs vscode_port \
-         force_rebuild_runtime local_runtime_url browsergym_eval_env runtime_extra_build_args",
+         force_rebuild_runtime gpu_base_container_image local_runtime_url browsergym_eval_env runtime_extra_build_args",
     ),
     ("security", "enable_security_analyzer"),
     (

@@ -25,10 +25,27 @@ const MOST_SERVERS: usize = 64;
 /// The keys of the section, in the order in which their servers' tools get their names.
 const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
 
+/// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js and a network in the
+/// sandbox, and shows the key to what runs there.
+const TAVILY: &str = "https://mcp.tavily.com/mcp/";
+
 /// All servers. What is wrong was found when the keys were set.
 pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
     let servers = KEYS.into_iter().filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
-    servers.flatten().take(MOST_SERVERS).collect()
+    servers.flatten().chain(search_engine(settings)).take(MOST_SERVERS).collect()
+}
+
+/// What `search_api_key` asks for; as in V0, only of a key of Tavily's.
+fn search_engine(settings: &Settings) -> Option<McpServer> {
+    let key = settings.text("core", "search_api_key").filter(|key| key.starts_with("tvly-"))?;
+    let mut remote = Remote::at(TAVILY).ok()?;
+    remote.api_key = Some(key.into());
+    Some(McpServer {
+        name: "tavily".to_owned(),
+        transport: Transport::StreamableHttp(remote),
+        start_timeout: START_TIMEOUT,
+        call_timeout: CALL_TIMEOUT,
+    })
 }
 
 /// The servers that a key's value holds, or what is wrong with which of them.
@@ -67,7 +84,7 @@ fn server(key: &str, value: &Value) -> Result<McpServer, String> {
 fn program(fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
     let name = fields.text("name")?.ok_or("has no `name`")?;
     let command = fields.text("command")?.ok_or("has no `command`")?;
-    let program = Program { command, args: fields.arguments()?, env: fields.secrets("env")? };
+    let program = Program { command, args: fields.arguments()?, env: fields.variables("env")? };
     let transport = match fields.text("run_in")?.as_deref() {
         None | Some("sandbox") => Transport::Sandbox(program),
         Some("host") => Transport::Host(program),
@@ -147,6 +164,20 @@ impl<'a> Fields<'a> {
             Ok((name.clone(), SecretString::from(text)))
         };
         entries.map(read).collect()
+    }
+
+    /// A table, or as V0 takes it too, `A=1,B=2`.
+    fn variables(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
+        let Some(Value::String(line)) = self.table.get(name) else { return self.secrets(name) };
+        self.known.push(name);
+        let wrong = || format!("`{name}` must be a table of strings, or NAME=VALUE with commas between them");
+        let pairs = line.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let read = |pair: &str| {
+            let (variable, value) = pair.split_once('=').ok_or_else(wrong)?;
+            let is_usable = !variable.trim().is_empty() && !value.contains('\0');
+            is_usable.then(|| (variable.trim().to_owned(), value.into())).ok_or_else(wrong)
+        };
+        pairs.map(read).collect()
     }
 
     /// What nobody asked for is a mistake: a misspelt `run_in` would be a server in the wrong place.

@@ -1,15 +1,19 @@
 //! Configuration: data, read once, handed to each part as its part.
 //!
-//! Flags win over the environment, that over `config.toml`, that over defaults. Names and defaults are V0's, so that
-//! its users bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error
-//! that names file, line and key.
+//! Flags win over the environment, that over files, those over defaults. Names and defaults are V0's, so that its users
+//! bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error that names
+//! file, line and key. A file of the current folder may only narrow what the user's own file says, unless the user trusts
+//! it: see [`crate::trust`].
 
 mod agent;
 mod condenser;
 mod environment;
 mod file;
 mod keys;
+mod layers;
 mod mcp;
+mod policy_file;
+mod python_literal;
 mod routing;
 mod sandbox;
 mod secrets;
@@ -20,21 +24,29 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::agent::AgentDefinition;
 use engine::secrets::Secret;
 use secrecy::SecretString;
 use storage::Durability;
 
+use crate::trust::{Fingerprint, TrustStore};
+
 pub(crate) use agent::AgentSettings;
 use agent::Folders;
 pub(crate) use condenser::CondenserSettings;
+use layers::Layers;
+pub(crate) use layers::RestrictedFile;
 pub(crate) use sandbox::SandboxSettings;
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 
 const LOCAL_ENVIRONMENT: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// Hosts of repositories, each with the variable that V0 takes its token from.
+const GIT_TOKENS: [(&str, &str); 3] =
+    [("github.com", "GITHUB_TOKEN"), ("gitlab.com", "GITLAB_TOKEN"), ("bitbucket.org", "BITBUCKET_TOKEN")];
 
 /// The longest answer to who asks for a title, in tokens, thoughts included: what it may cost is set aside of a budget.
 const LONGEST_TITLE: u32 = 4000;
@@ -45,7 +57,7 @@ const DRAFT_EDITOR: &str = "draft_editor";
 /// What the command line says.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
-    /// `--config-file`; nothing: `config.toml` in this folder, if there is one.
+    /// `--config-file`. `None`: the user's own file, and over it `config.toml` of the current folder.
     pub config_file: Option<PathBuf>,
     /// `--model`: the name of an `[llm.NAME]` group, or of a model.
     pub model: Option<String>,
@@ -63,6 +75,8 @@ pub(crate) struct Overrides {
     pub network: Option<String>,
     /// `--unsafe-local`.
     pub unsafe_local: bool,
+    /// `--unsafe-directory`.
+    pub unsafe_directory: bool,
     /// `--host`.
     pub ssh_host: Option<String>,
     /// `--save-trajectory`.
@@ -122,8 +136,14 @@ pub(crate) struct Config {
     pub runtime_dir: Option<PathBuf>,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// The configuration's file, which may hold keys.
-    pub config_file: Option<PathBuf>,
+    /// The files that take effect with all that they say. They may hold keys.
+    pub files: Vec<Fingerprint>,
+    /// Files of which not all takes effect.
+    pub restricted: Vec<RestrictedFile>,
+    /// The user's decisions about files.
+    pub trust: TrustStore,
+    /// Whether a sandbox may write a folder that holds the user's home or the state folder.
+    pub allows_broad_folders: bool,
     /// Where the Docker engine is, as in `DOCKER_HOST`; nothing: where it usually is.
     pub docker_host: Option<String>,
     /// The folder of Docker's own client, as in `DOCKER_CONFIG`, else `.docker` at home.
@@ -134,6 +154,8 @@ pub(crate) struct Config {
     pub local_environment: Vec<(String, String)>,
     /// The repository that the agent works on, as the user wrote it: a URL may hold credentials.
     pub selected_repository: Option<SecretString>,
+    /// Tokens for repositories, by host, from `GITHUB_TOKEN` and the like.
+    pub git_tokens: BTreeMap<&'static str, SecretString>,
     /// Whether an empty workspace becomes a repository.
     pub init_git: bool,
     /// Who commits in the sandbox; nothing: whoever its git says.
@@ -164,6 +186,8 @@ pub(crate) struct SecuritySettings {
     pub policy: Option<String>,
     /// `none`, `llm`, a policy file or a URL.
     pub analyzer: Option<String>,
+    /// The content of the policy file that `analyzer` names. `None` if it names none.
+    pub rules: Option<Result<String, String>>,
     /// What the analyzer behind a URL is shown.
     pub analyzer_key: Option<SecretString>,
     /// How long that one may take, in seconds.
@@ -232,13 +256,17 @@ impl Config {
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let mut config = Self::load_alone(overrides, &environment)?;
+        let layers = Layers::read(overrides.config_file.as_deref(), &environment)?;
+        let mut config = Self::load_alone(overrides, &environment, &layers)?;
         let mut names = config.agent.delegates.clone();
         // Who is left out is told to whoever wants to hand on to them.
         while let Some(name) = names.pop().filter(|_| config.team.len() < MOST_AGENTS) {
             let Entry::Vacant(place) = config.team.entry(name) else { continue };
             let overrides = Overrides { agent: Some(place.key().clone()), ..overrides.clone() };
-            let mut member = Self::load_alone(&overrides, &environment)?;
+            let mut member = Self::load_alone(&overrides, &environment, &layers)?;
+            let new = member.restricted.drain(..).filter(|file| !config.restricted.contains(file));
+            let new: Vec<_> = new.collect();
+            config.restricted.extend(new);
             if !member.agent.has_own_delegates {
                 member.agent.delegates.clear();
             }
@@ -253,25 +281,33 @@ impl Config {
     fn load_alone(
         overrides: &Overrides,
         environment: &impl Fn(&str) -> Option<String>,
+        layers: &Layers,
     ) -> Result<Self, ConfigError> {
-        let (mut file, mut warnings) = match find_file(overrides.config_file.as_deref()) {
-            Some(path) => file::read(&path)?,
-            None => Default::default(),
-        };
+        let (mut file, mut warnings) = (layers.file.clone(), layers.warnings.clone());
         let groups = file.groups.clone();
         let mut settings = std::mem::take(&mut file.base);
         settings.overlay(environment::read(environment)?);
-        let state_dir = match settings.path("core", "file_store_path") {
-            Some(path) => expand_home(path, environment)?,
-            None => home(environment)?.join(".glovebox"),
-        };
-        let config_file = find_file(overrides.config_file.as_deref());
+        let state_dir = layers::state_dir(&settings, environment)?;
         let named = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
         let named = named.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
         let section = file.take_group("agent", agent::section_of(&named));
         settings.overlay(section.clone().unwrap_or_default());
-        let folders = Folders { state_dir: &state_dir, config_file: config_file.as_deref() };
-        let agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
+        let untrusted = layers.untrusted_folder.as_deref();
+        let folders = Folders { state_dir: &state_dir, untrusted, trust: &layers.trust };
+        let mut agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
+        let mut files = layers.files.clone();
+        let restricted = layers.restricted.clone();
+        let mut restricted: Vec<_> = restricted.into_iter().chain(agent.restricted.take()).collect();
+        let analyzer = settings.text("security", "security_analyzer");
+        let home_dir = home(environment).ok();
+        let rules = analyzer.as_deref().and_then(|analyzer| {
+            let policy = policy_file::read(analyzer, home_dir.as_deref(), &layers.trust)?;
+            Some(policy.map(|policy| {
+                restricted.extend(policy.restricted);
+                files.push(policy.fingerprint);
+                policy.text
+            }))
+        });
         let condenser = CondenserSettings::read(&settings, &groups)?;
         let secondary_llm = routing::read(&settings, &groups)?;
         let title_llm = title_llm(&settings, &groups)?;
@@ -279,14 +315,20 @@ impl Config {
         let mut draft_editor_llm = draft_editor.map(|group| LlmSettings::of_group(&settings, group));
         let named = overrides.model.clone().or_else(|| agent.model.clone());
         let group = named.as_deref().and_then(|name| file.take_group("llm", name));
-        if let Some(name) = settings.text("agent", "llm_config")
-            && group.is_none()
-            && overrides.model.is_none()
-            && agent.definition.is_ok()
-            && agent.model.as_ref() == Some(&name)
-        {
-            return Err(ConfigError::NoAgentModel(name));
-        }
+        // As in V0, a group that does not exist is the default one; of a file's agent the name may be a model's.
+        let is_missing = |name: &String| {
+            group.is_none()
+                && overrides.model.is_none()
+                && agent.definition.is_ok()
+                && settings.text("agent", "llm_config").as_ref() == Some(name)
+        };
+        let named = match named {
+            Some(name) if is_missing(&name) => {
+                warnings.push(format!("agent.llm_config: there is no [llm.{name}]: [llm] is used"));
+                None
+            }
+            named => named,
+        };
         let model = named.filter(|_| group.is_none());
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));
@@ -307,16 +349,23 @@ impl Config {
                 .max_iterations
                 .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
                 .unwrap_or(500),
-            max_budget: overrides.max_budget.or_else(|| settings.number("core", "max_budget_per_task")),
+            // V0's 0 is no limit.
+            max_budget: overrides
+                .max_budget
+                .or_else(|| settings.number("core", "max_budget_per_task"))
+                .filter(|most| *most > 0.0),
             runtime: overrides
                 .runtime
                 .clone()
                 .or_else(|| settings.text("core", "runtime"))
+                // V0's older name.
+                .filter(|runtime| runtime != "eventstream")
                 .unwrap_or_else(|| "docker".into()),
             sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
             workspace_base: settings
-                .path("core", "workspace_base")
+                .path("core", "workspace_mount_path")
+                .or_else(|| settings.path("core", "workspace_base"))
                 .or(mounted_workspace)
                 .map(|path| expand_home(path, environment))
                 .transpose()?,
@@ -335,6 +384,10 @@ impl Config {
                 .clone()
                 .or_else(|| settings.text("sandbox", "selected_repo"))
                 .map(SecretString::from),
+            git_tokens: GIT_TOKENS
+                .iter()
+                .filter_map(|(host, name)| Some((*host, variable(environment, name)?.into())))
+                .collect(),
             init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
             git_user_name: settings.text("core", "git_user_name"),
             git_user_email: settings.text("core", "git_user_email"),
@@ -347,7 +400,8 @@ impl Config {
             security: SecuritySettings {
                 confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
                 policy: settings.text("security", "confirmation_policy"),
-                analyzer: settings.text("security", "security_analyzer"),
+                analyzer,
+                rules,
                 analyzer_key: settings.text("security", "security_analyzer_key").map(SecretString::from),
                 analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
             },
@@ -364,8 +418,11 @@ impl Config {
             keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
-            home: home(environment).ok(),
-            config_file: config_file.and_then(|path| path.canonicalize().ok()),
+            home: home_dir,
+            files,
+            restricted,
+            trust: layers.trust.clone(),
+            allows_broad_folders: overrides.unsafe_directory,
             docker_host: variable(&environment, "DOCKER_HOST"),
             docker_config: variable(&environment, "DOCKER_CONFIG")
                 .map(PathBuf::from)
@@ -395,14 +452,6 @@ fn title_llm(
 
 fn variable(environment: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     environment(name).filter(|value| !value.is_empty())
-}
-
-fn find_file(named: Option<&Path>) -> Option<PathBuf> {
-    let usual = Path::new("config.toml");
-    match named {
-        Some(path) => Some(path.to_owned()),
-        None => usual.exists().then(|| usual.to_owned()),
-    }
 }
 
 fn home(environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {

@@ -1,11 +1,13 @@
 //! `[secrets]` and `--secret`: what nobody may see, by name.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use engine::secrets::Secret;
 use secrecy::SecretString;
 
 use super::settings::ConfigError;
+use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
 /// The command line's win over the file's, whose descriptions stay.
 pub(super) fn read(
@@ -62,7 +64,8 @@ fn of_flag(
     };
     let value = match value.strip_prefix('@') {
         // Whoever writes a file ends its line.
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => input_file::read_named(Path::new(path), MAX_SETTINGS_LENGTH)
+            .and_then(input_file::to_text)
             .map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
             .map_err(|error| bad(name, &format!("cannot be read from {path}: {error}")))?,
         None => value.to_owned(),

@@ -1,20 +1,22 @@
 //! Values by section and key, with where each was found.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
+use engine::agent::Prompt;
 use engine::sandbox::{Volume, VolumeError};
 
 use sandbox::ServerUrl;
 
-use super::keys::{self, Kind};
+use super::agent::BUILT_IN_AGENTS;
+use super::keys::{self, Kind, UntrustedRule};
 use super::mcp;
 
 /// Why configuration cannot be used. The user mends it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
-    #[error("reading {path}")]
+    #[error("cannot read {path}")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -79,9 +81,6 @@ pub(crate) enum ConfigError {
     /// The model for titles is not configured.
     #[error("core.title_llm_config: there is no [llm.{0}]")]
     NoTitleModel(String),
-    /// The agent's model is not configured.
-    #[error("agent.llm_config: there is no [llm.{0}]")]
-    NoAgentModel(String),
     /// A secret that is none.
     #[error("the secret {name:?} {problem}")]
     BadSecret {
@@ -180,6 +179,32 @@ impl Settings {
         self.values.extend(stronger.values);
     }
 
+    /// Removes what an untrusted file may not set over `own`, the user's own settings. Returns the removed keys.
+    pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.values.retain(|(section, name), value| {
+            let has_effect = keys::find(section, name).is_none_or(|key| key.has_effect);
+            let is_allowed = !has_effect
+                || keys::untrusted_rule(section, name)
+                    .is_some_and(|rule| is_allowed(rule, value, own.values.get(&(*section, *name))));
+            if !is_allowed {
+                removed.push(format!("{section}.{name}"));
+            }
+            is_allowed
+        });
+        removed
+    }
+
+    /// Makes the path of a prompt absolute, which starts at this folder. V0's names of prompts stay.
+    pub(super) fn resolve_prompt(&mut self, folder: &Path) {
+        if let Some(toml::Value::String(file)) = self.values.get_mut(&("agent", "system_prompt_filename"))
+            && !file.is_empty()
+            && Prompt::by_v0_name(file).is_none()
+        {
+            *file = folder.join(&*file).to_string_lossy().into_owned();
+        }
+    }
+
     /// One sentence about the keys that change nothing in this version.
     pub(super) fn without_effect(&self) -> Option<String> {
         let names: Vec<_> = self
@@ -217,11 +242,7 @@ impl Settings {
 
     /// A number, written with or without a point.
     pub(crate) fn number(&self, section: &str, name: &str) -> Option<f64> {
-        match self.value(section, name)? {
-            #[expect(clippy::cast_precision_loss, reason = "a configured number is small")]
-            toml::Value::Integer(number) => Some(*number as f64),
-            other => other.as_float(),
-        }
+        to_number(self.value(section, name)?)
     }
 
     /// A size, in bytes.
@@ -278,6 +299,35 @@ impl Settings {
     /// What a key holds, whatever it is.
     pub(super) fn value(&self, section: &str, name: &str) -> Option<&toml::Value> {
         self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
+    }
+}
+
+/// Whether an untrusted file may set this value, where the user's own settings hold `own`.
+fn is_allowed(rule: UntrustedRule, value: &toml::Value, own: Option<&toml::Value>) -> bool {
+    match rule {
+        UntrustedRule::Any => true,
+        UntrustedRule::Only(flag) => value.as_bool() == Some(flag),
+        UntrustedRule::OnlyText(text) => value.as_str() == Some(text),
+        UntrustedRule::Lowers(default) => {
+            // 0 is no limit, or the default.
+            let limit = own.and_then(to_number).filter(|number| *number > 0.0).unwrap_or(default);
+            to_number(value).is_some_and(|number| number > 0.0 && number <= limit)
+        }
+        UntrustedRule::BuiltInAgent => {
+            own.is_none() && value.as_str().is_some_and(|name| BUILT_IN_AGENTS.contains(&name))
+        }
+        UntrustedRule::FileInFolder => value.as_str().is_some_and(|file| {
+            Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        }),
+    }
+}
+
+/// A number, written with or without a point.
+fn to_number(value: &toml::Value) -> Option<f64> {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "a configured number is small")]
+        toml::Value::Integer(number) => Some(*number as f64),
+        other => other.as_float(),
     }
 }
 

@@ -4,7 +4,7 @@ use engine::agent::tools::ToolName;
 use engine::condenser::CondenserConfig;
 use storage::Durability;
 
-use super::{Config, ConfigError, Overrides};
+use super::{Config, ConfigError, Overrides, keys};
 
 fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
     let mut named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -354,7 +354,7 @@ fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
     );
     let config = load("[agent]\nsystem_prompt_filename = \"no.md\"\n", &[], Overrides::default()).unwrap();
     let error = config.agent.definition.unwrap_err();
-    assert!(error.starts_with("agent.system_prompt_filename: reading "), "{error}");
+    assert!(error.starts_with("agent.system_prompt_filename: cannot read "), "{error}");
 }
 
 #[test]
@@ -376,10 +376,11 @@ fn the_browser_is_there_unless_it_is_switched_off() {
 }
 
 #[test]
-fn the_agents_model_must_be_a_group_unless_another_is_chosen() {
-    let file = "[agent]\nllm_config = \"nope\"\n";
-    let error = load(file, &[], Overrides::default()).unwrap_err();
-    assert_eq!(error.to_string(), "agent.llm_config: there is no [llm.nope]");
+fn missing_llm_group_of_an_agent_is_the_default_one() {
+    let file = "[llm]\nmodel = \"m\"\n[agent]\nllm_config = \"nope\"\n";
+    let config = load(file, &[], Overrides::default()).unwrap();
+    assert_eq!(config.llm.model.as_deref(), Some("m"));
+    assert_eq!(config.warnings, ["agent.llm_config: there is no [llm.nope]: [llm] is used"]);
     let chosen = Overrides { model: Some("small".into()), ..Default::default() };
     assert_eq!(load(file, &[], chosen).unwrap().llm.model.as_deref(), Some("small"));
 }
@@ -387,11 +388,13 @@ fn the_agents_model_must_be_a_group_unless_another_is_chosen() {
 #[test]
 fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("critic.md");
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    let path = folder.path().join("agents/critic.md");
+    let own = [("FILE_STORE_PATH", folder.path().to_str().unwrap())];
     std::fs::write(&path, "---\ntools: view\nmodel: fast\n---\nBe strict.\n").unwrap();
     let file = "[llm.fast]\nmodel = \"small\"\n[agent.critic]\nllm_config = \"slow\"\nenable_prompt_extensions = false\n";
     let overrides = || Overrides { agent: Some(path.display().to_string()), ..Default::default() };
-    let config = load(file, &[], overrides()).unwrap();
+    let config = load(file, &own, overrides()).unwrap();
     let definition = config.agent.definition.unwrap();
     assert_eq!((definition.name.as_str(), definition.prompt.as_str()), ("critic", "Be strict."));
     assert_eq!(config.llm.model.as_deref(), Some("small"));
@@ -399,7 +402,7 @@ fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let absolute = path.canonicalize().unwrap().display().to_string();
     assert_eq!(config.agent.lasting_name, absolute);
     std::fs::write(&path, "---\nname: a b\n---\nx").unwrap();
-    let error = load(file, &[], overrides()).unwrap().agent.definition.unwrap_err();
+    let error = load(file, &own, overrides()).unwrap().agent.definition.unwrap_err();
     assert!(error.starts_with(&format!("{}:2: `name` must be", path.display())), "{error}");
 }
 
@@ -533,4 +536,78 @@ fn whom_tasks_are_handed_on_to_is_bounded_and_each_has_its_own_models() {
     let many = format!("[agent]\ndelegates = [{}]\n{sections}", names.join(", "));
     let error = load(&many, &[], Overrides::default()).unwrap().agent.definition.unwrap_err();
     assert_eq!(error, "agent.delegates: tasks go to at most 32 agents");
+}
+
+#[test]
+fn v0s_zero_is_no_limit() {
+    let config = load("[core]\nmax_budget_per_task = 0.0\n", &[], Overrides::default()).unwrap();
+    assert_eq!(config.max_budget, None);
+    let variable = [("MAX_BUDGET_PER_TASK", "0")];
+    assert_eq!(load("", &variable, Overrides::default()).unwrap().max_budget, None);
+}
+
+#[test]
+fn environment_is_read_as_v0_reads_it() {
+    let variables = [
+        ("SANDBOX_RUNTIME_STARTUP_ENV_VARS", "{'FOO': 'bar'}"),
+        ("AGENT_DISABLED_MICROAGENTS", "['git', 'npm']"),
+        ("MCP_STDIO_SERVERS", "[{'name': 'a', 'command': 'b', 'args': ['c'], 'env': 'A=1, B=2=3'}]"),
+        ("MCP_SHTTP_SERVERS", "[{'url': 'http://h/mcp', 'api_key': None, 'timeout': 60}]"),
+        ("MAX_ITERATIONS", " 7 "),
+        ("JWT_SECRET", "hunter2"),
+        ("SANDBOX_USER_ID", "1000"),
+    ];
+    let config = load("", &variables, Overrides::default()).unwrap();
+    assert!(config.startup_environment.keys().eq(["FOO"]));
+    assert!(config.agent.disabled_microagents.iter().eq(["git", "npm"]));
+    assert_eq!(config.max_iterations, 7);
+    let [program, remote] = config.mcp_servers.as_slice() else { panic!("{:?}", config.mcp_servers) };
+    assert!(
+        matches!(&program.transport, mcp::Transport::Sandbox(program) if program.env.keys().eq(["A", "B"]))
+    );
+    assert_eq!((program.secrets().len(), remote.secrets().len()), (2, 0));
+    let warnings = config.warnings.join("\n");
+    assert!(warnings.contains("core.jwt_secret, ") || warnings.contains("core.jwt_secret"), "{warnings}");
+    assert!(warnings.contains("sandbox.user_id (commands run as"), "{warnings}");
+    assert!(!warnings.contains("hunter2"), "{warnings}");
+}
+
+#[test]
+fn only_near_names_are_suggested() {
+    let warning = |file: &str| load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
+    for (file, name) in [
+        ("[core]\nmax_iteratons = 1", "max_iterations"),
+        ("[llm]\napikey = \"x\"", "api_key"),
+        ("[sandbox]\nbase_container_img = \"x\"", "base_container_image"),
+        ("[secrity]\n", "security"),
+    ] {
+        assert!(warning(file).ends_with(&format!("(did you mean {name}?)")), "{}", warning(file));
+    }
+    for file in
+        ["[core]\nbaseURL = 1", "[llm]\nprovider = 1", "[params]\n", "[sandbox]\nos = 1", "[core]\nmax = 1"]
+    {
+        assert!(!warning(file).contains("did you mean"), "{}", warning(file));
+    }
+}
+
+#[test]
+fn search_key_of_tavily_adds_its_server() {
+    let config = load("[core]\nsearch_api_key = \"tvly-hunter2\"\n", &[], Overrides::default()).unwrap();
+    let [server] = config.mcp_servers.as_slice() else { panic!("{:?}", config.mcp_servers) };
+    assert!(
+        matches!(&server.transport, mcp::Transport::StreamableHttp(remote) if remote.host() == "mcp.tavily.com")
+    );
+    assert_eq!(server.secrets().len(), 1);
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let other = load("", &[("SEARCH_API_KEY", "other")], Overrides::default()).unwrap();
+    assert_eq!(other.mcp_servers.len(), 0);
+}
+
+#[test]
+fn rules_for_untrusted_files_name_keys_with_effect() {
+    for (section, names, _) in keys::UNTRUSTED {
+        for name in names.split(' ') {
+            assert!(keys::find(section, name).is_some_and(|key| key.has_effect), "{section}.{name}");
+        }
+    }
 }

@@ -59,7 +59,7 @@ fn an_agent_works_on_a_page_and_is_told_no_secret() {
 #[test]
 fn a_browser_that_is_switched_off_is_not_offered() {
     let home = Home::new();
-    home.write("config.toml", "[core]\nenable_browser = false\n");
+    home.write(".glovebox/config.toml", "[core]\nenable_browser = false\n");
     let model = home.script(&json!([code("noop()"), finish()]));
     let events = run(&home, &model, &[]).expect(0).events();
     let wrong = events.iter().find(|event| event["observation"] == "error").unwrap();

@@ -92,7 +92,7 @@ pub struct VolumeError {
 impl FromStr for Volume {
     type Err = VolumeError;
 
-    /// Reads one of V0's `volumes`, which are separated by commas: `HOST:CONTAINER[:MODE]`, of the modes `rw` and `ro`.
+    /// Reads one of V0's `volumes`, which are separated by commas: `HOST:CONTAINER[:MODE]`, of the modes `rw`, `ro` and `overlay`.
     fn from_str(text: &str) -> Result<Self, VolumeError> {
         let refuse = |problem| Err(VolumeError { text: text.to_owned(), problem });
         let mut parts = text.trim().split(':');
@@ -101,8 +101,9 @@ impl FromStr for Volume {
         };
         let read_only = match (parts.next(), parts.next()) {
             (None | Some("rw"), None) => false,
-            (Some("ro"), None) => true,
-            _ => return refuse("has a mode that is neither rw nor ro"),
+            // V0's overlay keeps writes from the host too.
+            (Some("ro" | "overlay"), None) => true,
+            _ => return refuse("has a mode that is none of rw, ro and overlay"),
         };
         if source.is_empty() || (source.contains('/') && !source.starts_with('/')) {
             return refuse("begins with neither an absolute path nor a volume's name");
@@ -129,6 +130,7 @@ mod tests {
             ("/home/me/data:/data", volume("/home/me/data", "/data", false)),
             ("/a:/b:rw", volume("/a", "/b", false)),
             (" cache:/var/cache:ro", volume("cache", "/var/cache", true)),
+            ("/a:/b:overlay", volume("/a", "/b", true)),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -48,6 +49,11 @@ pub(super) fn start(
     let mut command = Command::new(&program.command);
     command.args(&program.args).env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     command.envs(program.env.iter().map(|(name, value)| (name, OsString::from(value.expose_secret()))));
+    // Not the current folder: launchers such as npx run and read what a repository has there.
+    let home = environment.iter().find(|(name, value)| name == "HOME" && Path::new(value).is_dir());
+    if let Some((_, home)) = home {
+        command.current_dir(home);
+    }
     command.env(MARK, &id).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;

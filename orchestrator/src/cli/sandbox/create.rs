@@ -8,7 +8,7 @@ use engine::sandbox::{Lifetime, Resources, SandboxSpec, Volume};
 use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::follow::{Interrupts, Output, Screen};
-use crate::cli::print;
+use crate::cli::{print, trust};
 use crate::compose::{self, Lock};
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
@@ -34,6 +34,10 @@ pub(super) struct CreateArguments {
     /// With --runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
     #[arg(long)]
     unsafe_local: bool,
+
+    /// Let the sandbox write a folder that holds your home or Glovebox's own files.
+    #[arg(long)]
+    unsafe_directory: bool,
 
     #[command(flatten)]
     at: At,
@@ -64,8 +68,8 @@ pub(super) struct Wishes {
 }
 
 pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let CreateArguments { image, unsafe_local, .. } = arguments;
-    let overrides = Overrides { image, unsafe_local, ..overrides.clone() };
+    let CreateArguments { image, unsafe_local, unsafe_directory, .. } = arguments;
+    let overrides = Overrides { image, unsafe_local, unsafe_directory, ..overrides.clone() };
     let host = Host::open(&arguments.at, &overrides).await?;
     let name = arguments.name.map_or_else(Name::fresh, Ok)?;
     let spec = spec(&host.config, &name, host.config.sandbox.image.clone(), arguments.wishes)?;
@@ -126,7 +130,7 @@ pub(super) fn spec(
     let usual = compose::spec(config, name.conversation().clone());
     let mut environment = workspace::environment(config, None);
     environment.extend(variables(&wishes.env)?);
-    Ok(SandboxSpec {
+    let spec = SandboxSpec {
         lifetime: Lifetime::UntilRemoved,
         image,
         workspace: WorkFolder::for_spec(config, wishes.directory.as_deref())?,
@@ -138,7 +142,9 @@ pub(super) fn spec(
             ..usual.resources
         },
         ..usual
-    })
+    };
+    trust::check_sandbox(config, &spec)?;
+    Ok(spec)
 }
 
 /// `NAME=VALUE`, or `NAME` for the value that it has here.

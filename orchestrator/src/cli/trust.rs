@@ -1,0 +1,175 @@
+//! `glovebox trust`: the user's decisions about files of folders, and the question about a file without one.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use engine::sandbox::SandboxSpec;
+use rustix::termios::{QueueSelector, tcflush};
+
+use super::print;
+use crate::compose::StateDir;
+use crate::config::{Config, Overrides, RestrictedFile};
+use crate::exit::{Exit, UsageError};
+use crate::input_file::{self, MAX_SETTINGS_LENGTH};
+use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+use crate::writable;
+
+/// Keys of a file that a line names.
+const MAX_NAMED_KEYS: usize = 8;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A file of the current folder may be from somebody else, or written by an agent. Until you trust it, only those of its keys
+take effect that cannot widen anything. A decision holds for the file's path and content: one changed byte ends it.
+  glovebox trust                       glovebox trust --deny          glovebox trust --list
+  glovebox trust .glovebox/agents/reviewer.md")]
+pub(super) struct TrustArguments {
+    /// The file: a config.toml, an agent's file, or a policy.
+    #[arg(default_value = "config.toml")]
+    path: PathBuf,
+
+    #[command(flatten)]
+    operation: OtherOperation,
+}
+
+/// What is done instead of trusting the file.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct OtherOperation {
+    /// Use of the file only what cannot widen anything, without a question.
+    #[arg(long)]
+    deny: bool,
+
+    /// Forget the decision about the file.
+    #[arg(long)]
+    revoke: bool,
+
+    /// List all decisions.
+    #[arg(long)]
+    list: bool,
+}
+
+pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+    let mut store = load(overrides)?.trust;
+    let TrustArguments { path, operation } = arguments;
+    if operation.list {
+        for decision in store.decisions() {
+            print::line(&format!("{}\t{}", name(decision.verdict), print::for_terminal(&decision.path)))?;
+        }
+    } else if operation.revoke {
+        let absolute = path.canonicalize().or_else(|_| std::path::absolute(path))?;
+        if !store.revoke(&absolute)? {
+            return Err(UsageError(format!("there is no decision about {}", absolute.display())).into());
+        }
+    } else {
+        let unreadable = |error| UsageError(format!("cannot read {}: {error}", path.display()));
+        let content = input_file::read_found(path, MAX_SETTINGS_LENGTH).map_err(unreadable)?;
+        let file = Fingerprint::new(path, &content).map_err(unreadable)?;
+        let verdict = if operation.deny { Verdict::Denied } else { Verdict::Trusted };
+        decide(&mut store, &file, verdict)?;
+        print::note(&format!(
+            "{}: {}\n",
+            name(verdict),
+            print::for_terminal(&file.path.display().to_string())
+        ));
+    }
+    Ok(Exit::Finished)
+}
+
+fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Trusted => "trusted",
+        Verdict::Denied => "denied",
+    }
+}
+
+/// Loads the configuration, and has the user decide about each file that waits for a decision.
+pub(super) fn load_decided(overrides: &Overrides) -> anyhow::Result<Config> {
+    loop {
+        let mut config = load(overrides)?;
+        let undecided: Vec<_> =
+            config.restricted.iter().filter_map(RestrictedFile::undecided).cloned().collect();
+        if undecided.is_empty() {
+            return Ok(config);
+        }
+        // A file that is trusted may name another one.
+        ask_about(&mut config.trust, &undecided)?;
+    }
+}
+
+/// Fails if the sandbox could write what this machine trusts.
+pub(super) fn check_sandbox(config: &Config, spec: &SandboxSpec) -> anyhow::Result<()> {
+    let undecided = writable::check(config, spec)?;
+    ask_about(&mut config.trust.clone(), &undecided)
+}
+
+/// One line about each file of which not all takes effect.
+pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
+    config.restricted.iter().map(|restricted| match restricted {
+        RestrictedFile::Undecided(file) => refusal(file),
+        RestrictedFile::Denied(UndecidedFile { file, keys }) => {
+            format!("{} is not trusted: without effect in it: {}", file.path.display(), key_names(keys))
+        }
+    })
+}
+
+pub(super) fn load(overrides: &Overrides) -> anyhow::Result<Config> {
+    Ok(Config::load(overrides, |name| std::env::var(name).ok())?)
+}
+
+fn ask_about(store: &mut TrustStore, undecided: &[UndecidedFile]) -> anyhow::Result<()> {
+    for file in undecided {
+        let verdict = ask(file).ok_or_else(|| UsageError(refusal(file)))?;
+        decide(store, &file.file, verdict)?;
+    }
+    Ok(())
+}
+
+fn decide(store: &mut TrustStore, file: &Fingerprint, verdict: Verdict) -> anyhow::Result<()> {
+    if let Some(folder) = store.path().parent() {
+        StateDir::open(folder)?;
+    }
+    let failed =
+        |error| UsageError(format!("cannot keep the decision about {}: {error}", file.path.display()));
+    Ok(store.decide(file, verdict).map_err(failed)?)
+}
+
+/// `None` if the user does not decide, or cannot be asked.
+fn ask(file: &UndecidedFile) -> Option<Verdict> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    // What was typed before the question is no answer to it.
+    let _ = tcflush(&stdin, QueueSelector::IFlush);
+    print::note(&format!(
+        "{} sets {}.\nThat can start programs here, send your keys elsewhere, or open the sandbox. Trust the file until it \
+         changes?\n[y]es, [n]o (use the rest of it), or nothing to leave: ",
+        print::for_terminal(&file.file.path.display().to_string()),
+        key_names(&file.keys)
+    ));
+    let mut answer = String::new();
+    stdin.read_line(&mut answer).ok()?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Some(Verdict::Trusted),
+        "n" | "no" => Some(Verdict::Denied),
+        _ => None,
+    }
+}
+
+fn refusal(UndecidedFile { file, keys }: &UndecidedFile) -> String {
+    let shown = file.path.display().to_string();
+    format!(
+        "{shown} is not trusted and sets {}: read it, then `glovebox trust {}`, or with --deny to use only the rest of it",
+        key_names(keys),
+        shlex::try_quote(&shown).unwrap_or_default()
+    )
+}
+
+/// The names may come from a hostile file.
+fn key_names(keys: &[String]) -> String {
+    let names: Vec<_> = keys.iter().take(MAX_NAMED_KEYS).map(|key| key.escape_debug().to_string()).collect();
+    let more = keys.len().saturating_sub(MAX_NAMED_KEYS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}

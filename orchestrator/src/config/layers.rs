@@ -1,0 +1,148 @@
+//! The files of the configuration: the user's own, and over it that of the current folder, as far as the user trusts it.
+//!
+//! `--config-file` replaces both. The user's own file is `~/.glovebox/config.toml`, else V0's `~/.openhands/config.toml`.
+
+use std::path::{Path, PathBuf};
+
+use super::environment;
+use super::file::{self, File};
+use super::settings::ConfigError;
+use super::{expand_home, home};
+use crate::input_file::{self, MAX_SETTINGS_LENGTH};
+use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+
+/// The user's own file, below home: the first that exists.
+const OWN_FILES: [&str; 2] = [".glovebox/config.toml", ".openhands/config.toml"];
+
+/// The file of the current folder.
+const FOLDER_FILE: &str = "config.toml";
+
+/// What the files say.
+pub(super) struct Layers {
+    pub(super) file: File,
+    pub(super) warnings: Vec<String>,
+    /// The files that take effect with all that they say.
+    pub(super) files: Vec<Fingerprint>,
+    /// The current folder, if its file is not trusted.
+    pub(super) untrusted_folder: Option<PathBuf>,
+    pub(super) restricted: Option<RestrictedFile>,
+    pub(super) trust: TrustStore,
+}
+
+/// A file that says more than what takes effect.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RestrictedFile {
+    /// The user has not decided.
+    Undecided(UndecidedFile),
+    /// The user wants it so.
+    Denied(UndecidedFile),
+}
+
+impl RestrictedFile {
+    /// A file without the user's trust. `None` if all that it says takes effect.
+    pub(super) fn new(file: UndecidedFile, verdict: Option<Verdict>) -> Option<Self> {
+        match verdict {
+            _ if file.keys.is_empty() => None,
+            Some(Verdict::Denied) => Some(Self::Denied(file)),
+            _ => Some(Self::Undecided(file)),
+        }
+    }
+
+    /// The file, if the user has not decided about it.
+    pub(crate) fn undecided(&self) -> Option<&UndecidedFile> {
+        match self {
+            Self::Undecided(file) => Some(file),
+            Self::Denied(_) => None,
+        }
+    }
+}
+
+impl Layers {
+    /// Reads all files.
+    pub(super) fn read(
+        named: Option<&Path>,
+        variable: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let own = match (named, home(variable)) {
+            (Some(path), _) => Some(path.to_owned()),
+            (None, Ok(home)) => OWN_FILES.iter().map(|file| home.join(file)).find(|path| path.exists()),
+            (None, Err(_)) => None,
+        };
+        let (mut file, warnings, files) = match &own {
+            Some(path) => {
+                let content = input_file::read_named(path, MAX_SETTINGS_LENGTH);
+                let (file, warnings, fingerprint) = parse(path, content)?;
+                (file, warnings, vec![fingerprint])
+            }
+            None => Default::default(),
+        };
+        if let Some(folder) = own.as_deref().and_then(Path::parent) {
+            file.resolve_prompts(folder);
+        }
+        let trust = open_trust(&file, variable)?;
+        let mut layers = Self { file, warnings, files, untrusted_folder: None, restricted: None, trust };
+        if named.is_none() {
+            layers.read_folder_file()?;
+        }
+        Ok(layers)
+    }
+
+    fn read_folder_file(&mut self) -> Result<(), ConfigError> {
+        let path = Path::new(FOLDER_FILE);
+        let content = match input_file::read_found(path, MAX_SETTINGS_LENGTH) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            content => content,
+        };
+        let (mut file, warnings, fingerprint) = parse(path, content)?;
+        if self.files.contains(&fingerprint) {
+            return Ok(());
+        }
+        self.warnings.extend(warnings);
+        let folder = Path::new(".").canonicalize().map_err(|source| unreadable(path, source))?;
+        let verdict = self.trust.verdict(&fingerprint);
+        if verdict == Some(Verdict::Trusted) {
+            file.resolve_prompts(&folder);
+            self.files.push(fingerprint);
+        } else {
+            let keys = file.retain_untrusted(&self.file);
+            file.resolve_prompts(&folder);
+            self.untrusted_folder = Some(folder);
+            self.restricted = RestrictedFile::new(UndecidedFile { file: fingerprint, keys }, verdict);
+        }
+        self.file.overlay(file);
+        Ok(())
+    }
+}
+
+fn parse(
+    path: &Path,
+    content: std::io::Result<Vec<u8>>,
+) -> Result<(File, Vec<String>, Fingerprint), ConfigError> {
+    let content = content.map_err(|source| unreadable(path, source))?;
+    let fingerprint = Fingerprint::new(path, &content).map_err(|source| unreadable(path, source))?;
+    let (file, warnings) = file::parse(path, content)?;
+    Ok((file, warnings, fingerprint))
+}
+
+/// The decisions are where the user's own configuration keeps everything, whatever another file says.
+fn open_trust(file: &File, variable: &impl Fn(&str) -> Option<String>) -> Result<TrustStore, ConfigError> {
+    let mut settings = file.base.clone();
+    settings.overlay(environment::read(variable)?);
+    let state_dir = state_dir(&settings, variable)?;
+    TrustStore::open(&state_dir).map_err(|source| unreadable(&state_dir.join("trust.json"), source))
+}
+
+/// Where everything is kept between runs.
+pub(super) fn state_dir(
+    settings: &super::Settings,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<PathBuf, ConfigError> {
+    match settings.path("core", "file_store_path") {
+        Some(path) => expand_home(path, variable),
+        None => Ok(home(variable)?.join(".glovebox")),
+    }
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> ConfigError {
+    ConfigError::Unreadable { path: path.to_owned(), source }
+}

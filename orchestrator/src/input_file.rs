@@ -1,0 +1,85 @@
+//! Files that are read whole. Each read has a limit, so that no file exhausts the memory.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+
+/// Longest configuration, policy, secret or list of keys, in bytes.
+pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
+
+/// Reads a file that the user named. It may be a pipe, as of `<(command)`.
+pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    read_bounded(File::open(path)?, max)
+}
+
+/// Reads a file at a path that another program may control. Only a regular file: to open a pipe would wait for its writer.
+pub(crate) fn read_found(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    read_regular(File::from(open(path, flags, Mode::empty())?), max)
+}
+
+/// Reads a regular file beneath a folder. No link and no `..` of the path leads out of the folder.
+pub(crate) fn read_beneath(folder: &Path, path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let folder = open(folder, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    read_regular(File::from(openat2(folder, path, flags | OFlags::NONBLOCK, Mode::empty(), beneath)?), max)
+}
+
+/// Reads to the end, or fails where more than `max` bytes come.
+pub(crate) fn read_bounded(input: impl Read, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > max {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {max} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// The text of what was read.
+pub(crate) fn to_text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let problem = format!("not UTF-8: byte {}", error.utf8_error().valid_up_to());
+        io::Error::new(io::ErrorKind::InvalidData, problem)
+    })
+}
+
+fn read_regular(file: File, max: usize) -> io::Result<Vec<u8>> {
+    match file.metadata()?.is_file() {
+        true => read_bounded(file, max),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_file_is_refused_at_its_limit() {
+        let error = read_named(Path::new("/dev/zero"), 1000).unwrap_err();
+        assert_eq!(error.to_string(), "longer than 1000 bytes");
+        assert_eq!(read_found(Path::new("/dev/zero"), 1000).unwrap_err().to_string(), "not a regular file");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "12345").unwrap();
+        assert_eq!(read_found(&folder.path().join("file"), 5).unwrap(), b"12345");
+        assert!(read_found(&folder.path().join("file"), 4).is_err());
+    }
+
+    #[test]
+    fn path_beneath_a_folder_leads_nowhere_else() {
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "in").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("file", folder.path().join("link")).unwrap();
+        let read = |path: &str| read_beneath(folder.path(), Path::new(path), 10);
+        assert_eq!(read("file").unwrap(), b"in");
+        assert_eq!(read("link").unwrap(), b"in");
+        for path in ["out", "../x", "/etc/passwd", "."] {
+            assert!(read(path).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which files of folders the user trusts: one decision for each path and content, kept in the state folder.
+//!
+//! A repository or an agent may have written a file of the current folder or of a workspace. Such a file may narrow what
+//! the user's own configuration allows. Everything else in it takes effect only after the user's decision, and only as
+//! long as no byte of the file changes.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+use crate::input_file::{self, MAX_SETTINGS_LENGTH};
+
+/// Decisions that are kept. Of more, the oldest are forgotten.
+const MAX_DECISIONS: usize = 1000;
+
+/// The path and content of a file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    /// Absolute, without links.
+    pub(crate) path: PathBuf,
+    sha256: String,
+}
+
+/// What the user decided about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    /// All of it takes effect.
+    Trusted,
+    /// Only what cannot widen anything takes effect, and the user is not asked again.
+    Denied,
+}
+
+/// A file whose content may widen what sandboxes, models or agents can do, and about which the user has not decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UndecidedFile {
+    pub(crate) file: Fingerprint,
+    /// The keys that wait for the decision.
+    pub(crate) keys: Vec<String>,
+}
+
+/// The user's decisions.
+#[derive(Debug, Clone)]
+pub(crate) struct TrustStore {
+    path: PathBuf,
+    decisions: Vec<Decision>,
+}
+
+/// One decision, as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) path: String,
+    sha256: String,
+    pub(crate) verdict: Verdict,
+}
+
+impl Fingerprint {
+    /// The fingerprint of a file with this content.
+    pub(crate) fn new(path: &Path, content: &[u8]) -> io::Result<Self> {
+        let hash = digest(&SHA256, content);
+        let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        // A pipe of the shell's has no other name.
+        let path = path.canonicalize().or_else(|_| std::path::absolute(path))?;
+        Ok(Self { path, sha256 })
+    }
+}
+
+impl TrustStore {
+    /// Reads the decisions of a state folder, which need not exist.
+    pub(crate) fn open(state_dir: &Path) -> io::Result<Self> {
+        let path = state_dir.join("trust.json");
+        let decisions = match input_file::read_found(&path, MAX_SETTINGS_LENGTH) {
+            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path, decisions })
+    }
+
+    /// The file that holds the decisions.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All decisions, the oldest first.
+    pub(crate) fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// The decision about a file with this content. `None` if there is none, or if it was about another content.
+    pub(crate) fn verdict(&self, file: &Fingerprint) -> Option<Verdict> {
+        let decided =
+            |decision: &&Decision| Path::new(&decision.path) == file.path && decision.sha256 == file.sha256;
+        self.decisions.iter().find(decided).map(|decision| decision.verdict)
+    }
+
+    /// Keeps a decision instead of an earlier one about the same path.
+    pub(crate) fn decide(&mut self, file: &Fingerprint, verdict: Verdict) -> io::Result<()> {
+        let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
+        let path = file.path.to_str().ok_or_else(not_utf8)?.to_owned();
+        self.decisions.retain(|decision| decision.path != path);
+        self.decisions.push(Decision { path, sha256: file.sha256.clone(), verdict });
+        let excess = self.decisions.len().saturating_sub(MAX_DECISIONS);
+        self.decisions.drain(..excess);
+        self.save()
+    }
+
+    /// Forgets the decision about a path. False if there was none.
+    pub(crate) fn revoke(&mut self, path: &Path) -> io::Result<bool> {
+        let before = self.decisions.len();
+        self.decisions.retain(|decision| Path::new(&decision.path) != path);
+        let is_changed = self.decisions.len() < before;
+        if is_changed {
+            self.save()?;
+        }
+        Ok(is_changed)
+    }
+
+    /// Writes all or nothing, readable by the user alone.
+    fn save(&self) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&serde_json::to_vec_pretty(&self.decisions)?)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn decision_holds_until_one_byte_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "a").unwrap();
+        let (one, other) = (Fingerprint::new(&path, b"a").unwrap(), Fingerprint::new(&path, b"b").unwrap());
+        let mut store = TrustStore::open(folder.path()).unwrap();
+        assert_eq!(store.verdict(&one), None);
+        store.decide(&one, Verdict::Trusted).unwrap();
+        let mut store = TrustStore::open(folder.path()).unwrap();
+        assert_eq!((store.verdict(&one), store.verdict(&other)), (Some(Verdict::Trusted), None));
+        let mode = store.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        store.decide(&other, Verdict::Denied).unwrap();
+        assert_eq!((store.verdict(&one), store.verdict(&other)), (None, Some(Verdict::Denied)));
+        assert!(store.revoke(&one.path).unwrap());
+        assert!(!store.revoke(&one.path).unwrap());
+        assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 0);
+    }
+}

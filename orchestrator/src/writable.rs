@@ -1,0 +1,114 @@
+//! What a sandbox may write of this machine: no folder that this machine runs or trusts something from.
+
+use std::path::{Path, PathBuf};
+
+use engine::sandbox::SandboxSpec;
+
+use crate::config::Config;
+use crate::exit::UsageError;
+use crate::trust::{UndecidedFile, Verdict};
+
+/// Checks the folders that a sandbox can write. Returns the files in them that take effect now and that the user has not
+/// decided about: the sandbox can change these.
+pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<UndecidedFile>, UsageError> {
+    if matches!(config.runtime.as_str(), "ssh" | "remote") {
+        // The folders are another machine's.
+        return Ok(Vec::new());
+    }
+    let mut undecided = Vec::new();
+    for folder in writable_folders(spec) {
+        if !config.allows_broad_folders
+            && let Some(held) = held_folder(config, &folder)
+        {
+            return Err(UsageError(format!(
+                "cannot give the folder {} to a sandbox: {held}, so that what runs in the sandbox could change what this \
+                 machine runs and trusts; name another folder, or add --unsafe-directory",
+                folder.display()
+            )));
+        }
+        for file in config.files.iter().filter(|file| file.path.starts_with(&folder)) {
+            match config.trust.verdict(file) {
+                Some(Verdict::Trusted) => {}
+                Some(Verdict::Denied) => {
+                    let text = format!("{} is denied by `glovebox trust --deny`", file.path.display());
+                    return Err(UsageError(text));
+                }
+                None => undecided.push(UndecidedFile {
+                    file: file.clone(),
+                    keys: vec!["configuration in a folder that the sandbox can write".to_owned()],
+                }),
+            }
+        }
+    }
+    Ok(undecided)
+}
+
+fn writable_folders(spec: &SandboxSpec) -> impl Iterator<Item = PathBuf> {
+    let volumes = spec.volumes.iter().filter(|volume| !volume.read_only && volume.source.starts_with('/'));
+    let volumes = volumes.map(|volume| PathBuf::from(&volume.source));
+    spec.workspace.iter().cloned().chain(volumes).map(|folder| absolute(&folder))
+}
+
+/// What a folder holds, or lies in, that no sandbox should write.
+fn held_folder(config: &Config, folder: &Path) -> Option<String> {
+    let state_dir = absolute(&config.state_dir);
+    if folder.starts_with(&state_dir) && !folder.starts_with(state_dir.join("workspaces")) {
+        return Some(format!("it lies in the state folder {}", state_dir.display()));
+    }
+    let home = config.home.as_deref();
+    let own = home.map(|home| home.join(".glovebox"));
+    let held =
+        [("your home", home), ("the state folder", Some(&state_dir)), ("your configuration", own.as_deref())];
+    held.into_iter().find_map(|(what, held)| {
+        let held = absolute(held?);
+        held.starts_with(folder).then(|| format!("it holds {what}, {}", held.display()))
+    })
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Overrides;
+
+    fn refusal(folder: &Path, home: &Path, unsafe_directory: bool) -> Option<String> {
+        let overrides = Overrides { unsafe_directory, ..Default::default() };
+        let home = home.to_str().unwrap();
+        let config = Config::load(&overrides, |name| (name == "HOME").then(|| home.to_owned())).unwrap();
+        let id = "c".parse().unwrap();
+        let spec = SandboxSpec { workspace: Some(folder.to_owned()), ..SandboxSpec::of(id) };
+        check(&config, &spec).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn folder_of_the_host_is_refused_without_the_flag() {
+        let root = tempfile::tempdir().unwrap();
+        let home = root.path().canonicalize().unwrap().join("home");
+        let state = home.join(".glovebox");
+        for folder in ["workspaces/c", "bin", "../work"] {
+            std::fs::create_dir_all(state.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(&home, home.join("work/link")).unwrap();
+        for (folder, part) in [
+            (PathBuf::from("/"), "it holds your home"),
+            (home.clone(), "it holds your home"),
+            (home.join("work/link"), "it holds your home"),
+            (home.join(".."), "it holds your home"),
+            (state.clone(), "it lies in the state folder"),
+            (state.join("bin"), "it lies in the state folder"),
+        ] {
+            let refusal = refusal(&folder, &home, false).unwrap_or_default();
+            assert!(
+                refusal.contains(part) && refusal.contains("--unsafe-directory"),
+                "{folder:?}: {refusal}"
+            );
+        }
+        for folder in [home.join("work"), state.join("workspaces/c"), PathBuf::from("/nowhere")] {
+            assert_eq!(refusal(&folder, &home, false), None);
+        }
+        assert_eq!(refusal(&home, &home, true), None);
+    }
+}
