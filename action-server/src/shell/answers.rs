@@ -19,6 +19,8 @@ const HIDDEN_CHARS: usize = 1024 * 1024;
 
 const OMISSION: &str = "\n[... Observation truncated due to length ...]\n";
 const OUT_OF_MEMORY: &str = "\n[Out of memory: the kernel killed what took too much of it.]";
+/// In V0's words, whose clients look for them.
+const TRUNCATED: &str = "[Previous command outputs are truncated.]\n";
 const MORE_OUTPUT: &str = "[Below is the output of the previous command.]\n";
 
 /// How many characters an action's observation may hold.
@@ -41,6 +43,8 @@ pub(super) enum Ending {
     NotExecuted,
     /// It was cancelled before it could begin.
     NeverBegun,
+    /// The shell ended before it could begin.
+    NeverRead,
     /// Everything the command started was killed.
     Cancelled { shell_lost: bool },
 }
@@ -49,9 +53,11 @@ impl Ending {
     /// Whether the command is over.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Completed { .. } | Self::ShellEnded { .. } | Self::Cancelled { .. } | Self::NeverBegun => {
-                true
-            }
+            Self::Completed { .. }
+            | Self::ShellEnded { .. }
+            | Self::Cancelled { .. }
+            | Self::NeverBegun
+            | Self::NeverRead => true,
             Self::TimedOut { .. } | Self::Quiet { .. } | Self::NotExecuted => false,
         }
     }
@@ -64,7 +70,7 @@ impl Ending {
     fn exit_code(&self) -> i32 {
         match self {
             Self::Completed { status } | Self::ShellEnded { status } => *status,
-            Self::Cancelled { .. } | Self::NeverBegun => 137,
+            Self::Cancelled { .. } | Self::NeverBegun | Self::NeverRead => 137,
             Self::TimedOut { .. } | Self::Quiet { .. } | Self::NotExecuted => -1,
         }
     }
@@ -89,7 +95,9 @@ pub(super) struct Answer<'a> {
 /// The observation of `action`.
 pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> Observation {
     let mut suffix = suffix(action, &answer);
+    let mut prefix = if answer.first { String::new() } else { MORE_OUTPUT.to_owned() };
     if answer.folded.dropped > 0 {
+        prefix += TRUNCATED;
         suffix += &format!("\n[{} characters were left out of the middle.]", answer.folded.dropped);
     }
     if let Some(note) = answer.note {
@@ -102,7 +110,7 @@ pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> O
         exit_code: answer.ending.exit_code().into(),
         pid: answer.running.map_or(-1, i64::from),
         working_dir: Some(answer.working_dir.to_string_lossy().into_owned()),
-        prefix: if answer.first { String::new() } else { MORE_OUTPUT.to_owned() },
+        prefix,
         suffix,
         out_of_memory: answer.out_of_memory,
         ..about(facts)
@@ -177,6 +185,7 @@ fn suffix(action: &RunAction, answer: &Answer<'_>) -> String {
             "\n[Your command \"{}\" is NOT executed. The previous command is still running. {STILL_RUNNING}",
             action.command
         ),
+        Ending::NeverRead => "\n[The shell ended before the command began; it was not run.]".to_owned(),
         Ending::NeverBegun => "\n[The command was cancelled before it began.]".to_owned(),
         Ending::Cancelled { shell_lost } => {
             let lost = if *shell_lost {

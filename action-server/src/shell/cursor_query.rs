@@ -9,18 +9,13 @@ const QUERY: &[u8] = b"\x1b[6n";
 /// The answer: the first column, where a shell wants to be at its prompt.
 pub(super) const REPORT: &str = "\x1b[1;1R";
 
-/// The search for a query in the output at a prompt.
+/// The search for a query in the output since a prompt.
 #[derive(Debug, Default)]
 pub(super) struct CursorQuery {
     matched: usize,
 }
 
 impl CursorQuery {
-    /// Nothing has been asked since the last prompt.
-    pub(super) fn reset(&mut self) {
-        self.matched = 0;
-    }
-
     /// Reads on.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -52,7 +47,5 @@ mod tests {
             query.feed(bytes.as_bytes());
             assert_eq!(query.is_asked(), asked, "{bytes:?}");
         }
-        query.reset();
-        assert!(!query.is_asked());
     }
 }

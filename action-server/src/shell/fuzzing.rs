@@ -4,17 +4,17 @@ use super::marks::{MarkReader, Piece};
 use super::output::Fold;
 
 /// What stands before each mark, and the mark.
-pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, String)> {
+pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut reader = MarkReader::new("n");
-    let mut pieces = vec![(Vec::new(), String::new())];
+    let mut pieces = vec![(Vec::new(), Vec::new())];
     for chunk in chunks {
         reader.feed(chunk, |piece| {
             let Some(last) = pieces.last_mut() else { return };
             match piece {
                 Piece::Output(bytes) => last.0.extend_from_slice(bytes),
-                Piece::Mark(mark) => {
-                    last.1 = format!("{mark:?}");
-                    pieces.push((Vec::new(), String::new()));
+                Piece::Mark(body) => {
+                    last.1 = body.to_vec();
+                    pieces.push((Vec::new(), Vec::new()));
                 }
             }
         });

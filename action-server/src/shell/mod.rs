@@ -5,9 +5,9 @@
 //! by a key, or by the end of its shell, never by a lost caller or a timeout. Everything ends with [`Shell::shut_down`] or
 //! with the last handle.
 //!
-//! The way of a command: [`script`] hands it to the shell, [`prompt`] is what the shell is told, [`pty`] carries the
-//! bytes, [`marks`] finds where the command's own begin and end, [`output`] folds them into text, [`answers`] words the
-//! observation.
+//! The way of a command: [`channel`] carries it to the shell, which reads it because [`prompt`] told it to, and brings back the
+//! report of its end; [`pty`] carries its input and output, [`output`] folds that into text, [`answers`] words the observation.
+//! [`marks`] finds prompts, which say when the shell can be asked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod answers;
+mod channel;
 pub(crate) mod children;
 mod cursor_query;
 mod facts;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod guess;
 mod loan;
 mod marks;
 mod output;
@@ -66,7 +66,7 @@ pub(crate) struct ShellConfig {
     pub(crate) working_dir: PathBuf,
     /// The shell's complete environment, but for what keeps programs from paging and for our prompt.
     pub(crate) environment: Environment,
-    /// For commands, where they cannot be handed over in memory.
+    /// For the shell's script, where it cannot be kept in memory.
     pub(crate) scratch_dir: PathBuf,
     /// How long a command may be silent before its action is answered; V0's default is 10 s.
     pub(crate) no_change_timeout: Duration,
@@ -177,7 +177,10 @@ impl Shell {
         output: OutputSink,
         cancel: CancellationToken,
     ) -> Result<Observation, StartError> {
-        let folder = self.working_dir().join(action.cwd.as_deref().unwrap_or_default());
+        let folder = match &action.cwd {
+            Some(folder) => self.working_dir().join(folder),
+            None => self.0.config.working_dir.clone(),
+        };
         if !folder.is_dir() {
             return Err(StartError::NoFolder(folder));
         }

@@ -25,7 +25,6 @@ pub(super) struct Process {
 /// What was there when a command began.
 #[derive(Debug)]
 pub(super) struct Baseline {
-    /// The shell that was given the command: the session's, or one that was started in it.
     shell: i32,
     session: String,
     /// Children of the shell and orphans of this server, each standing for everything below it.
@@ -45,12 +44,7 @@ impl Baseline {
         Self { shell, session: session.to_owned(), spared: HashSet::new() }
     }
 
-    /// Whether nobody but the shell was there.
-    pub(super) fn is_alone(&self) -> bool {
-        self.spared.is_empty()
-    }
-
-    /// The shell that was given the command.
+    /// The session's shell.
     pub(super) fn shell(&self) -> i32 {
         self.shell
     }

@@ -49,7 +49,7 @@ impl ShellProgram {
         let target = path.canonicalize().unwrap_or_else(|_| path.clone());
         let named = |path: &Path, name: &str| path.file_name().is_some_and(|file| file == name);
         if named(&target, "bash") {
-            let arguments = ["--noprofile", "--noediting", "+H", "+o", "history", "-i"];
+            let arguments = ["--noprofile", "--norc", "--noediting", "+H", "+o", "history", "-i"];
             return Self {
                 path: target,
                 arguments: arguments.map(Into::into).to_vec(),

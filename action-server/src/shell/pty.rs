@@ -9,9 +9,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -25,7 +25,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
 
 use super::program::Dialect;
-use super::script::{SCRIPT_DESCRIPTOR, Script};
 
 nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
 nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
@@ -41,6 +40,9 @@ const fn window(columns: u16, rows: u16) -> Winsize {
 
 /// After a read of so much there is likely more; after a shorter one, to look would cost each short answer a call.
 pub(super) const FLOOD_BYTES: usize = 2 * 1024;
+
+/// Above all numbers that a shell's descriptors get.
+const OUT_OF_THE_WAY: RawFd = 256;
 
 /// The master side.
 pub(super) struct Pty {
@@ -97,22 +99,23 @@ impl Pty {
         Ok(())
     }
 
-    /// The slave's name.
-    pub(super) fn slave_path(&self) -> &Path {
-        &self.slave_path
-    }
-
-    /// Makes `command`, once started, the leader of a session of its own on this terminal, with the script, if
-    /// there is one, as [`SCRIPT_DESCRIPTOR`] and with every signal at its default: a server that was started with `nohup` or in the
-    /// background ignores some, and a child that inherits that could not be interrupted.
-    pub(super) fn attach(&self, command: &mut Command, script: Option<&Script>) -> io::Result<()> {
+    /// Makes `command`, once started, the leader of a session of its own on this terminal, with `inherited` under the numbers
+    /// given, and with every signal at its default: a server that was started with `nohup` or in the background ignores some,
+    /// and a child that inherits that could not be interrupted.
+    ///
+    /// The caller keeps `inherited` open until `command` was started.
+    pub(super) fn attach<const N: usize>(
+        &self,
+        command: &mut Command,
+        inherited: [(Option<BorrowedFd<'_>>, RawFd); N],
+    ) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let slave = options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(&self.slave_path)?;
         command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-        let script = script.and_then(Script::shell_end).map(|end| end.as_raw_fd());
+        let inherited = inherited.map(|(file, number)| (file.map(|file| file.as_raw_fd()), number));
         // SAFETY: the closure runs between fork and exec and makes system calls only: no allocation, no lock, nothing
-        // of the parent's. `script` is open then, because this Pty's owner keeps the script until the shell has ended.
-        unsafe { command.pre_exec(move || enter_terminal(script)) };
+        // of the parent's. The descriptors are open then, because the caller keeps them.
+        unsafe { command.pre_exec(move || enter_terminal(inherited)) };
         Ok(())
     }
 
@@ -172,17 +175,6 @@ impl Pty {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
-    /// As [`Pty::reset`], but what was typed stays, and tells whether there was anything to undo. Looks first: setting the
-    /// terminal wakes whoever reads from it.
-    pub(super) fn repair(&self) -> io::Result<bool> {
-        let settings = Termios::from(self.settings);
-        let is_damaged = tcgetattr(self.master.get_ref())? != settings;
-        if is_damaged {
-            tcsetattr(self.master.get_ref(), SetArg::TCSANOW, &settings)?;
-        }
-        Ok(is_damaged)
-    }
-
     /// The process group that ^C would reach.
     pub(super) fn foreground_group(&self) -> Option<i32> {
         tcgetpgrp(self.master.get_ref()).ok().map(nix::unistd::Pid::as_raw).filter(|&group| group > 0)
@@ -190,7 +182,7 @@ impl Pty {
 }
 
 /// Runs in the child. Standard input is the slave already.
-fn enter_terminal(script: Option<RawFd>) -> io::Result<()> {
+fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io::Result<()> {
     setsid()?;
     // SAFETY: descriptor 0 is the terminal; the argument 0 means not to steal one.
     unsafe { take_terminal(0, 0) }?;
@@ -198,9 +190,17 @@ fn enter_terminal(script: Option<RawFd>) -> io::Result<()> {
         // SAFETY: the default disposition is no function that could run.
         unsafe { signal(each, SigHandler::SigDfl) }?;
     }
-    if let Some(script) = script {
-        // SAFETY: both numbers are plain descriptors of this process; nothing in it owns SCRIPT_DESCRIPTOR's place.
-        if unsafe { libc::dup2(script, SCRIPT_DESCRIPTOR) } < 0 {
+    // First all out of the way: one may have the number that another is to get.
+    let mut moved = inherited;
+    for (file, _) in &mut moved {
+        if let Some(file) = file {
+            // SAFETY: plain descriptors of this process.
+            *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
+        }
+    }
+    for (file, number) in moved {
+        // SAFETY: both are plain descriptors of this process; nothing in it owns what has the number.
+        if file.is_some_and(|file| unsafe { libc::dup2(file, number) } < 0) {
             return Err(io::Error::last_os_error());
         }
     }

@@ -3,12 +3,8 @@
 //! Pure bookkeeping; bounded by the fold's limit and [`MAX_UNHEARD_BYTES`].
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 
 use super::answers::Ending;
-use super::marks::{Mark, Piece};
 use super::output::{Fold, Folded};
 use super::process_tree::Baseline;
 
@@ -21,67 +17,27 @@ pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A command that was sent to the shell.
 pub(super) struct Running {
-    number: Option<u64>,
     baseline: Baseline,
     fold: Fold,
     unheard: VecDeque<u8>,
-    started: bool,
     answered: bool,
     ending: Option<Ending>,
 }
 
-/// What a piece of output meant.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Output of the command.
-    Said,
-    /// The command begins.
-    Started,
-    /// The shell is at its prompt, in this folder; whether it ends the command is in [`Running::ending`].
-    Prompted(PathBuf),
-    /// Nothing of the command's.
-    Nothing,
-}
-
 impl Running {
-    pub(super) fn new(number: Option<u64>, baseline: Baseline, limit: usize) -> Self {
-        Self {
-            number,
-            baseline,
-            fold: Fold::new(limit),
-            unheard: VecDeque::new(),
-            started: number.is_none(),
-            answered: false,
-            ending: None,
-        }
+    pub(super) fn new(baseline: Baseline, limit: usize) -> Self {
+        Self { baseline, fold: Fold::new(limit), unheard: VecDeque::new(), answered: false, ending: None }
     }
 
-    /// Takes a piece of what the terminal says. Before the command's start mark that is a background job's, the echo of
-    /// our typing, or a late prompt; after its end mark it is a background job's again. It belongs to no action and is
-    /// dropped.
-    pub(super) fn hear(&mut self, piece: Piece<'_>, output: &mut Listener<'_>) -> Meaning {
-        let speaking = self.started && self.ending.is_none();
-        match piece {
-            Piece::Output(bytes) if speaking => {
-                self.fold.feed(bytes);
-                match output {
-                    Some(output) => output(bytes),
-                    None => self.keep_unheard(bytes),
-                }
-                Meaning::Said
-            }
-            Piece::Output(_) => Meaning::Nothing,
-            Piece::Mark(Mark::Start { number }) => {
-                let ours = Some(number) == self.number && !self.started;
-                self.started |= ours;
-                if ours { Meaning::Started } else { Meaning::Nothing }
-            }
-            Piece::Mark(Mark::End { status, working_dir, .. }) => {
-                if speaking {
-                    self.ending = Some(Ending::Completed { status });
-                }
-                Meaning::Prompted(OsString::from_vec(working_dir).into())
-            }
+    /// Takes what the terminal shows. After the command's end that is a background job's, belongs to no action and is dropped.
+    pub(super) fn on_output(&mut self, bytes: &[u8], output: &mut Listener<'_>) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.fold.feed(bytes);
+        match output {
+            Some(output) => output(bytes),
+            None => self.keep_unheard(bytes),
         }
     }
 
@@ -106,11 +62,6 @@ impl Running {
     /// How it ended.
     pub(super) fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
-    }
-
-    /// Whether its start mark has come, if one was to come: before, nothing of it was run.
-    pub(super) fn has_begun(&self) -> bool {
-        self.started
     }
 
     /// What was there before it.

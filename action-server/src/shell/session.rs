@@ -15,7 +15,6 @@ use protocol::Observation;
 use protocol::action::RunAction;
 use protocol::sandbox_api::CommandEnvironment;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
-use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -26,11 +25,10 @@ mod starting;
 use super::ShellConfig;
 use super::answers::{self, Answer, Ending};
 use super::facts::Facts;
-use super::marks::{Mark, Piece};
 use super::output::Folded;
 use super::program::ShellProgram;
-use super::running::{Listener, Meaning, Running};
-use super::shell_process::{Heard, ShellProcess};
+use super::running::{Listener, Running};
+use super::shell_process::{Event, ShellProcess};
 use super::start_error::StartError;
 use crate::out_of_memory::Victims;
 use quiet_timer::QuietTimer;
@@ -42,6 +40,9 @@ const KILL_PATIENCE: Duration = Duration::from_millis(500);
 const GREED_TIME: Duration = Duration::from_millis(5);
 
 const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
+
+const REPLACED: &str =
+    "It runs in the place of the shell, by `exec`. The next command gets a new shell when it has ended.";
 
 /// Where an action's raw output goes.
 pub(crate) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
@@ -117,17 +118,10 @@ impl Session {
                 biased;
                 () = stop.cancelled() => break,
                 request = requests.recv() => match request {
-                    Some(request) => {
-                        self.answer_request(request).await;
-                        // First the answer goes out; what follows is for the next request.
-                        yield_now().await;
-                        if let Some(process) = &mut self.process {
-                            process.prepare();
-                        }
-                    }
+                    Some(request) => self.answer_request(request).await,
                     None => break,
                 },
-                heard = hear(&mut self.process) => self.absorb(heard, &mut None),
+                event = next_event(&mut self.process) => self.on_event(event, &mut None),
             }
         }
         self.kill().await;
@@ -176,12 +170,11 @@ impl Session {
         Ok(self.report(&request.action, &ending, out_of_memory))
     }
 
-    /// Starts a command and watches it. A shell that ends before the command has begun (it had its input closed, say) is
-    /// replaced once: nothing has been run.
+    /// Starts a command and watches it. A shell that ends before it has read the command is replaced once: nothing has been
+    /// run.
     async fn run_command(&mut self, request: &mut Request) -> Result<Ending, StartError> {
         let ending = self.try_command(request).await?;
-        let begun = self.running.as_ref().is_none_or(Running::has_begun);
-        if begun || !matches!(ending, Ending::ShellEnded { .. }) {
+        if ending != Ending::NeverRead {
             return Ok(ending);
         }
         self.running = None;
@@ -197,8 +190,8 @@ impl Session {
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
         let sent = process.send_command(&request.action.command, &request.environment);
-        let (baseline, number) = sent.map_err(StartError::Script)?;
-        self.running = Some(Running::new(number, baseline, answers::content_limit(&request.action)));
+        let baseline = sent.map_err(StartError::Command)?;
+        self.running = Some(Running::new(baseline, answers::content_limit(&request.action)));
         Ok(self.watch(request).await)
     }
 
@@ -229,9 +222,9 @@ impl Session {
                 () = stop.cancelled() => return self.kill().await,
                 () = cancel.cancelled() => return self.cancel(output).await,
                 () = &mut deadline => return Ending::TimedOut { after: timeout.unwrap_or_default() },
-                heard = hear(&mut self.process) => {
+                event = next_event(&mut self.process) => {
                     said_at = Instant::now();
-                    self.absorb(heard, &mut Some(&mut **output));
+                    self.on_event(event, &mut Some(&mut **output));
                 }
                 () = self.quiet.passed(said_at, patience), if !action.blocking => {
                     return Ending::Quiet { after: patience };
@@ -240,44 +233,38 @@ impl Session {
         }
     }
 
-    /// Takes what was heard to the command it belongs to.
-    fn absorb(&mut self, heard: Heard, output: &mut Listener<'_>) {
-        match heard {
-            Heard::Bytes(count) => self.absorb_bytes(count, output),
-            Heard::Exited(status) => {
-                self.process = None;
-                match &mut self.running {
-                    Some(running) => running.end(Ending::ShellEnded { status }),
-                    None => self.note = Some(NEW_SHELL),
-                }
+    /// Takes what happened to the command it belongs to.
+    fn on_event(&mut self, event: Event, output: &mut Listener<'_>) {
+        let Self { process, running, told, note, .. } = self;
+        match event {
+            Event::Output(count) => {
+                let Some(process) = process else { return };
+                process.output(count, |bytes| {
+                    if let Some(running) = running {
+                        running.on_output(bytes, output);
+                    }
+                });
             }
-        }
-    }
-
-    fn absorb_bytes(&mut self, count: usize, output: &mut Listener<'_>) {
-        let Self { process: Some(process), running, told, .. } = self else { return };
-        let mut started = false;
-        process.pieces(count, |piece| {
-            let meaning = match running {
-                Some(running) => running.hear(piece, output),
-                None => idle_meaning(piece),
-            };
-            match meaning {
-                Meaning::Prompted(folder) if folder.is_absolute() => {
+            Event::Prompted { working_dir, ended } => {
+                if let (Some(status), Some(running)) = (ended, running) {
+                    running.end(Ending::Completed { status });
+                }
+                if working_dir.is_absolute() {
                     told.working_dir.send_if_modified(|known| {
-                        let is_new = *known != folder;
-                        *known = folder;
+                        let is_new = *known != working_dir;
+                        *known = working_dir;
                         is_new
                     });
                 }
-                Meaning::Started => started = true,
-                Meaning::Prompted(_) | Meaning::Said | Meaning::Nothing => {}
             }
-        });
-        if running.as_ref().is_some_and(|running| running.ending().is_some()) {
-            process.forget_input();
-        } else if started {
-            process.command_started();
+            Event::Exited { status, unread } => {
+                *process = None;
+                match running {
+                    Some(running) if unread => running.end(Ending::NeverRead),
+                    Some(running) => running.end(Ending::ShellEnded { status }),
+                    None => *note = Some(NEW_SHELL),
+                }
+            }
         }
     }
 
@@ -294,6 +281,9 @@ impl Session {
             self.running = None;
         }
         let running = self.process.as_ref().filter(|_| !ending.is_final());
+        if running.is_some_and(ShellProcess::is_replaced) {
+            self.note.get_or_insert(REPLACED);
+        }
         let answer = Answer {
             ending,
             folded,
@@ -307,20 +297,9 @@ impl Session {
     }
 }
 
-/// Without a command only prompts mean anything.
-fn idle_meaning(piece: Piece<'_>) -> Meaning {
-    use std::os::unix::ffi::OsStringExt;
-    match piece {
-        Piece::Mark(Mark::End { working_dir, .. }) => {
-            Meaning::Prompted(std::ffi::OsString::from_vec(working_dir).into())
-        }
-        Piece::Mark(Mark::Start { .. }) | Piece::Output(_) => Meaning::Nothing,
-    }
-}
-
-async fn hear(process: &mut Option<ShellProcess>) -> Heard {
+async fn next_event(process: &mut Option<ShellProcess>) -> Event {
     match process {
-        Some(process) => process.hear().await,
+        Some(process) => process.next_event().await,
         None => pending().await,
     }
 }

@@ -1,109 +1,118 @@
-//! One shell on one terminal: starting it, hearing it, typing to it, killing it.
+//! One shell on one terminal: starting it, having it take commands, reading what it shows, typing to it, killing it.
 //!
-//! Knows nothing of actions and never decides anything. Ends when the shell's process ends, which is heard once, after the
-//! last of its output; dropping it hangs up its terminal.
+//! Knows nothing of actions and never decides anything. Ends when the shell's process ends, which is reported once, after
+//! the last of its output; dropping it hangs up its terminal.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use protocol::sandbox_api::{CommandEnvironment, MAX_VARIABLE_BYTES};
 use tokio::process::Command;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+use super::channel::{Channel, Report};
 use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
 use super::loan::Loan;
-use super::marks::{Mark, MarkReader, Piece};
+use super::marks::{self, MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
-use super::prompt::{Care, PLAIN_TERMINAL, Prompt, SESSION_VARIABLE};
+use super::prompt::{self, PLAIN_TERMINAL, SESSION_VARIABLE};
 use super::pty::{FLOOD_BYTES, Pty};
-use super::script::Script;
+use super::script::{SCRIPT_DESCRIPTOR, Script};
 
-/// What is heard at once. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
+/// What is read in one go. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// After so many reads of a flood others have their turn. After each, a flood would take a third longer.
 const LONG_READS: u32 = 8;
 
-/// Reads after the shell's exit: more than a terminal can hold, but an end, should a background job flood it.
+/// Reads after the shell's exit or a report: more than a terminal can hold, but an end, should a background job flood it.
 const LAST_READS: u32 = 64;
 
-/// How long after a command was typed its answer is looked for again and again: what the shell does by itself takes less,
-/// and to sleep and be woken takes as long once more. Measured: a quarter of an `echo`; half of this time, a fifth.
-const WAKEFUL_TIME: Duration = Duration::from_micros(100);
+/// After how long without a visible prompt, or without an answer, the shell is asked: it answers immediately, or never.
+const ASK_DELAY: Duration = Duration::from_millis(100);
 
-/// How long it holds what was seen beside a prompt: the longer, the likelier is that a number of a process that has ended
-/// was given to one of the command's.
-const BESIDE_LIFE: Duration = Duration::from_secs(1);
+/// How often that is looked at while a command that was interrupted still has the terminal.
+const INTERRUPT_LOOKS: u32 = 20;
 
-/// ^Z.
-const STOP_KEY: u8 = 0x1a;
+/// ^C, ^\ and ^Z.
+const INTERRUPT_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 
-/// What was heard.
+/// What happened.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// So many bytes, to be had from [`ShellProcess::pieces`].
-    Bytes(usize),
-    /// The shell is gone; its exit status, 128 and the signal's number if it was killed.
-    Exited(i32),
+pub(super) enum Event {
+    /// So many bytes, to be had from [`ShellProcess::output`].
+    Output(usize),
+    /// The shell is or was at its prompt, in this folder.
+    Prompted {
+        working_dir: PathBuf,
+        /// The exit status of the command that was sent last, if this is its end. All of its output came before.
+        ended: Option<i32>,
+    },
+    /// The shell is gone.
+    Exited {
+        /// Its exit status, 128 and the signal's number if it was killed.
+        status: i32,
+        /// It had not read the command that was sent last.
+        unread: bool,
+    },
 }
 
-/// Whether a shell takes commands.
+/// Whether the shell takes a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
-    /// It has not come to its prompt.
+enum Readiness {
+    /// It runs one, or has not come to its prompt.
     Busy,
-    /// It is at its prompt and about to ask for the cursor, unless its terminal is damaged; or it is about to show the prompt
-    /// that was announced, unless that cannot be seen.
-    Hesitant,
+    /// The line that makes it ready was typed.
+    Asked,
     /// It waits for a command.
     Ready,
+    /// It did, but may have been interrupted since. The line was typed again, and a [probe](prompt::PROBE) sent, which the
+    /// shell reads in any case.
+    Doubtful,
 }
 
 /// A running shell.
 pub(super) struct ShellProcess {
     pty: Pty,
     hung_up: bool,
+    channel: Channel,
+    dialect: Dialect,
+    /// Kept for the shell, which may read a file.
     script: Script,
-    prompt: Prompt,
     marks: MarkReader,
     child: OwnChild,
-    /// Of the shell that was at the prompt last: this one, or one that was started in it.
     children: ChildList,
     exited: Option<i32>,
+    /// To be passed on after the output before it.
+    report: Option<Report>,
     last_reads: u32,
     session: String,
-    /// How many commands were sent.
-    sent: u64,
-    /// When the last was typed.
-    sent_at: Option<Instant>,
-    /// The names of what was lent to the last.
-    lent: Vec<String>,
-    /// The script holds what was lent, and has been read.
-    script_is_done: bool,
-    at_prompt: bool,
-    /// The prompt was announced, and is still to be seen. A command that is typed before that cannot be told from what comes
-    /// with it, and would have to be guarded.
-    prompt_is_due: bool,
-    /// The next command is to be guarded, because of what was done to the shell.
-    distrusted: bool,
-    /// The same, because the shell says so with its last prompt.
-    disturbed: bool,
-    /// The same, because a command may have been stopped: of a job like that the shell tells late, and not by `$!`.
-    may_have_stopped: bool,
-    /// Nothing has been run in it that could have changed the prompt, or defined what could.
-    untouched: bool,
-    /// What runs beside the prompt, if that was looked at lately.
-    beside: Option<(Instant, Baseline)>,
-    query: CursorQuery,
+    /// Of the session's marks.
+    name: String,
+    /// Of the command that runs.
+    nonce: Option<String>,
+    /// Of the probe that was sent.
+    probe: Option<String>,
+    /// Something was done to the shell that interrupts it, perhaps only after it is ready.
+    is_interrupted: bool,
+    /// What is shown now is not the command's, or not known to be.
+    is_muted: bool,
+    readiness: Readiness,
+    /// When the shell is asked without a visible prompt, and how often that is still tried.
+    ask_at: Option<(Instant, u32)>,
+    query: Option<CursorQuery>,
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
@@ -112,7 +121,7 @@ pub(super) struct ShellProcess {
 }
 
 impl ShellProcess {
-    /// Starts `program` in `working_dir`. Its first prompt is still to be heard.
+    /// Starts `program` in `working_dir`. Its first prompt is still to come.
     ///
     /// # Errors
     /// No terminal, no program, or no process could be had.
@@ -122,239 +131,285 @@ impl ShellProcess {
         working_dir: &Path,
         scratch_dir: &Path,
     ) -> io::Result<Self> {
-        let pty = Pty::open(program.dialect)?;
+        let dialect = program.dialect;
+        let pty = Pty::open(dialect)?;
         let session = Uuid::now_v7().simple().to_string();
-        let prompt = Prompt::new(program.dialect, Uuid::now_v7().simple().to_string(), pty.slave_path());
-        let script = Script::create(scratch_dir, &session)?;
+        let name = Uuid::now_v7().simple().to_string();
+        let script = Script::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
+        let (mut channel, shell_end) = Channel::create()?;
         // One longer would keep the shell from starting at all.
         let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() <= MAX_VARIABLE_BYTES;
         let mut command = Command::new(&program.path);
-        if program.dialect == Dialect::Bash {
-            // Something has to be run before the first `PROMPT_COMMAND`: else bash never sets `PIPESTATUS`.
-            script.write(":\n")?;
-            command.arg("--rcfile").arg(script.path());
-        }
         command
             .args(&program.arguments)
             .env_clear()
             .envs(environment.iter().filter(fits).map(|(name, value)| (name, value)))
             .env_remove("ENV")
+            .env_remove("PROMPT_COMMAND")
             .envs(PLAIN_TERMINAL)
             .env(SESSION_VARIABLE, &session)
-            .envs(prompt.environment())
+            .env("PS1", marks::mark(&name, ""))
+            .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
-        pty.attach(&mut command, Some(&script))?;
+        let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
+        pty.attach(&mut command, [(script.shell_end(), SCRIPT_DESCRIPTOR), channel_end])?;
         let child = children::spawn(&mut command)?;
-        let marks = MarkReader::new(prompt.nonce());
-        Ok(Self {
+        channel.accept(child.pid());
+        let mut process = Self {
             pty,
             hung_up: false,
+            channel,
+            dialect,
             script,
-            prompt,
-            marks,
+            marks: MarkReader::new(&name),
             children: ChildList::of(child.pid()),
             child,
             exited: None,
+            report: None,
             last_reads: 0,
             session,
-            sent: 0,
-            sent_at: None,
-            lent: Vec::new(),
-            script_is_done: false,
-            at_prompt: false,
-            distrusted: false,
-            untouched: !environment
-                .iter()
-                .any(|(name, _)| name.as_encoded_bytes().starts_with(b"BASH_FUNC_")),
-            prompt_is_due: false,
-            disturbed: false,
-            may_have_stopped: false,
-            beside: None,
-            query: CursorQuery::default(),
+            name,
+            nonce: None,
+            probe: None,
+            is_interrupted: false,
+            is_muted: false,
+            readiness: Readiness::Busy,
+            ask_at: None,
+            query: None,
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             long_reads: 0,
-        })
+        };
+        process.expect_prompt();
+        Ok(process)
     }
 
-    /// Waits for what comes next, and goes on typing meanwhile. Cancel-safe.
-    pub(super) async fn hear(&mut self) -> Heard {
+    /// Waits for what happens next, and goes on typing and sending meanwhile. Cancel-safe.
+    pub(super) async fn next_event(&mut self) -> Event {
         if self.long_reads >= LONG_READS {
             self.long_reads = 0;
             // The runtime would make us do so only after 128 reads, and all others of this thread wait for that.
             yield_now().await;
         }
-        while self.sent_at.is_some_and(|at| at.elapsed() < WAKEFUL_TIME) {
-            match self.pty.read_now(&mut self.buffer) {
-                // The shell may need this very core.
-                0 => std::thread::yield_now(),
-                count => return Heard::Bytes(count),
-            }
-            yield_now().await;
-        }
         loop {
-            if let Some(status) = self.exited {
-                return self.hear_last(status);
+            if let Some(event) = self.waiting_event() {
+                return event;
             }
+            let ask_at = self.ask_at.map(|(at, _)| at);
             tokio::select! {
+                report = self.channel.receive(), if !self.channel.is_closed() => self.report = report,
                 read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
                     Ok(0) | Err(_) => self.hung_up = true,
                     Ok(count) => {
                         self.long_reads = if count >= FLOOD_BYTES { self.long_reads + 1 } else { 0 };
-                        return Heard::Bytes(count);
+                        return Event::Output(count);
                     }
                 },
                 written = self.pty.write(self.unsent.as_slices().0), if !self.unsent.is_empty() => match written {
                     Ok(count) => drop(self.unsent.drain(..count)),
                     Err(_) => self.unsent.clear(),
                 },
-                status = self.child.child.wait() => self.exited = Some(status.map_or(-1, exit_code)),
-            }
-        }
-    }
-
-    fn hear_last(&mut self, status: i32) -> Heard {
-        if self.last_reads == LAST_READS {
-            return Heard::Exited(status);
-        }
-        self.last_reads += 1;
-        match self.pty.read_now(&mut self.buffer) {
-            0 => Heard::Exited(status),
-            count => Heard::Bytes(count),
-        }
-    }
-
-    /// The `count` bytes heard last, told apart.
-    pub(super) fn pieces(&mut self, count: usize, mut sink: impl FnMut(Piece<'_>)) {
-        let is_bash = self.prompt.dialect() == Dialect::Bash;
-        let Self {
-            marks,
-            buffer,
-            at_prompt,
-            prompt_is_due,
-            disturbed,
-            query,
-            script,
-            sent,
-            lent,
-            script_is_done,
-            ..
-        } = self;
-        marks.feed(&buffer[..count], |piece| {
-            match &piece {
-                Piece::Mark(Mark::End { guarded: asked, early, .. }) => {
-                    *at_prompt = true;
-                    *prompt_is_due = is_bash && *early;
-                    *disturbed = *asked;
-                    query.reset();
-                    if std::mem::take(script_is_done) {
-                        script.wipe();
-                    }
+                status = self.child.child.wait(), if self.exited.is_none() => {
+                    self.exited = Some(status.map_or(-1, exit_code));
                 }
-                Piece::Output(bytes) if *at_prompt => query.feed(bytes),
-                Piece::Mark(Mark::Start { number }) => *script_is_done = number == sent && !lent.is_empty(),
-                Piece::Output(_) => {}
+                () = sleep_until(ask_at.unwrap_or_else(Instant::now)), if ask_at.is_some() => self.on_silence(),
             }
-            sink(piece);
-        });
-    }
-
-    /// Whether a command can be sent.
-    pub(super) fn readiness(&self) -> Readiness {
-        match (self.at_prompt, self.prompt.dialect()) {
-            (false, _) => Readiness::Busy,
-            (true, Dialect::Ash) if !self.query.is_asked() => Readiness::Hesitant,
-            (true, Dialect::Bash) if self.prompt_is_due => Readiness::Hesitant,
-            (true, _) => Readiness::Ready,
         }
     }
 
-    /// Sends a command to the shell that is at its prompt, which has `environment` for this command alone. What it starts is
-    /// what is not in the returned baseline; its output begins at the start mark with the returned number.
+    /// A report or an exit that is known, after the output that came before it: what a process wrote to the terminal can be
+    /// read before what it did then is seen.
+    fn waiting_event(&mut self) -> Option<Event> {
+        if self.report.is_none() && self.exited.is_some() {
+            // Its last words.
+            self.report = self.channel.receive_now();
+        }
+        if self.report.is_none() && self.exited.is_none() {
+            return None;
+        }
+        if self.last_reads < LAST_READS {
+            self.last_reads += 1;
+            match self.pty.read_now(&mut self.buffer) {
+                0 => {}
+                count => return Some(Event::Output(count)),
+            }
+        }
+        self.last_reads = 0;
+        match (self.report.take(), self.exited) {
+            (Some(report), _) => Some(self.on_report(report)),
+            (None, Some(status)) => Some(Event::Exited { status, unread: self.channel.is_unread() }),
+            (None, None) => None,
+        }
+    }
+
+    fn on_report(&mut self, report: Report) -> Event {
+        let is_of = |nonce: &Option<String>| nonce.as_ref() == Some(&report.nonce);
+        let is_end = is_of(&self.nonce);
+        if is_end {
+            self.nonce = None;
+        }
+        if is_of(&self.probe) {
+            self.probe = None;
+            self.readiness = Readiness::Busy;
+        }
+        match report.is_ready {
+            false => self.expect_prompt(),
+            // It is about to read what was sent.
+            true if self.probe.is_some() || self.nonce.is_some() => {}
+            true if std::mem::take(&mut self.is_interrupted) => self.probe(),
+            true => {
+                self.readiness = Readiness::Ready;
+                self.ask_at = None;
+            }
+        }
+        let working_dir = OsString::from_vec(report.working_dir).into();
+        Event::Prompted { working_dir, ended: is_end.then_some(report.status) }
+    }
+
+    /// The `count` bytes read last, as far as they are a command's output.
+    pub(super) fn output(&mut self, count: usize, mut sink: impl FnMut(&[u8])) {
+        let Self { marks, buffer, dialect, query, nonce, is_muted, .. } = self;
+        let mut prompted = false;
+        marks.feed(&buffer[..count], |piece| match piece {
+            Piece::Mark(b"") => {
+                prompted = true;
+                *query = (*dialect == Dialect::Ash).then(CursorQuery::default);
+            }
+            Piece::Mark(body) => *is_muted |= nonce.as_ref().is_some_and(|nonce| nonce.as_bytes() == body),
+            Piece::Output(bytes) => {
+                if let Some(query) = query {
+                    query.feed(bytes);
+                }
+                if !*is_muted {
+                    sink(bytes);
+                }
+            }
+        });
+        match query {
+            Some(query) if query.is_asked() => self.on_prompt(),
+            // On a damaged terminal it does not ask for the cursor.
+            Some(_) if prompted => self.expect_prompt(),
+            None if prompted => self.on_prompt(),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Something that looks like the shell's prompt was shown. Where a command has the terminal it is the command's.
+    fn on_prompt(&mut self) {
+        match self.readiness {
+            Readiness::Ready => self.probe(),
+            Readiness::Doubtful => self.type_line(),
+            Readiness::Busy | Readiness::Asked if self.nonce.is_none() || self.has_terminal() => self.ask(),
+            Readiness::Busy | Readiness::Asked => {}
+        }
+    }
+
+    /// The shell was interrupted, or a key typed that interrupts it.
+    pub(super) fn on_interrupt(&mut self) {
+        self.is_interrupted = true;
+        self.expect_prompt();
+    }
+
+    /// The shell will come to its prompt, but may not show it: as after `PS1=x` or `exec 2>file`.
+    fn expect_prompt(&mut self) {
+        self.ask_at = Some((Instant::now() + ASK_DELAY, INTERRUPT_LOOKS));
+    }
+
+    fn on_silence(&mut self) {
+        let left = self.ask_at.take().map_or(0, |(_, left)| left);
+        match self.readiness {
+            Readiness::Ready => {}
+            Readiness::Doubtful => self.type_line(),
+            // No answer: the line was typed to a command.
+            Readiness::Asked if self.nonce.is_some() => {
+                self.readiness = Readiness::Busy;
+                self.is_muted = false;
+            }
+            Readiness::Busy if self.nonce.is_some() && !self.has_terminal() => {
+                self.ask_at = left.checked_sub(1).map(|left| (Instant::now() + ASK_DELAY, left));
+            }
+            Readiness::Busy | Readiness::Asked => self.ask(),
+        }
+    }
+
+    fn has_terminal(&self) -> bool {
+        self.foreground_group() == Some(self.child.pid())
+    }
+
+    /// Has the shell that is at its prompt, if it is, say so.
+    fn ask(&mut self) {
+        self.readiness = Readiness::Asked;
+        self.is_muted |= self.nonce.is_some();
+        self.type_line();
+    }
+
+    /// Has the shell say that it reads what is sent, whether it is at its prompt or ready.
+    fn probe(&mut self) {
+        let nonce = new_nonce();
+        let nothing = CommandEnvironment::default();
+        self.channel.send(prompt::frame(&self.name, &nonce, prompt::PROBE, Loan(&nothing)).as_bytes());
+        self.probe = Some(nonce);
+        self.readiness = Readiness::Doubtful;
+        self.type_line();
+    }
+
+    /// Types the line that makes a shell at its prompt ready. Whatever else was typed is dropped first: it was for a command.
+    fn type_line(&mut self) {
+        self.unsent.clear();
+        self.ask_at = Some((Instant::now() + ASK_DELAY, 0));
+        if self.pty.reset().is_err() {
+            return;
+        }
+        if self.query.take().is_some_and(|query| query.is_asked()) {
+            self.type_text(cursor_query::REPORT.as_bytes());
+        }
+        let line = prompt::line(&self.script.path().to_string_lossy());
+        self.type_text(line.as_bytes());
+    }
+
+    /// Whether a command can be sent. What was shown before is dropped.
+    pub(super) fn make_ready(&mut self) -> bool {
+        for _ in 0..LAST_READS {
+            if self.readiness != Readiness::Ready {
+                return false;
+            }
+            match self.pty.read_now(&mut self.buffer) {
+                0 => break,
+                count => self.output(count, |_| {}),
+            }
+        }
+        self.readiness == Readiness::Ready
+    }
+
+    /// Sends a command to a shell that is ready, which has `environment` for this command alone. What it starts is what is not
+    /// in the returned baseline.
     ///
     /// # Errors
-    /// The script could not be written, or the terminal is gone.
+    /// The terminal is gone.
     pub(super) fn send_command(
         &mut self,
         command: &str,
         environment: &CommandEnvironment,
-    ) -> io::Result<(Baseline, Option<u64>)> {
-        self.sent += 1;
-        let owed = std::mem::replace(&mut self.lent, environment.0.keys().cloned().collect());
-        let loan = Loan { owed: &owed, lent: environment };
-        let seen = self.beside.take().filter(|(at, _)| at.elapsed() < BESIDE_LIFE);
-        let baseline = seen.map_or_else(|| self.look_beside(), |(_, baseline)| baseline);
-        // After the look: whoever is gone by then has nothing to say that does not come here.
-        self.drain();
-        // On a damaged terminal the shell may have found the end of its input, and be about to end itself.
-        let is_damaged = self.pty.repair()?;
-        let asked = self.prompt.care(command);
-        let shell_is_doubtful = self.distrusted || self.disturbed || self.may_have_stopped;
-        let doubtful = is_damaged || shell_is_doubtful || !baseline.is_alone() || !loan.is_none();
-        let needed = match self.untouched {
-            _ if doubtful => Care::Guard,
-            true => Care::None,
-            false => Care::Look,
-        };
-        self.distrusted = asked == Care::Guard;
-        self.untouched &= asked == Care::None;
-        let orders = self.prompt.orders(command, self.sent, asked.max(needed), loan, &self.script.path());
-        if let Some(script) = &orders.script {
-            self.script.write(script)?;
-        }
+    ) -> io::Result<Baseline> {
+        let baseline = Baseline::take(&self.children, &self.session);
         self.unsent.clear();
-        self.at_prompt = false;
-        if orders.number.is_some() {
-            self.pty.reset()?;
-        }
-        if self.query.is_asked() {
-            self.type_text(cursor_query::REPORT.as_bytes());
-            self.query.reset();
-        }
-        self.type_text(orders.line.as_bytes());
-        self.sent_at = Some(Instant::now());
-        Ok((baseline, orders.number))
+        self.pty.reset()?;
+        let nonce = new_nonce();
+        self.channel.send(prompt::frame(&self.name, &nonce, command, Loan(environment)).as_bytes());
+        self.nonce = Some(nonce);
+        self.readiness = Readiness::Busy;
+        self.is_muted = false;
+        self.ask_at = None;
+        self.query = None;
+        Ok(baseline)
     }
 
-    /// At a prompt: looks at what runs beside it, so that the next command need not wait for that.
-    pub(super) fn prepare(&mut self) {
-        if self.at_prompt {
-            self.beside = Some((Instant::now(), self.look_beside()));
-        }
-    }
-
-    fn look_beside(&mut self) -> Baseline {
-        let shell = self.pty.foreground_group().unwrap_or(self.child.pid());
-        if self.children.pid() != shell {
-            self.children = ChildList::of(shell);
-        }
-        Baseline::take(&self.children, &self.session)
-    }
-
-    /// Types for the running command, which may be over: then the shell itself takes it for a command, whose start must
-    /// not be taken for the next one's.
+    /// Types for the running command.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
-        self.may_have_stopped |= bytes.contains(&STOP_KEY);
-        self.distrust();
-        self.type_text(bytes);
-    }
-
-    /// Something was done to the shell that may make it prompt once more.
-    pub(super) fn distrust(&mut self) {
-        self.distrusted = true;
-        self.untouched = false;
-    }
-
-    /// Takes what was written before the command that is about to be sent.
-    fn drain(&mut self) {
-        for _ in 0..LAST_READS {
-            match self.pty.read_now(&mut self.buffer) {
-                0 => return,
-                count => self.pieces(count, |_| {}),
-            }
+        if bytes.iter().any(|byte| INTERRUPT_KEYS.contains(byte)) {
+            self.on_interrupt();
         }
-        // Somebody floods the terminal, whoever it is.
-        self.distrust();
+        self.type_text(bytes);
     }
 
     fn type_text(&mut self, bytes: &[u8]) {
@@ -362,26 +417,18 @@ impl ShellProcess {
         self.unsent.extend(&bytes[sent..]);
     }
 
-    /// The command has begun. A shell that edits lines itself has just put back what it found at its prompt, which may
-    /// have been broken by then.
-    pub(super) fn command_started(&self) {
-        if self.prompt.dialect() == Dialect::Ash {
-            let _ = self.pty.repair();
-        }
-    }
-
-    /// The command is over: what it did not read is not for the shell.
-    pub(super) fn forget_input(&mut self) {
-        self.unsent.clear();
-    }
-
     /// The process group that has the terminal.
     pub(super) fn foreground_group(&self) -> Option<i32> {
         self.pty.foreground_group()
     }
 
+    /// Whether another program runs in the shell's place.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.channel.is_closed() && self.exited.is_none()
+    }
+
     /// Kills the shell alone, and waits for its end no longer than `patience`: one that hangs in the kernel is left to
-    /// the runtime to bury.
+    /// the runtime to reap.
     pub(super) async fn kill(mut self, patience: Duration) {
         process_tree::send(self.child.pid(), Signal::SIGKILL);
         let _ = tokio::time::timeout(patience, self.child.child.wait()).await;
@@ -396,6 +443,10 @@ impl ShellProcess {
         self.kill(patience).await;
         everything.kill_new();
     }
+}
+
+fn new_nonce() -> String {
+    Uuid::now_v7().simple().to_string()
 }
 
 fn exit_code(status: ExitStatus) -> i32 {

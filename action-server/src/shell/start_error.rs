@@ -19,9 +19,9 @@ pub(super) enum StartError {
     /// It ended before its first prompt.
     #[error("the shell ended with exit code {status} before its first prompt")]
     Ended { status: i32 },
-    /// The script could not be handed over.
-    #[error("handing the command to the shell")]
-    Script(#[source] io::Error),
+    /// The terminal is gone.
+    #[error("sending the command to the shell")]
+    Command(#[source] io::Error),
     /// The folder of a static command.
     #[error("{} is not a folder to run a command in", .0.display())]
     NoFolder(PathBuf),
@@ -36,7 +36,7 @@ impl StartError {
         let id = match &self {
             Self::Stopped => "shell_stopped",
             Self::NoFolder(_) => "no_such_folder",
-            Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Script(_) => "shell_start",
+            Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Command(_) => "shell_start",
         };
         let advice = self.advice();
         let text = format!("ERROR: {:#}.{advice}", anyhow::Error::new(self));

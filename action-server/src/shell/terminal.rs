@@ -72,7 +72,7 @@ impl Terminal {
                 .env("TERM", &asked.term)
                 .env(SESSION_VARIABLE, &mark)
                 .current_dir(working_dir);
-            pty.attach(&mut command, None)?;
+            pty.attach(&mut command, [])?;
             Ok((pty, children::spawn(&mut command)?))
         };
         let (pty, child) = started()

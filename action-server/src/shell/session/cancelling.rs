@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::answers::Ending;
 use super::super::process_tree;
-use super::{KILL_PATIENCE, OutputSink, Session, hear};
+use super::{KILL_PATIENCE, OutputSink, Session, next_event};
 
 /// How long a shell may take to come back to its prompt after everything it ran was killed.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
@@ -26,13 +26,16 @@ impl Session {
         let mut patience = CANCEL_ROUND;
         while !shell_lost && !self.has_ended() {
             self.kill_once();
+            if let Some(process) = &mut self.process {
+                process.on_interrupt();
+            }
             let round = give_up.min(Instant::now() + patience);
             patience *= 2;
             while !self.has_ended() {
                 tokio::select! {
                     biased;
                     () = sleep_until(round) => break,
-                    heard = hear(&mut self.process) => self.absorb(heard, &mut Some(&mut **output)),
+                    event = next_event(&mut self.process) => self.on_event(event, &mut Some(&mut **output)),
                 }
             }
             shell_lost = round == give_up && !self.has_ended();
@@ -42,9 +45,6 @@ impl Session {
             process.kill(KILL_PATIENCE).await;
         }
         self.kill_stragglers(give_up).await;
-        if let Some(process) = &mut self.process {
-            process.distrust();
-        }
         Ending::Cancelled { shell_lost }
     }
 

@@ -7,19 +7,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::shell_process::{Heard, Readiness, ShellProcess};
+use super::super::shell_process::{Event, ShellProcess};
 use super::super::start_error::StartError;
-use super::{KILL_PATIENCE, Session, hear};
+use super::{KILL_PATIENCE, Session, next_event};
 
 /// A shell without startup files needs milliseconds; on a machine that is this slow nothing works.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a shell at its prompt may take to ask for its cursor, or to show a prompt that it announced: it does so at once,
-/// or never.
-const PROMPT_PATIENCE: Duration = Duration::from_millis(100);
-
 impl Session {
-    /// A shell at its prompt.
+    /// A shell that takes a command.
     pub(super) async fn make_ready(&mut self) -> Result<(), StartError> {
         let mut fresh = self.process.is_none();
         if fresh {
@@ -28,14 +24,13 @@ impl Session {
         let stop = self.stop.clone();
         let mut patience = pin!(sleep(START_PATIENCE));
         loop {
-            let readiness = self.process.as_ref().map_or(Readiness::Busy, ShellProcess::readiness);
-            if readiness == Readiness::Ready {
+            if self.process.as_mut().is_some_and(ShellProcess::make_ready) {
                 return Ok(());
             }
             tokio::select! {
-                heard = hear(&mut self.process) => {
-                    let exited = if let Heard::Exited(status) = heard { Some(status) } else { None };
-                    self.absorb(heard, &mut None);
+                event = next_event(&mut self.process) => {
+                    let exited = if let Event::Exited { status, .. } = event { Some(status) } else { None };
+                    self.on_event(event, &mut None);
                     match exited {
                         Some(status) if fresh => return Err(StartError::Ended { status }),
                         Some(_) => {
@@ -45,7 +40,6 @@ impl Session {
                         None => {}
                     }
                 }
-                () = sleep(PROMPT_PATIENCE), if readiness == Readiness::Hesitant => return Ok(()),
                 () = &mut patience => {
                     // The next command tries a new one.
                     if let Some(process) = self.process.take() {

@@ -40,6 +40,7 @@ on_every_shell! {
         for broken in ["echo 'unclosed", "echo \"unclosed", "echo (", "if true; then", "cat <<END\nno end", "}"] {
             let answered = fixture.run(broken).await;
             assert_eq!(answered.metadata.suffix, completed(answered.metadata.exit_code), "{broken}");
+            assert!(!answered.content.contains("/proc"), "{broken}: {}", answered.content);
             assert_eq!(fixture.say("echo fine").await, "fine", "after {broken}");
         }
     }
@@ -109,6 +110,13 @@ on_every_shell! {
         assert_eq!(answered.content, format!("[]\n{}/d", fixture.path().display()));
         assert_eq!(answered.metadata.exit_code, 4);
         assert_eq!(fixture.say("echo $A; pwd").await, format!("session\n{}", fixture.path().display()));
+    }
+
+    async fn static_action_starts_in_the_initial_directory(fixture) {
+        fixture.say("mkdir d; cd d").await;
+        let fresh = RunAction { is_static: true, ..action("pwd") };
+        let answered = fixture.act(fresh, None, CancellationToken::new()).await;
+        assert_eq!(answered.content, fixture.path().to_str().unwrap());
     }
 
     async fn a_static_action_runs_beside_a_busy_session(fixture) {

@@ -16,6 +16,7 @@ mod asking_again;
 mod cancelling;
 mod damage;
 mod endings;
+mod forging;
 mod lent;
 mod many;
 mod output_of_actions;

@@ -59,6 +59,7 @@ on_every_shell! {
         assert!(head.starts_with("1\n2\n") && tail.ends_with("\n20000"), "{tail}");
         assert_eq!(head.len(), 15_000);
         assert!(answered.metadata.suffix.starts_with(&completed(0)));
+        assert_eq!(answered.metadata.prefix, "[Previous command outputs are truncated.]\n");
         assert!(answered.metadata.suffix.contains("characters were left out"), "{}", answered.metadata.suffix);
     }
 

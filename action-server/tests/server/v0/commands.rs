@@ -29,6 +29,9 @@ async fn timeouts_report_and_signal_nothing() {
     let hard = sandbox.run_with(1.0, json!({"command": "echo one; cat; echo two", "blocking": true})).await;
     assert_eq!((exit_code(&hard), content(&hard), metadata(&hard, "prefix")), (-1, "one", ""));
     assert!(metadata(&hard, "suffix").starts_with("\n[The command timed out after 1.0 seconds."), "{hard}");
+    for way in ["empty command", "is_input", "C-c"] {
+        assert!(metadata(&hard, "suffix").contains(way), "{hard}");
+    }
     let refused = sandbox.run("echo other").await;
     assert_eq!((exit_code(&refused), content(&refused), metadata(&refused, "prefix")), (-1, "", MORE));
     let said = "\n[Your command \"echo other\" is NOT executed. The previous command is still running";
@@ -110,6 +113,7 @@ async fn one_command_may_have_many_lines() {
     // Not to be parsed, so it runs as it is, both lines of it.
     let broken = sandbox.run("echo one\necho 'two").await;
     assert_eq!(broken["observation"], "run", "{broken}");
+    assert!(!content(&broken).contains("/proc"), "{broken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,6 +132,7 @@ async fn long_output_is_cut_in_the_middle_unless_hidden() {
     assert!(text.starts_with("1\n2\n") && text.ends_with("8999\n9000"));
     assert!(text.contains("\n[... Observation truncated due to length ...]\n"));
     assert!(text.chars().count() < 30_100);
+    assert!(metadata(&told, "prefix").contains("Previous command outputs are truncated"), "{told}");
     let hidden = sandbox.run_with(120.0, json!({"command": "seq 1 9000", "hidden": true})).await;
     assert_eq!(content(&hidden).lines().count(), 9000);
     assert_eq!(hidden["extras"]["hidden"], true);
@@ -141,6 +146,9 @@ async fn a_static_command_has_a_shell_of_its_own() {
         .run_with(120.0, json!({"command": "echo ${A-none} $PWD; cd /tmp", "is_static": true, "cwd": "/usr"}))
         .await;
     assert_eq!((content(&told), exit_code(&told)), ("none /usr", 0));
+    let told = sandbox.run_with(120.0, json!({"command": "touch here", "is_static": true})).await;
+    assert_eq!(exit_code(&told), 0, "{told}");
+    assert!(std::path::Path::new(&sandbox.path("here")).exists());
     assert_eq!(content(&sandbox.run("pwd").await), "/");
 }
 

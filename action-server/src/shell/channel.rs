@@ -1,0 +1,251 @@
+//! The socket between the server and one shell: commands one way, reports of their end the other.
+//!
+//! The kernel states for each report which process wrote it, and what is not the shell's own process is dropped. So nothing
+//! that a command starts can complete it, whatever it prints, reads or inherits. Only the shell holds its end: it is closed
+//! while a command runs, but for a copy that does not survive `exec`, and a socket cannot be opened through `/proc`. Therefore
+//! no other process can read a command, or what is lent to it, from here either.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as BlockingStream;
+
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// A path has at most 4,095 bytes on Linux; with the fields before it a report stays well below this.
+const MAX_REPORT_BYTES: usize = 8 * 1024;
+
+/// What the shell reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    /// The shell waits for the next command. Otherwise it goes to its prompt first.
+    pub(super) is_ready: bool,
+    /// The command that has ended; empty if none has since the last report.
+    pub(super) nonce: String,
+    /// The exit status of the last command.
+    pub(super) status: i32,
+    pub(super) working_dir: Vec<u8>,
+}
+
+/// The server's end.
+#[derive(Debug)]
+pub(super) struct Channel {
+    socket: UnixStream,
+    /// The process whose reports are accepted.
+    shell: i32,
+    /// The start of a report.
+    received: Vec<u8>,
+    /// The rest of a command, whose size the server bounds.
+    unsent: VecDeque<u8>,
+    closed: Option<Closed>,
+}
+
+/// How the shell's end was closed: by its exit, or because it became another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    AllRead,
+    /// Before it had read all of what was sent.
+    Unread,
+}
+
+impl Channel {
+    /// A channel, and the end for the shell. To be called in a runtime.
+    pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
+        let (ours, shells) = BlockingStream::pair()?;
+        setsockopt(&ours, sockopt::PassCred, &true)?;
+        ours.set_nonblocking(true)?;
+        let channel = Self {
+            socket: UnixStream::from_std(ours)?,
+            shell: 0,
+            received: Vec::new(),
+            unsent: VecDeque::new(),
+            closed: None,
+        };
+        Ok((channel, shells.into()))
+    }
+
+    /// From now on reports of `shell` are accepted. Its process id must not be reaped while this is used.
+    pub(super) fn accept(&mut self, shell: i32) {
+        self.shell = shell;
+    }
+
+    /// Whether the shell has closed its end.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Whether a shell that has ended had not read all that was sent.
+    pub(super) fn is_unread(&self) -> bool {
+        self.closed == Some(Closed::Unread) || !self.unsent.is_empty()
+    }
+
+    /// Sends what there is room for now; [`Channel::receive`] sends the rest.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        self.unsent.extend(bytes);
+        self.send_unsent();
+    }
+
+    fn send_unsent(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.socket.try_write(self.unsent.as_slices().0) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                // A closed end is noticed by who receives.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for a report, and sends meanwhile. `None` once the shell has closed its end. Cancel-safe.
+    pub(super) async fn receive(&mut self) -> Option<Report> {
+        loop {
+            if let Some(report) = self.receive_now() {
+                return Some(report);
+            }
+            if self.is_closed() {
+                return None;
+            }
+            let interest = match self.unsent.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            if self.socket.ready(interest).await.is_err() {
+                self.closed = Some(Closed::AllRead);
+            }
+            self.send_unsent();
+        }
+    }
+
+    /// A report that is here already.
+    pub(super) fn receive_now(&mut self) -> Option<Report> {
+        loop {
+            if let Some(end) = self.received.iter().position(|&byte| byte == 0) {
+                let report = parse(&self.received[..end]);
+                self.received.drain(..=end);
+                match report {
+                    Some(report) => return Some(report),
+                    None => continue,
+                }
+            }
+            if self.is_closed() || !self.read() {
+                return None;
+            }
+        }
+    }
+
+    /// Reads on, and returns whether anything came.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 1024];
+        // Room for the credentials alone: descriptors that come with them are closed by the kernel.
+        let mut control = cmsg_space!(UnixCredentials);
+        let received = self.socket.try_io(Interest::READABLE, || {
+            let mut buffer = [IoSliceMut::new(&mut bytes)];
+            let message =
+                recvmsg::<()>(self.socket.as_raw_fd(), &mut buffer, Some(&mut control), MsgFlags::empty())?;
+            let writer = message.cmsgs()?.find_map(|control| match control {
+                ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
+                _ => None,
+            });
+            Ok((message.bytes, writer))
+        });
+        match received {
+            Ok((0, _)) => self.closed = Some(Closed::AllRead),
+            // The kernel never joins what two processes wrote.
+            Ok((count, Some(writer))) if writer == self.shell => {
+                if self.received.len() + count > MAX_REPORT_BYTES {
+                    self.received.clear();
+                }
+                self.received.extend_from_slice(&bytes[..count]);
+            }
+            Ok(_) => tracing::debug!("a report that the shell did not write was dropped"),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                self.closed = Some(Closed::Unread);
+            }
+            Err(_) => self.closed = Some(Closed::AllRead),
+        }
+        true
+    }
+}
+
+/// `KIND;NONCE;STATUS;PATH`. The path is last because it may hold anything but a NUL.
+fn parse(report: &[u8]) -> Option<Report> {
+    let mut fields = report.splitn(4, |&byte| byte == b';');
+    let is_ready = match fields.next()? {
+        b"R" => true,
+        b"E" => false,
+        _ => return None,
+    };
+    let nonce = std::str::from_utf8(fields.next()?).ok()?.to_owned();
+    let status = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some(Report { is_ready, nonce, status, working_dir: fields.next()?.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn pair() -> (Channel, BlockingStream) {
+        let (mut channel, end) = Channel::create().unwrap();
+        channel.accept(std::process::id().cast_signed());
+        (channel, end.into())
+    }
+
+    #[tokio::test]
+    async fn reports_are_parsed_however_they_are_cut() {
+        let (mut channel, mut end) = pair();
+        for part in ["E;n0", "nce;130;/a;b\nc\0R;;0;/", "\0junk\0E;x;y;/\0E;n;1;\0"] {
+            end.write_all(part.as_bytes()).unwrap();
+        }
+        let report = |is_ready, nonce: &str, status, path: &str| {
+            Some(Report { is_ready, nonce: nonce.into(), status, working_dir: path.into() })
+        };
+        assert_eq!(channel.receive().await, report(false, "n0nce", 130, "/a;b\nc"));
+        assert_eq!(channel.receive().await, report(true, "", 0, "/"));
+        assert_eq!(channel.receive().await, report(false, "n", 1, ""));
+        drop(end);
+        assert_eq!(channel.receive().await, None);
+        assert!(!channel.is_unread());
+    }
+
+    #[tokio::test]
+    async fn report_of_another_process_is_dropped() {
+        let (mut channel, mut end) = pair();
+        end.write_all(b"E;n;").unwrap();
+        let forger = Command::new("sh")
+            .args(["-c", "printf 'E;n;0;/forged\\0'"])
+            .stdout(Stdio::from(OwnedFd::from(end.try_clone().unwrap())))
+            .status();
+        assert!(forger.unwrap().success());
+        end.write_all(b"1;/true\0").unwrap();
+        let report = channel.receive().await.unwrap();
+        assert_eq!((report.status, report.working_dir.as_slice()), (1, b"/true".as_slice()));
+        assert_eq!(channel.receive_now(), None);
+    }
+
+    #[tokio::test]
+    async fn unread_command_is_noticed_when_the_shell_ends() {
+        let (mut channel, end) = pair();
+        channel.send(b"command");
+        drop(end);
+        assert_eq!(channel.receive().await, None);
+        assert!(channel.is_unread());
+    }
+
+    #[tokio::test]
+    async fn endless_report_is_bounded() {
+        let (mut channel, mut end) = pair();
+        for _ in 0..100 {
+            end.write_all(&[b'x'; 1000]).unwrap();
+            channel.socket.readable().await.unwrap();
+            assert_eq!(channel.receive_now(), None);
+            assert!(channel.received.len() <= MAX_REPORT_BYTES);
+        }
+    }
+}
