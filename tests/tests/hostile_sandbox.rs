@@ -144,9 +144,7 @@ async fn answers_of_other_kinds_fail_their_action_alone() {
         events.iter().filter(|event| event["cause"].is_number() && event[key] == value).collect::<Vec<_>>()
     };
     assert_eq!(of("observation", "error").len(), kinds.len(), "{events:#?}");
-    for kind in kinds.iter().filter(|kind| **kind != &"null") {
-        assert_eq!(of("observation", kind).len(), 0, "{kind}");
-    }
+    assert!(events.iter().all(|event| event["content"] != "said"), "{events:#?}");
     let ran = of("observation", "run");
     assert_eq!(ran.len(), 1);
     assert!(ran[0]["content"].as_str().unwrap().len() < 3 << 20, "it is cut");
