@@ -1,6 +1,8 @@
 //! Reading what V0's many versions wrote: a field that is null where today's has a default, errors that name fields.
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::event::EventError;
@@ -40,6 +42,39 @@ pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
         Value::String(text) => text,
         other => other.to_string(),
     })
+}
+
+/// Maximum length of a list of texts. In memory an empty text takes eight times as much as in JSON.
+const MAX_TEXTS: usize = 10_000;
+
+/// For `deserialize_with` beside `default`: a list of at most [`MAX_TEXTS`], null as none.
+pub(crate) fn few_texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    struct FewTexts;
+
+    impl<'de> Visitor<'de> for FewTexts {
+        type Value = Option<Vec<String>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX_TEXTS} texts")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut texts = Vec::new();
+            while let Some(text) = list.next_element()? {
+                if texts.len() == MAX_TEXTS {
+                    return Err(A::Error::invalid_length(MAX_TEXTS + 1, &self));
+                }
+                texts.push(text);
+            }
+            Ok(Some(texts))
+        }
+    }
+
+    deserializer.deserialize_any(FewTexts)
 }
 
 /// Reads `value`, found at `under` in an event (empty: the event itself).

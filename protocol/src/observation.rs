@@ -10,7 +10,7 @@ use crate::action::{FileImplementation, RecallType, TrackedTask};
 use crate::agent_state::AgentState;
 use crate::event::EventError;
 use crate::kinds::{Fields, kinds};
-use crate::lenient::{self, integer_or_minus_one, null_is_default};
+use crate::lenient::{self, few_texts, integer_or_minus_one, null_is_default};
 use crate::older_fields;
 
 /// A text for the agent, and facts beside it.
@@ -158,7 +158,7 @@ pub struct RunIpythonObservation {
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: String,
     /// Images as data URLs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few_texts")]
     pub image_urls: Option<Vec<String>>,
 }
 

@@ -110,6 +110,16 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_larger_in_memory_than_on_the_wire_is_refused() {
+        let read = |images: serde_json::Value| {
+            let json = json!({"observation": "run_ipython", "content": "", "extras": {"code": "", "image_urls": images}});
+            read_answer(json.to_string().as_bytes())
+        };
+        assert!(read(json!(vec!["data:"; 8])).is_ok() && read(json!(null)).is_ok());
+        assert!(matches!(read(json!(vec![""; 10_001])), Err(FrameError::Json(_))));
+    }
+
+    #[test]
     fn an_answer_of_any_other_kind_is_refused_unread() {
         for kind in ObservationKind::KINDS {
             let json = json!({"observation": kind, "content": "said", "extras": fields()}).to_string();
