@@ -48,7 +48,7 @@ impl Client {
         let silent = async {
             sleep(AUTHENTICATION_TIMEOUT).await;
             if self.is_authenticated.load(Ordering::Relaxed) {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {
