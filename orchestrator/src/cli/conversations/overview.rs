@@ -43,6 +43,9 @@ impl Overview {
         }
         for length in TAILS {
             let from = log.events.saturating_sub(length).max(HEAD);
+            if from >= log.events {
+                break;
+            }
             let mut end = Tail::default();
             for event in store.read(&log.id, EventId(from), length as usize).await? {
                 end.apply(&event);
