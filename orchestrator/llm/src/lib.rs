@@ -14,6 +14,7 @@ mod anthropic;
 mod classify;
 mod config;
 mod error_name;
+mod models;
 mod openai;
 mod prices;
 mod recording;
@@ -29,6 +30,8 @@ use std::sync::Arc;
 
 use engine::llm::Llm;
 
+use models::Lack;
+
 pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
@@ -43,12 +46,14 @@ pub use wire::ProviderLlm;
 /// # Errors
 /// See [`ConfigError`].
 pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
-    let is_native = config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model));
+    let lacks = models::known(&config.model);
+    tracing::debug!(model = config.model, as_of = models::AS_OF, ?lacks, "what the model is known to lack");
+    let is_native = config.native_tool_calling.unwrap_or_else(|| !lacks.contains(&Lack::Calls));
     let inner: Arc<dyn Llm> = if is_native {
         Arc::new(ProviderLlm::new(config)?)
     } else {
         let mut config = config.clone();
-        if !config.disable_stop_word {
+        if !config.disable_stop_word && !lacks.contains(&Lack::Stop) {
             config.stop.push(text_calls::STOP.to_owned());
         }
         Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))

@@ -195,7 +195,7 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.native_tool_calling = flag("native_tool_calling");
     config.disable_stop_word = flag("disable_stop_word").unwrap_or_default();
     config.drop_params = flag("drop_params").unwrap_or(config.drop_params);
-    config.disable_vision = flag("disable_vision").unwrap_or(config.disable_vision);
+    config.disable_vision = flag("disable_vision");
     config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");
