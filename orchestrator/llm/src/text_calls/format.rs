@@ -83,7 +83,17 @@ fn read_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a 
         rest = after;
     }
     let (left, after) = split_at_end(rest);
-    if left.trim().is_empty() { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+    let is_whole = left.trim().is_empty() && !is_misnamed(&arguments, function, tools);
+    if is_whole { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+}
+
+/// Whether a value stands under another name than the one that the tool requires: it must not get lost.
+fn is_misnamed(arguments: &Map<String, Value>, function: &str, tools: &[Tool]) -> bool {
+    let Some(tool) = tools.iter().find(|tool| tool.name == function) else { return false };
+    let required = tool.parameters["required"].as_array();
+    let mut names = required.into_iter().flatten().filter_map(Value::as_str);
+    names.any(|name| !arguments.contains_key(name))
+        && arguments.keys().any(|name| schema(tools, function, name).is_none())
 }
 
 /// The name in a parameter's tag, and what follows the tag. Some models write `=` in the place of `>`: where what stands

@@ -70,6 +70,7 @@ fn a_malformed_call_is_a_call_with_what_was_written() {
             "<parameter=text>hi</parameter> and so on",
         ),
         ("<function=say><parameter=tex", "<parameter=tex"),
+        ("<function=say><parameter=words>hi</parameter></function>", "<parameter=words>hi</parameter>"),
     ] {
         assert_eq!(read(text).1, [("say".to_owned(), arguments.to_owned())], "{text}");
         assert_eq!(format::object(arguments), None);
@@ -96,7 +97,7 @@ fn an_equals_sign_ends_the_name_of_a_known_parameter() {
         ("<parameter=text=\nhi\n</parameter>", json!({ "text": "hi" })),
         ("<parameter=number=7</parameter><parameter=text=b</parameter>", json!({ "number": 7, "text": "b" })),
         ("<parameter=text>a=b</parameter>", json!({ "text": "a=b" })),
-        ("<parameter=no=7>x</parameter>", json!({ "no=7": "x" })),
+        ("<parameter=text>hi</parameter><parameter=no=7>x</parameter>", json!({ "no=7": "x", "text": "hi" })),
     ] {
         assert_eq!(read(&format!("<function=say>{text}</function>")).1, one(&arguments), "{text}");
     }
