@@ -1,10 +1,10 @@
 //! What models are known to lack, by their names.
 //!
-//! A provider that refuses a parameter by its name is asked again without it, so this table need not be complete: it saves
-//! the refused call, and it knows what no provider says (a model that ignores images, or that was not trained to make
-//! calls). No price table has this. The configuration wins: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
+//! The table need not be complete: a request that is refused for a parameter is repeated without the parameter. It saves
+//! that refused request, and it covers what no provider reports: models that ignore images, or that were not trained to
+//! make tool calls. The configuration overrides it: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
 
-/// The state of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
+/// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
 /// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
 pub(crate) const AS_OF: &str = "2026-11-23";
 
@@ -25,10 +25,10 @@ pub(crate) enum Lack {
 
 use Lack::{Calls, Sampling, Stop, TwoSamplers, Vision};
 
-/// Beginnings of names, normalized as [`normalized`] does it. The longest that fits a model decides, so that a newer or
-/// larger model of a family can be told from its family.
+/// Prefixes of normalized names (see [`normalized`]). The longest that matches a model decides, so that a model can differ
+/// from its family.
 const TABLE: &[(&str, &[Lack])] = &[
-    // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not known here.
+    // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not visible here.
     ("o1", &[Sampling, Stop]),
     ("o1-mini", &[Calls, Vision, Sampling, Stop]),
     ("o1-preview", &[Calls, Vision, Sampling, Stop]),
@@ -160,8 +160,8 @@ pub(crate) fn lacks(model: &str, lack: Lack) -> bool {
 /// What a model, by the name that the user writes, is known to lack.
 pub(crate) fn known(model: &str) -> &'static [Lack] {
     let name = normalized(model);
-    let fits = TABLE.iter().filter(|(beginning, _)| starts_a_part(&name, beginning));
-    fits.max_by_key(|(beginning, _)| beginning.len()).map_or(&[], |(_, lacks)| *lacks)
+    let matching = TABLE.iter().filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
+    matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
 }
 
 /// The last part of a path, in lower case, without a tag as Ollama's, with dashes for all that divides a name:
@@ -172,10 +172,10 @@ fn normalized(model: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
 
-/// Whether a name, or what follows a dash in it (`us-anthropic-claude-…`), begins with whole words.
-fn starts_a_part(name: &str, beginning: &str) -> bool {
-    name.match_indices(beginning).any(|(at, _)| {
-        let (before, after) = (&name[..at], &name[at + beginning.len()..]);
+/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the prefix and a word ends there.
+fn has_part_with_prefix(name: &str, prefix: &str) -> bool {
+    name.match_indices(prefix).any(|(at, _)| {
+        let (before, after) = (&name[..at], &name[at + prefix.len()..]);
         (before.is_empty() || before.ends_with('-')) && (after.is_empty() || after.starts_with('-'))
     })
 }
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn the_table_can_be_matched_and_names_nothing_twice() {
-        for (at, (beginning, _)) in TABLE.iter().enumerate() {
-            assert_eq!(normalized(beginning), *beginning);
-            assert!(TABLE[..at].iter().all(|(other, _)| other != beginning), "{beginning}");
+        for (at, (prefix, _)) in TABLE.iter().enumerate() {
+            assert_eq!(normalized(prefix), *prefix);
+            assert!(TABLE[..at].iter().all(|(other, _)| other != prefix), "{prefix}");
         }
     }
 }
