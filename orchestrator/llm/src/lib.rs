@@ -2,8 +2,9 @@
 //!
 //! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
 //! everything compatible speaks, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] plays answers from a file and calls nobody;
-//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
-//! user's for an action's risk: it is here because the HTTP client is.
+//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`],
+//! [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] ask services for an action's risk: they are here because the HTTP client
+//! is.
 //!
 //! The texts of providers' errors are read in `classify` and nowhere else. Keys leave this crate only in the header
 //! of a request: never in an error, a log or an event. Configuration comes as data ([`LlmConfig`]); of the
@@ -32,7 +33,7 @@ use engine::llm::Llm;
 
 use models::Lack;
 
-pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
+pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
 pub use retry::RetryPolicy;

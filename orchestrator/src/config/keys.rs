@@ -248,6 +248,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("mcp", "sse_servers", Kind::Servers),
     ("security", "confirmation_policy", Kind::Confirmation),
     ("security", "security_analyzer", Kind::Text),
+    ("security", "security_analyzer_url", Kind::Text),
     ("security", "security_analyzer_key", Kind::Text),
     ("security", "security_analyzer_timeout", Kind::Number),
 ];

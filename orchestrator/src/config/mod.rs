@@ -160,12 +160,16 @@ pub(crate) struct SecuritySettings {
     pub confirmation_mode: bool,
     /// `never`, `low`, `medium`, `high` or `always`; nothing: what the switch says.
     pub policy: Option<String>,
-    /// `none`, `llm`, a policy file or a URL.
+    /// `none`, `llm`, `invariant`, `grayswan`, a policy file or a URL.
     pub analyzer: Option<String>,
+    /// Where the analyzer of that name is.
+    pub analyzer_url: Option<String>,
     /// What the analyzer behind a URL is shown.
     pub analyzer_key: Option<SecretString>,
     /// How long that one may take, in seconds.
-    pub analyzer_timeout: f64,
+    pub analyzer_timeout: Option<f64>,
+    /// V0's `GRAYSWAN_POLICY_ID`.
+    pub grayswan_policy: Option<String>,
 }
 
 /// A model and how it is called, as configured.
@@ -345,8 +349,17 @@ impl Config {
                 confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
                 policy: settings.text("security", "confirmation_policy"),
                 analyzer: settings.text("security", "security_analyzer"),
-                analyzer_key: settings.text("security", "security_analyzer_key").map(SecretString::from),
-                analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
+                analyzer_url: settings.text("security", "security_analyzer_url"),
+                analyzer_key: settings
+                    .text("security", "security_analyzer_key")
+                    .or_else(|| {
+                        let is_grayswan =
+                            settings.text("security", "security_analyzer").as_deref() == Some("grayswan");
+                        variable(environment, "GRAYSWAN_API_KEY").filter(|_| is_grayswan)
+                    })
+                    .map(SecretString::from),
+                analyzer_timeout: settings.number("security", "security_analyzer_timeout"),
+                grayswan_policy: variable(environment, "GRAYSWAN_POLICY_ID"),
             },
             state_dir,
             durability: match settings.flag("core", "sync_events") {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, Body, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
@@ -15,6 +16,7 @@ use crate::condenser::Condensed;
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
+use crate::security;
 use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
 
@@ -121,16 +123,20 @@ impl Steps {
             Some(_) => Condensed::View(view),
             None => condenser.condense(view, on_progress).await?,
         };
-        let mut step = match condensed {
-            Condensed::View(view) => Box::new(agent.step(&view, llm.as_ref(), on_progress).await?),
-            Condensed::Condensation(step) => step,
+        let (mut step, shown) = match condensed {
+            Condensed::View(view) => {
+                (Box::new(agent.step(&view, llm.as_ref(), on_progress).await?), Some(view))
+            }
+            Condensed::Condensation(step) => (step, None),
         };
         if let Body::Action(action) = &mut step.body {
             if let Action::Delegate(delegate) = action {
                 let member = self.parts.team.get(&delegate.agent);
                 step.briefing = member.map(|member| member.agent.system());
             }
-            self.judge(action).await;
+            if let Some(history) = &shown {
+                self.judge(action, history).await;
+            }
         }
         Ok(Taken::Decided(step))
     }
@@ -167,9 +173,13 @@ impl Steps {
         Some([asked, found])
     }
 
-    async fn judge(&self, action: &mut Action) {
+    /// Only what the user can be asked about: a thought or a message costs no request.
+    async fn judge(&self, action: &mut Action, history: &View) {
         let Some(analyzer) = &self.parts.analyzer else { return };
-        let judged = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
+        if !security::asks(ConfirmationPolicy::Always, action) {
+            return;
+        }
+        let judged = tokio::time::timeout(JUDGING, analyzer.assess(action, history)).await;
         let risk = match judged {
             Ok(Ok(risk)) => risk,
             Ok(Err(error)) => {

@@ -17,6 +17,7 @@ use protocol::{Action, SecurityRisk};
 use self::facts::{Facts, Target};
 use self::pattern::{CommandPattern, HostPattern, Likeness, PathPattern};
 use super::{AnalyzerError, SecurityAnalyzer};
+use crate::view::View;
 
 pub use self::file::PolicyError;
 
@@ -116,7 +117,7 @@ impl Rules {
 
 #[async_trait]
 impl SecurityAnalyzer for Rules {
-    async fn assess(&self, action: &Action) -> Result<SecurityRisk, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<SecurityRisk, AnalyzerError> {
         let Judgement { risk, reason } = self.judge(action);
         tracing::debug!(action = action.kind(), ?risk, reason, "judged by the policy's rules");
         Ok(risk)
