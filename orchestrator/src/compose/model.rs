@@ -15,6 +15,9 @@ use crate::exit::UsageError;
 /// A model name that begins with this names a file of answers.
 const SCRIPTED: &str = "scripted:";
 
+/// A script without an answer.
+const NO_ANSWERS: &str = r#"{"responses": []}"#;
+
 /// Prefixes by which V0's users choose Ollama.
 const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
 
@@ -110,8 +113,11 @@ impl Calls {
     }
 }
 
-/// The agent's model, or two behind a router.
+/// The agent's model, or two behind a router. An agent that asks none needs none.
 fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    if config.agent.is_dummy() {
+        return scripted(NO_ANSWERS, 0);
+    }
     let primary = connect(config, &config.llm, answered)?;
     let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
     Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))

@@ -243,6 +243,7 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "selected_repo", Kind::Text),
     ("sandbox", "runtime_startup_env_vars", Kind::Table),
     ("agent", "enable_mcp", Kind::Flag),
+    ("agent", "enable_som_visual_browsing", Kind::Flag),
     ("mcp", "stdio_servers", Kind::Servers),
     ("mcp", "shttp_servers", Kind::Servers),
     ("mcp", "sse_servers", Kind::Servers),
@@ -264,7 +265,7 @@ const KNOWN: &[(&str, &str)] = &[
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",
     ),
     ("llm", "aws_access_key_id aws_secret_access_key aws_region_name modify_params custom_tokenizer"),
-    ("agent", "enable_som_visual_browsing classpath"),
+    ("agent", "classpath"),
     (
         "sandbox",
         "rm_all_containers user_id enable_auto_lint runtime_binding_address initialize_plugins runtime_extra_deps \

@@ -100,6 +100,9 @@ pub(crate) struct Config {
     pub saves_screenshots: bool,
     /// Whether there is a browser in the sandbox, if its image has one.
     pub enable_browser: bool,
+    /// Whether the agent is shown pages with marks on what can be operated: by default only `VisualBrowsingAgent`, in V0
+    /// every agent.
+    pub marks_pages: bool,
     /// The trajectory that is done again instead of a task.
     pub replay_trajectory: Option<PathBuf>,
     /// The model.
@@ -293,6 +296,8 @@ impl Config {
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));
         warnings.extend(settings.without_effect());
+        let is_visual = agent.lasting_name == AgentDefinition::VISUAL_BROWSING;
+        let marks_pages = settings.flag("agent", "enable_som_visual_browsing").unwrap_or(is_visual);
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
         sandbox.unsafe_local |= overrides.unsafe_local;
@@ -327,6 +332,7 @@ impl Config {
                 .or_else(|| settings.path("core", "save_trajectory_path")),
             saves_screenshots: settings.flag("core", "save_screenshots_in_trajectory").unwrap_or(false),
             enable_browser: settings.flag("core", "enable_browser").unwrap_or(true),
+            marks_pages,
             replay_trajectory: settings
                 .path("core", "replay_trajectory_path")
                 .map(|path| expand_home(path, environment))
