@@ -15,7 +15,7 @@ pub(crate) fn of(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-pub(crate) fn parent_of(pid: i32) -> Option<i32> {
+fn parent_of(pid: i32) -> Option<i32> {
     parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

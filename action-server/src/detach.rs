@@ -15,7 +15,6 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::auth::Key;
-use crate::children::parent_of;
 use crate::config::{self, Address, ServeConfig};
 use crate::this_program;
 
@@ -57,7 +56,7 @@ fn start(key: Option<&Key>) -> anyhow::Result<Child> {
 /// they have started, or have ended; what was on it says why.
 fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<()> {
     let complaint = read_complaint(supervisor)?;
-    if UnixStream::connect(socket).is_ok_and(|connection| is_child_of(supervisor, &connection)) {
+    if UnixStream::connect(socket).is_ok_and(|connection| is_listened_on_by(supervisor, &connection)) {
         return Ok(());
     }
     match complaint.lines().last() {
@@ -66,10 +65,10 @@ fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<(
     }
 }
 
-/// Whether this supervisor's server listens there, and not one that was there before; where `/proc` does not tell, it is ours.
-fn is_child_of(supervisor: &Child, connection: &UnixStream) -> bool {
-    let server = getsockopt(connection, PeerCredentials).ok().and_then(|peer| parent_of(peer.pid()));
-    server.is_none_or(|parent| u32::try_from(parent) == Ok(supervisor.id()))
+/// Whether the connection is to this supervisor, and not to one that was started before.
+fn is_listened_on_by(supervisor: &Child, connection: &UnixStream) -> bool {
+    let peer = getsockopt(connection, PeerCredentials);
+    peer.is_ok_and(|peer| u32::try_from(peer.pid()) == Ok(supervisor.id()))
 }
 
 fn read_complaint(supervisor: &mut Child) -> anyhow::Result<String> {

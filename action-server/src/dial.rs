@@ -15,8 +15,11 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use nix::sys::prctl;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::Pid;
 use protocol::sandbox_api::DIAL_GREETING;
 
 /// How long an answer may take after the end of input. Not longer: an engine whose client has died closes our input
@@ -31,12 +34,15 @@ enum Ended {
     Socket,
 }
 
-/// Runs until one side has ended.
-pub(crate) fn run(socket: &Path) -> anyhow::Result<ExitCode> {
+/// Runs until one side has ended. Not a byte passes, and no greeting is written, if another process than `server` listens.
+pub(crate) fn run(socket: &Path, server: Option<Pid>) -> anyhow::Result<ExitCode> {
     // The host's key passes through: what runs under the same user must not open our descriptors.
     prctl::set_dumpable(false).context("hiding what passes through")?;
     let from_socket =
         UnixStream::connect(socket).with_context(|| format!("connecting to {}", socket.display()))?;
+    if let Some(server) = server {
+        check_peer(&from_socket, server).with_context(|| format!("connecting to {}", socket.display()))?;
+    }
     let to_socket = from_socket.try_clone().context("sharing the socket")?;
     // Files, because the library's own standard streams keep buffers between.
     let input = file_of(io::stdin())?;
@@ -51,6 +57,16 @@ pub(crate) fn run(socket: &Path) -> anyhow::Result<ExitCode> {
         _ = ends.recv_timeout(LAST_ANSWER);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that the server listens on the socket. What runs under the same user can give the socket's name to its own; the
+/// kernel's record of the process that called `listen` it cannot change.
+fn check_peer(stream: &UnixStream, server: Pid) -> anyhow::Result<()> {
+    let peer = getsockopt(stream, PeerCredentials).context("reading its peer")?.pid();
+    if peer != server.as_raw() {
+        bail!("process {peer} listens there instead of the server, process {server}");
+    }
+    Ok(())
 }
 
 fn carry_input(input: File, socket: UnixStream, ended: &Sender<Ended>) {

@@ -5,8 +5,12 @@
 //! PID 1 gets orphans from everywhere: a process that waits for any child takes exit codes from those parts of it that
 //! wait for their own. It never reads the key: standard input goes to the server. It ends when the server has ended,
 //! with its code; when it is killed itself, the server gets SIGTERM from the kernel.
+//!
+//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the peer of each connection, and
+//! clients compare that with the process that they know: no process that runs here can take its place.
 
-use std::process::ExitCode;
+use std::os::fd::OwnedFd;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -16,8 +20,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, getpid, setsid};
 
 use crate::children;
-use crate::config::{self, ServeConfig};
-use crate::{environment, stdio, this_program};
+use crate::config::{self, Address, ServeConfig};
+use crate::{environment, server, stdio, this_program};
 
 /// The server is done in less; then it hangs and is killed.
 const GRACE_SECONDS: u32 = 2;
@@ -33,10 +37,14 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     this_program::take_name()?;
     prctl::set_dumpable(false).context("hiding the supervisor's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
+    let socket = match &config.address {
+        Address::Unix(path) => Stdio::from(OwnedFd::from(server::bind_unix(path)?)),
+        Address::Tcp(_) => Stdio::null(),
+    };
     let signals = watched_signals();
     // Before the server exists, so that its end cannot be missed. The server unblocks them again.
     signals.thread_block().context("blocking signals")?;
-    let server = start_server()?;
+    let server = start_server(socket)?;
     stdio::leave_stdin_and_stdout()?;
     if config.is_detached {
         stdio::leave_stderr()?;
@@ -50,10 +58,12 @@ fn watched_signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGALRM].into_iter().collect()
 }
 
-fn start_server() -> anyhow::Result<Pid> {
+/// The server gets the only handle on the socket, which closes with it.
+fn start_server(socket: Stdio) -> anyhow::Result<Pid> {
     let mut server = this_program::again();
     server
         .args(config::arguments_with(&["--supervisor", &getpid().to_string()]))
+        .stdout(socket)
         .envs(environment::for_the_server());
     let child = server.spawn().context("starting the server")?;
     Ok(Pid::from_raw(i32::try_from(child.id()).context("reading the server's pid")?))

@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
         Command::LaunchV0(config) => v0::launch::run(&config),
         Command::Serve(Role::Supervisor, config) => init::run(&config),
         Command::Serve(Role::Server { supervisor }, config) => server::run(config, supervisor),
-        Command::Dial { socket } => dial::run(&socket),
+        Command::Dial { socket, server } => dial::run(&socket, server),
     };
     ended.unwrap_or_else(|error| {
         eprintln!("action-server: {error:#}");

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::command;
 use crate::elf;
 use crate::step::Notes;
-use crate::workspace::Workspace;
+use crate::workspace::{Profile, Workspace};
 
 /// It is uploaded into sandboxes, some over slow lines: two seconds at 20 Mbit/s. In both counts of a megabyte.
 const BYTES: u64 = 5_000_000;
@@ -20,7 +20,7 @@ const NAME_SERVICE: &[u8] = b"/etc/nsswitch.conf";
 const CRATES: usize = 110;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    workspace.build_program()?;
+    workspace.build_program(Profile::Debug)?;
     let file = workspace.action_server();
     let bytes = check_file(&file).with_context(|| format!("checking {}", file.display()))?;
     let crates = count_crates(workspace)?;

@@ -158,7 +158,7 @@ pub(crate) fn help() -> Result<()> {
         text += &format!("  {:<13} {}\n", step.name(), step.about());
     }
     text += "\nNot checks, and never part of a whole run:\n  \
-        bench [ARG…]           the benchmarks, with the same engine as the tests\n  \
+        bench [--short] [GROUP…] the benchmarks, with the same engine as the tests\n  \
         engine [--folder PATH] a private container engine with the test images, until ^C\n\n\
         --json prints one object a line instead of text.";
     print(&text)

@@ -7,7 +7,9 @@ use anyhow::{Error, Result};
 
 use crate::report::{Outcome, Report, Style};
 use crate::workspace::Workspace;
-use crate::{budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test};
+use crate::{
+    bench, budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
+};
 
 /// A check. None of them is random: that would fail another's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,7 @@ pub(crate) enum Step {
     Docs,
     Schema,
     Test,
+    BenchShort,
     Sim,
     Fuzz,
 }
@@ -29,7 +32,7 @@ pub(crate) type Notes = Vec<String>;
 
 impl Step {
     /// In the order of a whole run: what fails in a second comes first.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Format,
         Self::Layering,
         Self::Dependencies,
@@ -38,6 +41,7 @@ impl Step {
         Self::Docs,
         Self::Schema,
         Self::Test,
+        Self::BenchShort,
         Self::Sim,
         Self::Fuzz,
     ];
@@ -56,6 +60,7 @@ impl Step {
             Self::Docs => "docs",
             Self::Schema => "schema",
             Self::Test => "test",
+            Self::BenchShort => "bench-short",
             Self::Sim => "sim",
             Self::Fuzz => "fuzz",
         }
@@ -75,6 +80,7 @@ impl Step {
             }
             Self::Schema => "no request that the API's document leads to makes the server fail",
             Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
+            Self::BenchShort => "every group of the benchmarks still runs",
             Self::Sim => "no simulated conversation breaks a law, whatever happens in it",
             Self::Fuzz => "no fuzz target of the action server finds anything in some thousand inputs",
         }
@@ -90,6 +96,7 @@ impl Step {
             Self::Docs => docs::run(workspace),
             Self::Schema => schema::run(workspace),
             Self::Test => test::run(workspace),
+            Self::BenchShort => bench::run_short(workspace),
             Self::Sim => sim::run(workspace),
             Self::Fuzz => fuzz::run(workspace),
         }

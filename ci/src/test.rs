@@ -14,10 +14,13 @@ use crate::engine::Engine;
 use crate::mcp_servers;
 use crate::processes::{self, Process};
 use crate::step::{self, Notes};
-use crate::workspace::Workspace;
+use crate::workspace::{Profile, Workspace};
 
 /// The program that tests start in many places.
 const SERVER: &str = "action-server";
+
+/// Where tests and benchmarks find the program `glovebox`.
+pub(crate) const PROGRAM_VARIABLE: &str = "GLOVEBOX_TEST_BINARY";
 
 /// A process that was told to end may take this long before it counts as left behind.
 const GRACE: Duration = Duration::from_secs(5);
@@ -77,14 +80,14 @@ pub(crate) fn tell(command: &mut Command, engine: Option<&Engine>) {
 }
 
 fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option<&Path>) -> Result<()> {
-    let program = workspace.build_program()?; // once: each test would ask cargo again
+    let program = workspace.build_program(Profile::Debug)?; // once: each test would ask cargo again
     let mut tests = workspace.cargo();
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
     // Of a failure that comes once in a hundred runs only the end of a log may be left: with its words, not a runtime's
     // frames.
-    tests.args(["--workspace", "--locked"]).env("GLOVEBOX_TEST_BINARY", program).env("RUST_BACKTRACE", "0");
+    tests.args(["--workspace", "--locked"]).env(PROGRAM_VARIABLE, program).env("RUST_BACKTRACE", "0");
     tests.envs(mcp_servers.map(|folder| (mcp_servers::VARIABLE, folder)));
     tell(&mut tests, engine);
     command::stream(&mut tests, "running the tests")

@@ -14,6 +14,13 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
 }
 
+/// Cargo's profiles that programs are built with here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Debug,
+    Release,
+}
+
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let mut cargo = cargo();
@@ -34,11 +41,18 @@ impl Workspace {
     }
 
     /// Builds the host's program, and with it the static action server that it carries.
-    pub(crate) fn build_program(&self) -> Result<PathBuf> {
+    pub(crate) fn build_program(&self, profile: Profile) -> Result<PathBuf> {
         let mut build = self.cargo();
         build.args(["build", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+        let folder = match profile {
+            Profile::Debug => "debug",
+            Profile::Release => {
+                build.arg("--release");
+                "release"
+            }
+        };
         command::stream(&mut build, "building glovebox")?;
-        Ok(self.program("glovebox"))
+        Ok(self.target.join(folder).join("glovebox"))
     }
 
     /// Where that build leaves the action server.

@@ -1,11 +1,15 @@
-//! Standard error without the secrets: for the log and for what is said to people.
+//! Standard error without the secrets and without controls that a terminal acts on, but for our own: for the log and for
+//! what is said to people.
 //!
 //! The one thing that is known to the whole program: a log line may come from anywhere, also from a library.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use engine::secrets::Redactor;
+
+use crate::terminal_text::escape_controls;
 
 static REDACTOR: OnceLock<Redactor> = OnceLock::new();
 
@@ -23,10 +27,9 @@ impl Write for HidingStderr {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match REDACTOR.get() {
-            Some(redactor) => io::stderr().lock().write_all(&redactor.bytes(bytes)),
-            None => io::stderr().lock().write_all(bytes),
-        }
+        let text = String::from_utf8_lossy(bytes);
+        let text = REDACTOR.get().map_or(Cow::Borrowed(&*text), |redactor| redactor.text(&text));
+        io::stderr().lock().write_all(escape_controls(&text).as_bytes())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -5,6 +5,7 @@ mod compose;
 mod config;
 mod exit;
 mod hiding;
+mod terminal_text;
 mod workspace;
 
 use std::process::ExitCode;
@@ -40,10 +41,8 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
 
 fn init_logging(level: Option<&str>) {
     use tracing_subscriber::EnvFilter;
-    let filter = match level {
-        Some(level) => EnvFilter::new(level),
-        // What the MCP library calls an error is told in our words, and without the keys that an address may hold.
-        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error,rmcp=off")),
-    };
+    let configured = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| cli::log_filter(&text).ok());
+    let filter = level.map(str::to_owned).or(configured).unwrap_or_else(cli::default_log_filter);
+    let filter = EnvFilter::new(filter);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr).init();
 }

@@ -119,7 +119,7 @@ pub struct MessageAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub wait_for_response: bool,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
@@ -151,7 +151,7 @@ pub struct RunAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub confirmation_state: ConfirmationState,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
@@ -171,7 +171,7 @@ pub struct RunIpythonAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub confirmation_state: ConfirmationState,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
     /// Run before the first cell of a new kernel.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -194,7 +194,7 @@ pub struct ReadAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
     /// The plain text, or the editor's numbered view.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -222,7 +222,7 @@ pub struct WriteAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
@@ -260,7 +260,7 @@ pub struct EditAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
     /// The editor, or a model with a draft.
     #[serde(default = "oh_aci")]
@@ -276,7 +276,7 @@ pub struct BrowseAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
     /// Answer with the accessibility tree too.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -295,7 +295,7 @@ pub struct BrowseInteractiveAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub browsergym_send_msg_to_user: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
     /// Answer with the accessibility tree too.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -314,7 +314,7 @@ pub struct CallToolMcpAction {
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
     /// How dangerous it is.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
@@ -368,6 +368,7 @@ pub struct RejectAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeAgentStateAction {
     /// The state to go to.
+    #[serde(deserialize_with = "AgentState::or_unknown")]
     pub agent_state: AgentState,
     /// Why.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -530,6 +531,15 @@ impl Action {
             Self::BrowseInteractive(action) => action.security_risk = risk,
             Self::CallToolMcp(action) => action.security_risk = risk,
             _ => {}
+        }
+    }
+
+    /// Whether the user has let it pass, in the two actions in which V0 says so.
+    pub fn confirmation_state(&self) -> ConfirmationState {
+        match self {
+            Self::Run(action) => action.confirmation_state,
+            Self::RunIpython(action) => action.confirmation_state,
+            _ => ConfirmationState::Confirmed,
         }
     }
 

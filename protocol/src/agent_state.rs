@@ -1,6 +1,10 @@
 //! The states of an agent, as V0 names them.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+use serde::de::IntoDeserializer as _;
+use serde::de::value::StrDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What the agent of a conversation is doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +37,9 @@ pub enum AgentState {
     UserRejected,
     /// The model's provider asks us to wait.
     RateLimited,
+    /// A state that this version does not know. Only read in events, where V0 accepts any name.
+    #[serde(skip_deserializing)]
+    Unknown,
 }
 
 impl AgentState {
@@ -52,7 +59,15 @@ impl AgentState {
             Self::UserConfirmed => "user_confirmed",
             Self::UserRejected => "user_rejected",
             Self::RateLimited => "rate_limited",
+            Self::Unknown => "unknown",
         }
+    }
+
+    /// For `deserialize_with`: the state of an event.
+    pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(deserializer)?;
+        let name = name.as_ref().into_deserializer();
+        Ok(Self::deserialize::<StrDeserializer<'_, serde::de::value::Error>>(name).unwrap_or(Self::Unknown))
     }
 }
 

@@ -23,6 +23,16 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| T::from(-1)))
 }
 
+/// For `deserialize_with` beside a default of −1: null is −1. Python's integers have no bounds: what is beyond 64 bits is
+/// the nearest number within.
+pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(-1),
+        Value::Number(number) => Ok(number.as_i64().or_else(|| Some(number.as_f64()? as i64)).unwrap_or(-1)),
+        other => Err(serde::de::Error::custom(format!("invalid type: {other}, expected an integer"))),
+    }
+}
+
 /// For `deserialize_with` beside `default`: text as it is, null as none, anything else as its JSON.
 pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(deserializer)? {

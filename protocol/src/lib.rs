@@ -6,6 +6,8 @@
 
 mod kinds;
 mod lenient;
+mod older_fields;
+mod python_literal;
 
 pub mod action;
 pub mod agent_state;
@@ -13,6 +15,7 @@ pub mod event;
 pub mod ids;
 pub mod metrics;
 pub mod observation;
+pub mod python_json;
 pub mod record;
 pub mod risk;
 pub mod sandbox_api;

@@ -10,7 +10,8 @@ use crate::action::{FileImplementation, RecallType, TrackedTask};
 use crate::agent_state::AgentState;
 use crate::event::EventError;
 use crate::kinds::{Fields, kinds};
-use crate::lenient::{self, null_is_default, null_is_minus_one};
+use crate::lenient::{self, integer_or_minus_one, null_is_default};
+use crate::older_fields;
 
 /// A text for the agent, and facts beside it.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,11 +107,11 @@ pub struct RunObservation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandMetadata {
     /// −1: it has not ended.
-    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
-    pub exit_code: i32,
+    #[serde(default = "minus_one", deserialize_with = "integer_or_minus_one")]
+    pub exit_code: i64,
     /// −1: unknown.
-    #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
-    pub pid: i32,
+    #[serde(default = "minus_one", deserialize_with = "integer_or_minus_one")]
+    pub pid: i64,
     /// The shell's user.
     #[serde(default)]
     pub username: Option<String>,
@@ -286,6 +287,7 @@ pub struct ErrorObservation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentStateChangedObservation {
     /// The new state.
+    #[serde(deserialize_with = "AgentState::or_unknown")]
     pub agent_state: AgentState,
     /// Why, for people.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -450,13 +452,10 @@ impl Observation {
         };
         let no_extras = Value::Object(Map::new());
         let extras = map.get("extras").unwrap_or(&no_extras);
-        let mut kind = ObservationKind::from_fields(kind, extras)?;
-        if let (ObservationKind::Run(run), None, Some(code)) =
-            (&mut kind, extras.get("metadata"), extras.get("exit_code"))
-        {
-            // Before 2025 the exit code stood beside the command.
-            run.metadata.exit_code = lenient::read("extras.exit_code", code)?;
-        }
+        let kind = match kind {
+            "run" => ObservationKind::from_fields(kind, &older_fields::current_run_extras(extras))?,
+            kind => ObservationKind::from_fields(kind, extras)?,
+        };
         Ok(Self { content, kind })
     }
 }
@@ -494,6 +493,6 @@ impl From<RecallObservation> for ObservationKind {
     }
 }
 
-fn minus_one() -> i32 {
+fn minus_one() -> i64 {
     -1
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::EditAction;
 use crate::ids::{BootId, ConversationId, EventId, SandboxId};
 use crate::kinds::kinds;
-use crate::risk::ConfirmationPolicy;
+use crate::risk::{ConfirmationPolicy, SecurityRisk};
 
 kinds! {
     /// Everything of our own that a log holds.
@@ -24,6 +24,8 @@ kinds! {
         "limit_extended" => LimitExtended(LimitExtended),
         /// The user changed what the agent may do unasked.
         "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
+        /// The user approved an action and those like it, for the rest of the conversation.
+        "approval_granted" => ApprovalGranted(ApprovalGranted),
         /// A call to the model failed and is made again.
         "model_retried" => ModelRetried(ModelRetried),
         /// A title was found for the conversation.
@@ -54,6 +56,9 @@ pub struct ConversationStarted {
     pub image: Option<String>,
     /// The folder of the host that is the workspace; nothing: a fresh one.
     pub workspace: Option<String>,
+    /// The network of its sandboxes: `none`, `host`, or the name of one of the engine's; `None` in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
@@ -148,6 +153,41 @@ pub struct LimitExtended {
 pub struct ConfirmationChanged {
     /// What holds from now on.
     pub policy: ConfirmationPolicy,
+}
+
+/// The user approved an action and those like it, for the rest of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalGranted {
+    /// Which actions are alike.
+    pub scope: ApprovalScope,
+    /// The risk of the action that was approved. A riskier one needs an approval of its own.
+    pub risk: SecurityRisk,
+}
+
+/// The actions that an approval covers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ApprovalScope {
+    /// The same shell text in a session.
+    Command {
+        /// The text, byte for byte.
+        command: String,
+    },
+    /// The same Python cell.
+    Cell {
+        /// The code, byte for byte.
+        code: String,
+    },
+    /// Every call of an MCP tool.
+    McpTool {
+        /// The name under which the tool is offered.
+        name: String,
+    },
+    /// Every action of a kind, such as `edit`.
+    Action {
+        /// The kind, as on the wire.
+        action: String,
+    },
 }
 
 /// A call to the model failed and is made again.

@@ -1,6 +1,7 @@
 //! What an action may break, as its model or an analyzer judges it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// V0's security risk: −1, 0, 1 or 2 on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +30,14 @@ impl utoipa::PartialSchema for SecurityRisk {
 
 #[cfg(feature = "openapi")]
 impl utoipa::ToSchema for SecurityRisk {}
+
+impl SecurityRisk {
+    /// For `deserialize_with`: the risk of an event, where V0 takes one that it does not know as [`Self::Unknown`].
+    pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Value::deserialize(deserializer)?.as_f64().filter(|number| number.fract() == 0.0);
+        Ok(number.and_then(|number| Self::try_from(number as i64).ok()).unwrap_or_default())
+    }
+}
 
 impl From<SecurityRisk> for i64 {
     fn from(risk: SecurityRisk) -> Self {

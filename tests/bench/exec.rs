@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 use super::server::{Client, Server};
 
 const ROUNDS: usize = 400;
@@ -25,19 +26,21 @@ const FLOOD_BYTES: usize = 10_000_000;
 const FLOOD_ROUNDS: usize = 25;
 const HELD_BYTES: usize = 1_000_000_000;
 
-pub(crate) async fn measure() -> Vec<Figure> {
+pub(crate) async fn measure(report: Report) {
     let server = Server::start().await;
     let bare = BareHttp::start();
     tokio::task::spawn_blocking(move || {
         let mut client = server.connect();
         let mut http = bare.connect();
-        let mut figures =
-            vec![one_shot("one-shot exec of `true` (floor: spawn + axum)", "free", &mut client, &mut http)];
-        figures.extend(flood(&mut client, &mut http));
-        figures.push(files(&mut client, &mut http));
-        hold(&mut client);
-        figures.push(one_shot("the same, with 1 GB of output held", "held", &mut client, &mut http));
-        figures
+        let rounds = report.repetitions(ROUNDS);
+        let name = "one-shot exec of `true` (floor: spawn + axum)";
+        report.add(one_shot(name, "free", rounds, &mut client, &mut http));
+        let flood_rounds = report.repetitions(FLOOD_ROUNDS);
+        report.add_all(flood(flood_rounds, &mut client, &mut http));
+        report.add(files(flood_rounds, &mut client, &mut http));
+        hold(report.repetitions(HELD_BYTES), &mut client);
+        let name = "the same, with 1 GB of output held";
+        report.add(one_shot(name, "held", rounds, &mut client, &mut http));
     })
     .await
     .unwrap()
@@ -47,9 +50,9 @@ fn exec(client: &mut Client, id: &str, argv: &[&str], query: &str) -> Vec<u8> {
     client.ask("POST", &format!("/v1/processes/{id}{query}"), &json!({"argv": argv}).to_string())
 }
 
-fn one_shot(name: &'static str, id: &str, client: &mut Client, http: &mut Client) -> Figure {
+fn one_shot(name: &'static str, id: &str, rounds: usize, client: &mut Client, http: &mut Client) -> Figure {
     let (mut bare, mut trips, mut served) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let begin = Instant::now();
         assert!(Command::new("/bin/true").stdin(Stdio::null()).status().unwrap().success());
         bare.push(begin.elapsed());
@@ -69,11 +72,11 @@ fn one_shot(name: &'static str, id: &str, client: &mut Client, http: &mut Client
     Figure::within(name, quantile_ms(&mut served, 0.5), "ms", floor, 1.3)
 }
 
-fn flood(client: &mut Client, http: &mut Client) -> Vec<Figure> {
+fn flood(rounds: usize, client: &mut Client, http: &mut Client) -> Vec<Figure> {
     let count = FLOOD_BYTES.to_string();
     let argv = ["head", "-c", &count, "/dev/zero"];
     let (mut bare, mut forwarded, mut held, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..FLOOD_ROUNDS {
+    for round in 0..rounds {
         let begin = Instant::now();
         let output = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.stdout.len(), FLOOD_BYTES);
@@ -101,12 +104,12 @@ fn flood(client: &mut Client, http: &mut Client) -> Vec<Figure> {
 }
 
 /// 10 MB written and read again; the floor echoes them and has the bare file beside it.
-fn files(client: &mut Client, http: &mut Client) -> Figure {
+fn files(rounds: usize, client: &mut Client, http: &mut Client) -> Figure {
     let folder = tempfile::tempdir().unwrap();
     let (bare_path, path) = (folder.path().join("bare"), folder.path().join("served"));
     let content = "x".repeat(FLOOD_BYTES);
     let (mut bare, mut served) = (Vec::new(), Vec::new());
-    for _ in 0..FLOOD_ROUNDS {
+    for _ in 0..rounds {
         let begin = Instant::now();
         assert!(http.ask("POST", "/", &content).len() > FLOOD_BYTES);
         fs::write(&bare_path, &content).unwrap();
@@ -129,12 +132,12 @@ fn files(client: &mut Client, http: &mut Client) -> Figure {
 }
 
 /// Leaves the output of a process in the ledger's files.
-fn hold(client: &mut Client) {
-    let count = HELD_BYTES.to_string();
+fn hold(bytes: usize, client: &mut Client) {
+    let count = bytes.to_string();
     exec(client, "held", &["head", "-c", &count, "/dev/zero"], "?follow=false");
     let give_up = Instant::now() + Duration::from_secs(60);
     let is_held =
-        |answer: &[u8]| String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{HELD_BYTES}"));
+        |answer: &[u8]| String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{bytes}"));
     while !is_held(&client.ask("GET", "/v1/processes/held", "")) {
         assert!(Instant::now() < give_up, "1 GB of output takes too long");
         std::thread::sleep(Duration::from_millis(20));

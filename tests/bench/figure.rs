@@ -1,5 +1,6 @@
 //! A measured figure, its floor and its aim.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,12 +16,20 @@ pub(crate) struct Figure {
     pub(crate) ratio: Option<f64>,
     pub(crate) aim: String,
     pub(crate) ok: bool,
+    /// Why there is no value: the group failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
 }
 
 impl Figure {
     /// A figure that is only there to be read, or to be another's floor.
     pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
-        Self { name, value, unit, floor: None, ratio: None, aim: String::new(), ok: true }
+        Self { name, value, unit, floor: None, ratio: None, aim: String::new(), ok: true, error: None }
+    }
+
+    /// The row of a group that failed. Its value is `null` in JSON.
+    pub(crate) fn failed(group: &'static str, error: String) -> Self {
+        Self { ok: false, error: Some(error), ..Self::plain(group, f64::NAN, "") }
     }
 
     /// A figure that must stay below a value.
@@ -73,24 +82,31 @@ pub(crate) fn quantile_ms(samples: &mut [Duration], share: f64) -> f64 {
     samples[place].as_secs_f64() * 1e3
 }
 
-/// Prints the figures for people.
-pub(crate) fn print_table(figures: &[Figure]) {
-    println!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<18}", "figure", "value", "unit", "floor", "ratio", "aim");
-    for figure in figures {
+/// The heads of the columns.
+pub(crate) fn header() -> String {
+    format!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<18}", "figure", "value", "unit", "floor", "ratio", "aim")
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(error) = &self.error {
+            return write!(formatter, "{:<58} FAILED: {error}", self.name);
+        }
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
-        let mark = match (figure.aim.is_empty(), figure.ok) {
+        let mark = match (self.aim.is_empty(), self.ok) {
             (true, _) => "",
             (false, true) => "ok",
             (false, false) => "MISSED",
         };
-        println!(
+        write!(
+            formatter,
             "{:<58} {:>12.3} {:<9} {:>10} {:>7}  {:<18} {mark}",
-            figure.name,
-            figure.value,
-            figure.unit,
-            number(figure.floor),
-            figure.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            figure.aim,
-        );
+            self.name,
+            self.value,
+            self.unit,
+            number(self.floor),
+            self.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            self.aim,
+        )
     }
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 use super::server::{Client, Server};
 use super::shell::BareTerminal;
 
@@ -24,22 +25,23 @@ const COMMANDS: usize = 100;
 const TURNS: usize = 9;
 
 const MANY: usize = 100;
+const MANY_COMMANDS: usize = 10_000;
+const MANY_COMMANDS_SESSIONS: usize = 4;
 const FLOOD_BYTES: usize = 10_000_000;
 const FLOOD_ROUNDS: usize = 15;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
-pub(crate) async fn measure() -> Vec<Figure> {
+pub(crate) async fn measure(report: Report) {
     let server = Server::start().await;
     let bare = BareHttp::with_terminals(SESSIONS);
     tokio::task::spawn_blocking(move || {
-        let mut figures = vec![idle(&server)];
-        figures.extend(at_once(&server, &bare));
-        figures.extend(flood(&server));
-        figures.push(beside_a_sleeper(&server));
-        figures.extend(many_commands(&server));
+        report.add(idle(&server, &report));
+        report.add_all(at_once(&server, &bare, &report));
+        report.add_all(flood(&server, &report));
+        report.add(beside_a_sleeper(&server, &report));
+        report.add_all(many_commands(&server, &report));
         drop(server);
-        figures.push(many_sessions());
-        figures
+        report.add(many_sessions(&report));
     })
     .await
     .unwrap()
@@ -55,17 +57,19 @@ fn holds(answer: &[u8], text: &[u8]) -> bool {
 }
 
 /// The share of a core that a server takes which nobody asks anything.
-fn idle(server: &Server) -> Figure {
+fn idle(server: &Server, report: &Report) -> Figure {
+    let idle_time = IDLE_TIME * u32::try_from(report.repetitions(100)).unwrap() / 100;
     run(&mut server.connect(), "warm", "default", "true");
     let before = server.cpu_time();
-    std::thread::sleep(IDLE_TIME);
-    let share = (server.cpu_time() - before).as_secs_f64() / IDLE_TIME.as_secs_f64() * 100.0;
+    std::thread::sleep(idle_time);
+    let share = (server.cpu_time() - before).as_secs_f64() / idle_time.as_secs_f64() * 100.0;
     Figure::below("CPU of an idle server over 10 s", share, "%", 0.1)
 }
 
 /// Commands a second in sessions at once, against as many bare terminals, in turns; and against bare terminals each of whose
 /// commands is followed by a bare round trip over HTTP, which is the least that a server of terminals does.
-fn at_once(server: &Server, http: &BareHttp) -> Vec<Figure> {
+fn at_once(server: &Server, http: &BareHttp, report: &Report) -> Vec<Figure> {
+    let commands = report.repetitions(COMMANDS);
     let mut terminals: Vec<_> = (0..SESSIONS).map(|_| BareTerminal::start()).collect();
     let mut clients: Vec<_> = (0..SESSIONS).map(|_| server.connect()).collect();
     for (session, client) in clients.iter_mut().enumerate() {
@@ -74,22 +78,22 @@ fn at_once(server: &Server, http: &BareHttp) -> Vec<Figure> {
     let mut with_http: Vec<_> = (0..SESSIONS).map(|_| (BareTerminal::start(), http.connect())).collect();
     let mut behind_http: Vec<_> = (0..SESSIONS).map(|_| http.connect()).collect();
     let (mut bare, mut least, mut behind, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for turn in 0..TURNS {
+    for turn in 0..report.repetitions(TURNS) {
         bare.push(time_of(&mut terminals, |_, terminal| {
-            (0..COMMANDS).for_each(|_| drop(terminal.ask("echo hi\n")));
+            (0..commands).for_each(|_| drop(terminal.ask("echo hi\n")));
         }));
         least.push(time_of(&mut with_http, |_, (terminal, http)| {
-            for _ in 0..COMMANDS {
+            for _ in 0..commands {
                 drop(terminal.ask("echo hi\n"));
                 drop(http.ask("POST", "/", "echo hi"));
             }
         }));
         behind.push(time_of(&mut behind_http, |session, http| {
             let path = format!("/terminals/{session}");
-            (0..COMMANDS).for_each(|_| drop(http.ask("POST", &path, "echo hi\n")));
+            (0..commands).for_each(|_| drop(http.ask("POST", &path, "echo hi\n")));
         }));
         served.push(time_of(&mut clients, |session, client| {
-            for round in 0..COMMANDS {
+            for round in 0..commands {
                 let id = format!("at-once-{turn}-{session}-{round}");
                 assert!(holds(&run(client, &id, &format!("s{session}"), "echo hi"), b"hi\n"));
             }
@@ -97,7 +101,7 @@ fn at_once(server: &Server, http: &BareHttp) -> Vec<Figure> {
     }
     let rate = |mut times: Vec<Duration>| {
         times.sort_unstable();
-        rate_of(SESSIONS * COMMANDS, times[times.len() / 2])
+        rate_of(SESSIONS * commands, times[times.len() / 2])
     };
     let (bare, least, behind, served) = (rate(bare), rate(least), rate(behind), rate(served));
     vec![
@@ -123,13 +127,13 @@ fn time_of<T: Send>(each: &mut [T], work: impl Fn(usize, &mut T) + Sync) -> Dura
 }
 
 /// Much output, to its end.
-fn flood(server: &Server) -> Vec<Figure> {
+fn flood(server: &Server, report: &Report) -> Vec<Figure> {
     let command = format!("head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x");
     let mut terminal = BareTerminal::start();
     let mut client = server.connect();
     let (mut bare, mut served) = (Vec::new(), Vec::new());
     let before = server.rss_mb();
-    for round in 0..FLOOD_ROUNDS {
+    for round in 0..report.repetitions(FLOOD_ROUNDS) {
         let begin = Instant::now();
         assert!(terminal.ask(&format!("{command}\n")).len() >= FLOOD_BYTES);
         bare.push(begin.elapsed());
@@ -153,13 +157,13 @@ fn flood(server: &Server) -> Vec<Figure> {
 
 /// A read while another session runs something, in turns with some while it is idle: the machine's speed changes, and so does
 /// where the system puts the two sides.
-fn beside_a_sleeper(server: &Server) -> Figure {
+fn beside_a_sleeper(server: &Server, report: &Report) -> Figure {
     const READS: usize = 100;
     const TURNS: usize = 5;
     let read = json!({"action": "read", "args": {"path": "/etc/hostname"}}).to_string();
     let (mut client, mut sleeper) = (server.connect(), server.connect());
     let mut reads = |name: String| {
-        let samples = (0..READS).map(|round| {
+        let samples = (0..report.repetitions(READS)).map(|round| {
             let begin = Instant::now();
             client.ask("POST", &format!("/v1/actions/{name}-{round}"), &read);
             begin.elapsed()
@@ -167,7 +171,7 @@ fn beside_a_sleeper(server: &Server) -> Figure {
         samples.collect::<Vec<_>>()
     };
     let (mut idle, mut busy) = (Vec::new(), Vec::new());
-    for turn in 0..TURNS {
+    for turn in 0..report.repetitions(TURNS) {
         idle.extend(reads(format!("idle-{turn}")));
         std::thread::scope(|scope| {
             let sleeping = scope.spawn(|| run(&mut sleeper, &format!("sleep-{turn}"), "s0", "sleep 3"));
@@ -180,10 +184,11 @@ fn beside_a_sleeper(server: &Server) -> Figure {
 }
 
 /// Ten thousand commands in four sessions: each has its own answer, and nothing is left of them.
-fn many_commands(server: &Server) -> Vec<Figure> {
+fn many_commands(server: &Server, report: &Report) -> Vec<Figure> {
+    let commands = report.repetitions(MANY_COMMANDS / MANY_COMMANDS_SESSIONS);
     let before = server.rss_mb();
     let wrong: usize = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..4)
+        let workers: Vec<_> = (0..MANY_COMMANDS_SESSIONS)
             .map(|session| {
                 let mut client = server.connect();
                 scope.spawn(move || {
@@ -199,7 +204,7 @@ fn many_commands(server: &Server) -> Vec<Figure> {
                         let code = format!("\"exit_code\":{}", round % 7);
                         !(holds(&answer, format!("{word}\n").as_bytes()) && holds(&answer, code.as_bytes()))
                     };
-                    (0..2500)
+                    (0..commands)
                         .filter({
                             let mut ask = ask;
                             move |round| ask(round)
@@ -218,10 +223,10 @@ fn many_commands(server: &Server) -> Vec<Figure> {
     ]
 }
 
-fn many_sessions() -> Figure {
+fn many_sessions(report: &Report) -> Figure {
     let server = tokio::runtime::Handle::current().block_on(Server::start());
     let mut client = server.connect();
-    for session in 0..MANY {
+    for session in 0..report.repetitions(MANY) {
         run(&mut client, &format!("open-{session}"), &format!("s{session}"), "true");
     }
     Figure::below("RSS with 100 open sessions, supervisor too", server.rss_mb(), "MB", 24.0)

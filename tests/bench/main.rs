@@ -1,7 +1,8 @@
 //! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
 //!
-//! `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok}`. Names of groups (`shell`, `server`, `load`, `exec`,
-//! `placement`, `store`, `steps`, `ssh`) measure only those. Ends with 1 when an aim is missed.
+//! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok, error}` at the
+//! end, `--short` only shows that every group runs. Names of groups ([`GROUPS`]) measure only those. Exits with 1 when an aim
+//! is missed or a group fails, which is a row of its own and ends no other group; with 2 when an argument is unknown.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
 
@@ -11,57 +12,104 @@ mod exec;
 mod figure;
 mod load;
 mod placement;
+mod report;
 mod server;
 mod shell;
 mod ssh;
 mod steps;
 mod store;
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
 
 use figure::Figure;
+use report::{Effort, Format, Report};
+
+/// A group that takes longer has failed.
+const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+type Group = (&'static str, fn(Report) -> BoxFuture<'static, ()>);
+
+/// The groups, in the order of a whole run.
+const GROUPS: [Group; 8] = [
+    ("shell", |report| shell::measure(report).boxed()),
+    ("server", |report| server::measure(report).boxed()),
+    ("load", |report| load::measure(report).boxed()),
+    ("exec", |report| exec::measure(report).boxed()),
+    ("placement", |report| placement::measure(report).boxed()),
+    ("store", |report| store::measure(report).boxed()),
+    ("steps", |report| steps::measure(report).boxed()),
+    ("ssh", |report| ssh::measure(report).boxed()),
+];
 
 fn main() -> ExitCode {
-    let (options, groups): (Vec<_>, Vec<_>) =
-        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
-    let as_json = options.iter().any(|option| option == "--json");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let figures = runtime.block_on(measure(&groups));
-    if as_json {
-        println!("{}", serde_json::to_string_pretty(&figures).unwrap());
-    } else {
-        figure::print_table(&figures);
+    let (mut effort, mut format, mut names) = (Effort::Full, Format::Table, Vec::new());
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--short" => effort = Effort::Short,
+            "--json" => format = Format::Json,
+            name if GROUPS.iter().any(|(group, _)| *group == name) => names.push(argument),
+            other => {
+                let groups = GROUPS.map(|(group, _)| group).join(", ");
+                eprintln!(
+                    "cannot read the arguments: {other} is neither --json, --short nor a group ({groups})"
+                );
+                return ExitCode::from(2);
+            }
+        }
     }
-    let all_ok = figures.iter().all(|figure| figure.ok);
-    ExitCode::from(u8::from(!all_ok))
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let report = Report::new(effort, format);
+    for (name, measure) in GROUPS {
+        if names.is_empty() || names.iter().any(|named| named == name) {
+            runtime.block_on(run_group(name, measure, &report));
+        }
+    }
+    ExitCode::from(u8::from(!report.finish()))
 }
 
-async fn measure(groups: &[String]) -> Vec<Figure> {
-    let wanted = |group: &str| groups.is_empty() || groups.iter().any(|name| name == group);
-    let mut figures = Vec::new();
-    if wanted("shell") {
-        figures.extend(shell::measure().await);
+/// Measures a group. One that panics or takes too long becomes a failed row.
+async fn run_group(name: &'static str, measure: fn(Report) -> BoxFuture<'static, ()>, report: &Report) {
+    let group = AssertUnwindSafe(measure(report.clone())).catch_unwind();
+    match timeout(GROUP_TIMEOUT, group).await {
+        Ok(Ok(())) => {}
+        Ok(Err(panic)) => report.add(Figure::failed(name, panic_text(&*panic))),
+        Err(_) => report.add(Figure::failed(name, format!("took more than {} s", GROUP_TIMEOUT.as_secs()))),
     }
-    if wanted("server") {
-        figures.extend(server::measure().await);
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("panicked").lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failed_group_is_a_failed_row() {
+        let report = Report::new(Effort::Short, Format::Table);
+        run_group("broken", |_| async { panic!("cannot start\nmore") }.boxed(), &report).await;
+        run_group("whole", |report| async move { report.add(Figure::count("rest", 1)) }.boxed(), &report)
+            .await;
+        assert_eq!(report.row_count(), 2, "the group after the failed one is measured");
+        assert!(!report.finish(), "a failed group fails a short run too");
     }
-    if wanted("load") {
-        figures.extend(load::measure().await);
+
+    #[test]
+    fn a_missed_aim_counts_in_a_full_run_only() {
+        for (effort, passes) in [(Effort::Full, false), (Effort::Short, true)] {
+            let report = Report::new(effort, Format::Table);
+            report.add(Figure::below("too slow", 2.0, "ms", 1.0));
+            assert_eq!(report.finish(), passes, "{effort:?}");
+        }
     }
-    if wanted("exec") {
-        figures.extend(exec::measure().await);
-    }
-    if wanted("placement") {
-        figures.extend(placement::measure().await);
-    }
-    if wanted("store") {
-        figures.extend(store::measure().await);
-    }
-    if wanted("steps") {
-        figures.extend(steps::measure().await);
-    }
-    if wanted("ssh") {
-        figures.extend(ssh::measure().await);
-    }
-    figures
 }

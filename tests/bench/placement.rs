@@ -12,6 +12,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 
 const ROUNDS: usize = 15;
 const ROUND_TRIPS: usize = 500;
@@ -19,28 +20,30 @@ const POOL_SIZE: usize = 4;
 /// How often the pool is emptied and waited for.
 const POOL_ROUNDS: usize = 3;
 
-pub(crate) async fn measure() -> Vec<Figure> {
-    let Some(backend) = DockerBackend::busybox() else { return Vec::new() };
+pub(crate) async fn measure(report: Report) {
+    let Some(backend) = DockerBackend::busybox() else {
+        return report.skip("placement", "no container engine");
+    };
     let mounting = backend.provider();
     let far = DockerBackend::busybox().map(DockerBackend::behind_tcp);
     let uploading = match far {
         Some(far) => far.await.provider(),
-        None => return Vec::new(),
+        None => return report.skip("placement", "no container engine"),
     };
     // What is asked only once: the engine's version, how it runs.
     for provider in [&mounting, &uploading] {
         place(&**provider, &backend).await;
     }
     let (mut floor, mut mounted, mut uploaded) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..report.repetitions(ROUNDS) {
         floor.push(docker_run(&backend).await);
         mounted.push(place(&*mounting, &backend).await);
         uploaded.push(place(&*uploading, &backend).await);
     }
     let floor = quantile_ms(&mut floor, 0.5);
-    let mut adopted = adopt(&backend).await;
-    let mut trips = round_trips(&*mounting, &backend).await;
-    vec![
+    let mut adopted = adopt(&backend, report.repetitions(POOL_ROUNDS)).await;
+    let mut trips = round_trips(&*mounting, &backend, report.repetitions(ROUND_TRIPS)).await;
+    report.add_all([
         Figure::within(
             "docker, bind mount: create to first result (floor: docker run)",
             quantile_ms(&mut mounted, 0.5),
@@ -67,7 +70,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
             "ms",
         ),
         Figure::below("HTTP round trip over exec stdio, p50", quantile_ms(&mut trips, 0.5), "ms", 1.0),
-    ]
+    ]);
 }
 
 async fn docker_run(backend: &DockerBackend) -> Duration {
@@ -95,14 +98,14 @@ async fn remove(provider: &dyn SandboxProvider, sandbox: Box<dyn Sandbox>) {
 }
 
 /// Until there is a sandbox, and until its first command has ended.
-async fn adopt(backend: &DockerBackend) -> (Vec<Duration>, Vec<Duration>) {
+async fn adopt(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let provider = DockerProvider::new(DockerConfig {
         owner: format!("bench-{}", std::process::id()),
         pool: Some(Pool { size: POOL_SIZE, image: None }),
         ..backend.config()
     });
     let (mut placed, mut answered) = (Vec::new(), Vec::new());
-    for _ in 0..POOL_ROUNDS {
+    for _ in 0..rounds {
         wait_until_full(&provider).await;
         for _ in 0..POOL_SIZE {
             let spec = SandboxSpec { resources: Resources::default(), ..spec(backend) };
@@ -135,10 +138,10 @@ async fn wait_until_full(provider: &DockerProvider) {
 }
 
 /// Cancels of what was never asked for: an answer of a few bytes.
-async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Vec<Duration> {
+async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend, count: usize) -> Vec<Duration> {
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     let mut trips = Vec::new();
-    for _ in 0..ROUND_TRIPS {
+    for _ in 0..count {
         let begin = Instant::now();
         sandbox.cancel(&id(1042)).await.unwrap();
         trips.push(begin.elapsed());

@@ -10,6 +10,7 @@ use rustix::buffer::spare_capacity;
 use sandbox::ServerBinary;
 
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 
 const STARTS: usize = 30;
 
@@ -154,10 +155,10 @@ fn is_whole(answer: &[u8]) -> bool {
     }
 }
 
-pub(crate) async fn measure() -> Vec<Figure> {
+pub(crate) async fn measure(report: Report) {
     let mut floors = Vec::new();
     let mut alive = Vec::new();
-    for _ in 0..STARTS {
+    for _ in 0..report.repetitions(STARTS) {
         let begin = Instant::now();
         Command::new("/bin/true").status().unwrap();
         floors.push(begin.elapsed());
@@ -169,7 +170,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let floor = quantile_ms(&mut floors, 0.5);
     let server = Server::start().await;
     server.connect().ask("GET", "/alive", "");
-    vec![
+    report.add_all([
         Figure::below(
             "exec to alive, p50 (floor: exec of /bin/true)",
             quantile_ms(&mut alive, 0.5),
@@ -183,5 +184,5 @@ pub(crate) async fn measure() -> Vec<Figure> {
             "MB",
             6.0,
         ),
-    ]
+    ]);
 }

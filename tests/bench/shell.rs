@@ -36,6 +36,7 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 use super::server::{Client, Server};
 
 const ROUNDS: usize = 4000;
@@ -44,18 +45,19 @@ const TURNS: usize = 40;
 /// The prompt that ends a command in the bare terminal.
 const PROMPT: &str = "@@@";
 
-pub(crate) async fn measure() -> Vec<Figure> {
-    let mut http = bare_http().await;
+pub(crate) async fn measure(report: Report) {
+    let rounds = report.repetitions(ROUNDS / TURNS);
+    let mut http = bare_http(rounds * TURNS).await;
     let server = Server::start().await;
     let client = server.connect();
     let terminals = BareHttp::with_terminals(1);
-    let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect()));
+    let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect(), rounds));
     let Echoes { mut bare, mut behind_http, mut served } = echoes.await.unwrap();
     let floor = quantile_ms(&mut bare, 0.5);
     let http = quantile_ms(&mut http, 0.5);
     let behind_http = quantile_ms(&mut behind_http, 0.5);
     let p50 = quantile_ms(&mut served, 0.5);
-    vec![
+    report.add_all([
         Figure::plain("bare PTY round trip of `echo hi`, p50", floor, "ms"),
         Figure::plain("bare axum round trip on a unix socket, p50", http, "ms"),
         Figure::plain("bare PTY behind bare axum, p50 (floor: PTY + axum)", behind_http, "ms")
@@ -65,7 +67,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         Figure::plain("the same (floor: PTY behind axum)", p50, "ms").with_floor(behind_http),
         Figure::below("the same, p99", quantile_ms(&mut served, 0.99), "ms", 1.0),
         Figure::below("RSS of the server after that", server.rss_mb(), "MB", 6.0),
-    ]
+    ]);
 }
 
 /// How long echoes took.
@@ -78,23 +80,23 @@ struct Echoes {
 
 /// Echoes in a bare terminal, in one behind HTTP and of the server, in turns: a shared machine changes its speed within
 /// seconds.
-fn echoes(mut client: Client, mut http: Client) -> Echoes {
+fn echoes(mut client: Client, mut http: Client, rounds: usize) -> Echoes {
     let mut terminal = BareTerminal::start();
     let Echoes { mut bare, mut behind_http, mut served } = Echoes::default();
     for turn in 0..TURNS {
-        behind_http.extend((0..ROUNDS / TURNS).map(|_| {
+        behind_http.extend((0..rounds).map(|_| {
             let begin = Instant::now();
             let heard = http.ask("POST", "/terminals/0", "echo hi\n");
             assert!(heard.windows(3).any(|window| window == b"hi\n"));
             begin.elapsed()
         }));
-        bare.extend((0..ROUNDS / TURNS).map(|_| {
+        bare.extend((0..rounds).map(|_| {
             let begin = Instant::now();
             let heard = terminal.ask("echo hi\n");
             assert!(heard.starts_with(b"hi\n"), "{:?}", String::from_utf8_lossy(&heard));
             begin.elapsed()
         }));
-        served.extend((0..ROUNDS / TURNS).map(|round| {
+        served.extend((0..rounds).map(|round| {
             let body = json!({"action": "run", "args": {"command": "echo hi"}}).to_string();
             let begin = Instant::now();
             let answer = client.ask("POST", &format!("/v1/actions/echo-{turn}-{round}"), &body);
@@ -180,16 +182,16 @@ impl Drop for BareTerminal {
 }
 
 /// The least that a round trip over HTTP costs.
-async fn bare_http() -> Vec<Duration> {
+async fn bare_http(rounds: usize) -> Vec<Duration> {
     let bare = BareHttp::start();
-    let rounds = move || {
+    let measure = move || {
         let mut client = bare.connect();
-        let rounds = (0..ROUNDS).map(|_| {
+        let rounds = (0..rounds).map(|_| {
             let begin = Instant::now();
             assert!(client.ask("POST", "/", "echo hi").ends_with(b"echo hi"));
             begin.elapsed()
         });
         rounds.collect()
     };
-    tokio::task::spawn_blocking(rounds).await.unwrap()
+    tokio::task::spawn_blocking(measure).await.unwrap()
 }

@@ -10,17 +10,19 @@ use tests::sandbox_contract::ssh::Ssh;
 use tests::sandbox_contract::{Backend, run, spec};
 
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 
 const STARTS: usize = 15;
 const ROUND_TRIPS: usize = 500;
 
-/// Nothing where there is no SSH server, or no root to start one.
-pub(crate) async fn measure() -> Vec<Figure> {
-    let Some(backend) = Ssh::new() else { return Vec::new() };
+pub(crate) async fn measure(report: Report) {
+    let Some(backend) = Ssh::new() else {
+        return report.skip("ssh", "no SSH server, or no root to start one");
+    };
     let mut floors = Vec::new();
     let [mut first, mut second, mut third] = [const { Vec::new() }; 3];
     ssh_true(&backend);
-    for _ in 0..STARTS {
+    for _ in 0..report.repetitions(STARTS) {
         let begin = Instant::now();
         ssh_true(&backend);
         floors.push(begin.elapsed());
@@ -34,8 +36,8 @@ pub(crate) async fn measure() -> Vec<Figure> {
         third.push(first_result(&backend, &*provider).await);
     }
     let floor = quantile_ms(&mut floors, 0.5);
-    let (over_ssh, over_socket) = round_trips(&backend).await;
-    vec![
+    let (over_ssh, over_socket) = round_trips(&backend, report.repetitions(ROUND_TRIPS)).await;
+    report.add_all([
         Figure::plain(
             "ssh: create to first result with the upload (floor: ssh true)",
             quantile_ms(&mut first, 0.5),
@@ -52,7 +54,7 @@ pub(crate) async fn measure() -> Vec<Figure> {
         Figure::plain("ssh: the same on a connection that stands", quantile_ms(&mut third, 0.5), "ms")
             .with_floor(floor),
         Figure::within("ssh: HTTP round trip, p50 (floor: a unix socket)", over_ssh, "ms", over_socket, 3.0),
-    ]
+    ]);
 }
 
 fn ssh_true(backend: &Ssh) {
@@ -83,13 +85,13 @@ async fn first_result(backend: &Ssh, provider: &dyn engine::sandbox::SandboxProv
 }
 
 /// Cancelling what was never sent is one request that does nothing: over SSH and over a unix socket, in turns.
-async fn round_trips(backend: &Ssh) -> (f64, f64) {
+async fn round_trips(backend: &Ssh, count: usize) -> (f64, f64) {
     let local = Local::new().unwrap();
     let (far, near) = (backend.provider(), local.provider());
     let far_sandbox = far.create(&spec(backend), &|_| {}).await.unwrap();
     let near_sandbox = near.create(&spec(&local), &|_| {}).await.unwrap();
     let (mut over_ssh, mut over_socket) = (Vec::new(), Vec::new());
-    for _ in 0..ROUND_TRIPS {
+    for _ in 0..count {
         over_ssh.push(round_trip(&*far_sandbox).await);
         over_socket.push(round_trip(&*near_sandbox).await);
     }

@@ -15,6 +15,7 @@ use tests::glovebox::{bash, finish};
 use super::conversation::{self, WAIT};
 use super::figure::Figure;
 use super::load::cpu_time;
+use super::report::Report;
 use super::server::memory_mb;
 
 /// What a command of these conversations says: a log of 10,000 events is 15 MB with it.
@@ -26,14 +27,15 @@ const OPENINGS: usize = 25;
 /// Conversations that run at once.
 const CROWD: usize = 500;
 
-pub(crate) async fn measure() -> Vec<Figure> {
-    let mut figures = memory_by_length().await;
-    figures.extend(crowd().await);
-    let short = run(200, 200, CondenserConfig::Noop {}).await;
+pub(crate) async fn measure(report: Report) {
+    memory_by_length(&report).await;
+    report.add_all(crowd(report.repetitions(CROWD)).await);
+    let measured = count(&report, 200);
+    let short = run(measured, measured, CondenserConfig::Noop {}).await;
     // Two events a step.
     let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
-    let long = run(5000, 200, recent).await;
-    figures.extend([
+    let long = run(count(&report, 5000), measured, recent).await;
+    report.add_all([
         Figure::below("host time of an agent's step, scripted model, 200 steps", short.step_ms, "ms", 5.0),
         Figure::below(
             "host time of a step after 10,000 events, of which 100 are sent",
@@ -42,8 +44,11 @@ pub(crate) async fn measure() -> Vec<Figure> {
             1.0,
         ),
     ]);
-    figures.extend(open(&long).await);
-    figures
+    report.add_all(open(&long, &report).await);
+}
+
+fn count(report: &Report, full: u32) -> u32 {
+    u32::try_from(report.repetitions(full as usize)).unwrap()
 }
 
 /// A conversation that has ended.
@@ -83,23 +88,22 @@ async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Ran {
 
 /// What a conversation's length costs where the model is sent the latest hundred events: each is ten times as long as the one
 /// before, whose memory it has again. The scripts of model and sandbox, which grow with it, count too: 1 KB a step.
-async fn memory_by_length() -> Vec<Figure> {
+async fn memory_by_length(report: &Report) {
     let condenser = || CondenserConfig::Amortized { max_size: 100, keep_first: 1 };
-    run(500, 500, condenser()).await; // the store's caches, and the threads
+    run(count(report, 500), count(report, 500), condenser()).await; // the store's caches, and the threads
     let names = [
         (50, "growth of memory by a conversation of 100 events"),
         (500, "growth beyond that by one of 1,000 events"),
         (5000, "growth beyond that by one of 10,000 events"),
     ];
-    let mut figures = Vec::new();
     for (steps, name) in names {
-        figures.push(Figure::below(name, run(steps, steps, condenser()).await.growth_mb, "MB", 10.0));
+        let steps = count(report, steps);
+        report.add(Figure::below(name, run(steps, steps, condenser()).await.growth_mb, "MB", 10.0));
     }
-    figures
 }
 
 /// Conversations that have taken 20 steps, each with a command that runs on.
-async fn crowd() -> Vec<Figure> {
+async fn crowd(size: usize) -> Vec<Figure> {
     let folder = tempfile::tempdir().unwrap();
     let store =
         Arc::new(SqliteStore::open(folder.path().join("log.db"), Durability::default()).await.unwrap());
@@ -107,7 +111,7 @@ async fn crowd() -> Vec<Figure> {
     let before = rss_mb();
     let begin = Instant::now();
     let mut crowd = Vec::new();
-    for number in 0..CROWD {
+    for number in 0..size {
         let responses = (0..20).map(|_| bash("true")).chain([bash(WAIT), finish()]).collect();
         let (store, provider) = (store.clone(), provider.clone());
         let id = format!("crowd-{number}");
@@ -117,13 +121,15 @@ async fn crowd() -> Vec<Figure> {
         conversation.wait_for(|state| state.iterations == 21 && state.is_underway()).await;
     }
     let took = begin.elapsed();
+    #[expect(clippy::cast_precision_loss)]
+    let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
     for conversation in crowd {
         conversation.close(Afterwards::Remove).await.unwrap();
     }
     vec![
         Figure::below("growth of memory by 500 running conversations of 45 events", growth, "MB", 512.0),
-        Figure::plain("their 10,500 steps", 10_500.0 / took.as_secs_f64(), "steps/s"),
+        Figure::plain("their steps, 21 each", step_count / took.as_secs_f64(), "steps/s"),
     ]
 }
 
@@ -131,24 +137,25 @@ async fn crowd() -> Vec<Figure> {
 ///
 /// Counted in instructions, four fifths of it are for reading events: half of that for making them of text, a third for
 /// writing them again, which tells that nothing of them is lost. A tenth is for the fold, on one processor only.
-async fn open(ran: &Ran) -> Vec<Figure> {
+async fn open(ran: &Ran, report: &Report) -> Vec<Figure> {
     let store = ran.store().await;
     let (mut fastest, mut least_cpu) = (Duration::MAX, Duration::MAX);
     let mut texts: Vec<String> = Vec::new();
-    for _ in 0..OPENINGS {
+    for _ in 0..report.repetitions(OPENINGS) {
         let (begin, cpu) = (Instant::now(), cpu_time(std::process::id()));
         let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap()).await.unwrap();
         let state = State::fold(events.iter().map(AsRef::as_ref));
         let view = View::whole(events.clone());
         fastest = fastest.min(begin.elapsed());
         least_cpu = least_cpu.min(cpu_time(std::process::id()) - cpu);
-        assert!(view.len() >= 10_000 && state.iterations == 5001);
+        let steps = count(report, 5000);
+        assert!(view.len() >= 2 * steps as usize && state.iterations == steps + 1);
         if texts.is_empty() {
             texts = events.iter().map(|event| serde_json::to_string(event.as_ref()).unwrap()).collect();
         }
     }
     let mut floor = Duration::MAX;
-    for _ in 0..OPENINGS {
+    for _ in 0..report.repetitions(OPENINGS) {
         let begin = Instant::now();
         texts.iter().for_each(|text| drop(serde_json::from_str::<Value>(text).unwrap()));
         floor = floor.min(begin.elapsed());

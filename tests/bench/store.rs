@@ -12,6 +12,7 @@ use protocol::{Action, ConversationId, Event, EventId, EventSource, Timestamp};
 use storage::{Durability, SqliteStore};
 
 use super::figure::{Figure, quantile_ms};
+use super::report::Report;
 
 const EVENTS: u64 = 3000;
 
@@ -22,34 +23,38 @@ const MANY_EVENTS: u64 = 64 * 500;
 
 const FOLLOWED: u64 = 2000;
 
-pub(crate) async fn measure() -> Vec<Figure> {
+pub(crate) async fn measure(report: Report) {
+    let (events, many_events) = (count(&report, EVENTS), count(&report, MANY_EVENTS));
     let folder = tempfile::tempdir().unwrap();
-    let bare = bare(&folder.path().join("bare"), EVENTS, |_| {});
-    let synced = bare_synced(&folder.path().join("synced"));
+    let bare = bare(&folder.path().join("bare"), events, |_| {});
+    let synced = bare_synced(&folder.path().join("synced"), events);
     let open = async |durability| {
         Arc::new(SqliteStore::open(folder.path().join("log.db"), durability).await.unwrap())
     };
     let store = open(Durability::ProcessDeath).await;
-    let alone = rate(&store, "alone", 1, EVENTS).await;
-    let together = rate(&store, "eight", 8, EVENTS).await;
-    let many = rate(&store, "many", MANY, MANY_EVENTS).await;
-    let mut figures = vec![
+    let alone = rate(&store, "alone", 1, events).await;
+    let together = rate(&store, "eight", 8, events).await;
+    let many = rate(&store, "many", MANY, many_events).await;
+    report.add_all([
         Figure::plain("events appended by one conversation (floor: bare file)", alone, "events/s")
             .with_floor(bare),
         Figure::plain("events appended by 8 conversations at once", together, "events/s").with_floor(bare),
         Figure::above("events appended by 64 conversations at once", many, "events/s", 20_000.0)
             .with_floor(bare),
-    ];
-    figures.extend(follow(store).await);
+    ]);
+    report.add_all(follow(store, count(&report, FOLLOWED)).await);
     let store = open(Durability::PowerCut).await;
-    let alone = rate(&store, "alone-on-disk", 1, EVENTS / 10).await;
-    let many = rate(&store, "many-on-disk", MANY, MANY_EVENTS).await;
-    figures.extend([
+    let alone = rate(&store, "alone-on-disk", 1, events / 10).await;
+    let many = rate(&store, "many-on-disk", MANY, many_events).await;
+    report.add_all([
         Figure::plain("the same on the disk, by one (floor: bare file, synced)", alone, "events/s")
             .with_floor(synced),
         Figure::above("the same on the disk, by 64 at once", many, "events/s", 10_000.0).with_floor(synced),
     ]);
-    figures
+}
+
+fn count(report: &Report, full: u64) -> u64 {
+    report.repetitions(usize::try_from(full).unwrap()) as u64
 }
 
 /// Events appended per second by so many conversations at once.
@@ -75,7 +80,7 @@ async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u
 
 /// How long it takes until somebody who follows a log has what is appended to it: from its being asked for, and from its being
 /// durable, before which nobody may see it.
-async fn follow(store: Arc<SqliteStore>) -> Vec<Figure> {
+async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
     let (log, _) = EventLog::open(store, "followed".parse().unwrap()).await.unwrap();
     let mut cursor = log.cursor(EventId::FIRST);
     let (told, mut news) = tokio::sync::mpsc::channel(1);
@@ -85,7 +90,7 @@ async fn follow(store: Arc<SqliteStore>) -> Vec<Figure> {
         }
     });
     let (mut since_asked, mut since_durable) = (Vec::new(), Vec::new());
-    for id in 0..FOLLOWED {
+    for id in 0..count {
         let event = event(id);
         let asked = Instant::now();
         log.append(vec![event]).await.unwrap();
@@ -121,8 +126,8 @@ fn bare(path: &std::path::Path, events: u64, after_each: impl Fn(&File)) -> f64 
     per_second(events, begin.elapsed())
 }
 
-fn bare_synced(path: &std::path::Path) -> f64 {
-    bare(path, EVENTS / 10, |file| file.sync_data().unwrap())
+fn bare_synced(path: &std::path::Path, events: u64) -> f64 {
+    bare(path, events / 10, |file| file.sync_data().unwrap())
 }
 
 fn event(id: u64) -> Event {

@@ -246,6 +246,15 @@ pub fn unwritable(is_full_disk: bool) -> Stdio {
     }
 }
 
+/// The events as they are kept: without the id of their conversation.
+pub fn as_kept(events: &[Value]) -> Vec<Value> {
+    let mut events = events.to_owned();
+    for event in events.iter_mut().filter_map(Value::as_object_mut) {
+        event.remove("conversation_id");
+    }
+    events
+}
+
 /// Waits for something that another process does.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -281,9 +290,12 @@ pub fn binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    let folder = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    // Tests are in a folder `deps` of their profile's, programs in that itself.
+    let program = std::env::current_exe().unwrap();
+    let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).unwrap();
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+    build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());
     assert!(build.status().unwrap().success(), "building glovebox");
     folder.join("glovebox")

@@ -8,4 +8,5 @@ pub mod own_engine;
 pub mod sandbox_contract;
 pub mod sshd;
 pub mod tcp_proxy;
+pub mod terminal;
 pub mod tool_server;

@@ -252,7 +252,7 @@ async fn a_workspaces_knowledge_is_found_and_hostile_files_do_no_harm() {
     spec.workspace = Some(folder.into());
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
     let working_dir = sandbox.lease().working_dir.clone();
-    let memory = Memory::default().load(&*sandbox, &working_dir).await;
+    let memory = Memory::default().load(&*sandbox, &working_dir, "").await;
     remove(&backend, sandbox).await;
 
     let recall = memory.recall("on github", &Facts::default(), &Recalled::default()).unwrap();

@@ -1,8 +1,11 @@
 //! The command line as its users meet it: the whole way of a task, and every way to get it wrong.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
+use tests::glovebox::{Ended, Home, as_kept, bash, calls, finish, wait_until};
 use tests::model_server::{ModelServer, Reply};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
@@ -72,7 +75,7 @@ fn a_task_is_done_and_its_log_kept() {
     assert_eq!(list[0]["title"], "work");
     let id = list[0]["conversation_id"].as_str().unwrap();
     let shown = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
-    assert_eq!(shown[..events.len()], events[..], "what was shown is what is kept");
+    assert_eq!(as_kept(&shown)[..events.len()], as_kept(&events), "what was shown is what is kept");
     let transcript = home.run(&["conversations", "show", id]).expect(0).stdout;
     assert!(transcript.contains("$ pwd; echo $X; exit 3"), "{transcript}");
     home.assert_nothing_runs();
@@ -206,6 +209,33 @@ fn one_command_has_its_own_output_and_exit_code() {
     assert_eq!(exec(&["echo", "two words"]).expect(0).stdout, "two words\n");
     assert_eq!(exec(&["printf a; printf b; exit 7"]).expect(7).stdout, "ab");
     assert_eq!(exec(&["printf", "%s|", "a b", "$HOME", "it's"]).expect(0).stdout, "a b|$HOME|it's|");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn one_command_reads_standard_input() {
+    let home = Home::new();
+    let exec = |more: &[&str]| {
+        let mut exec = home.glovebox(&[&["exec"], LOCAL.as_slice(), more].concat());
+        let exec = exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        exec.unwrap()
+    };
+    let mut cat = exec(&["--", "cat; echo err >&2"]);
+    let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let (mut stdin, sent) = (cat.stdin.take().unwrap(), input.clone());
+    let writing = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+    let output = cat.wait_with_output().unwrap();
+    writing.join().unwrap();
+    assert!(output.stdout == input, "{}", output.stdout.len());
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b"err\n"[..]));
+    // A program that does not read it ends, and so does one that is given nothing, while ours stays open.
+    for (more, expected) in
+        [(["--", "echo done"].as_slice(), "done\n"), (&["-n", "--", "cat; echo end"], "end\n")]
+    {
+        let mut child = exec(more);
+        let _open = child.stdin.take();
+        assert_eq!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap(), expected);
+    }
     home.assert_nothing_runs();
 }
 

@@ -1,9 +1,11 @@
 //! `glovebox conversations` and what is left of a run: ids by their beginnings, trajectories, and no empty files.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, finish};
+use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
 
 fn run(home: &Home, responses: &Value, more: &[&str]) {
     let model = home.script(responses);
@@ -120,5 +122,229 @@ fn what_is_empty_after_a_run_goes_and_comes_again_with_a_resume() {
     run(&home, &json!([finish()]), &["-d", home.workspace().to_str().unwrap()]);
     home.run(&["conversations", "fork", &home.conversations()[0]]).expect(0);
     assert_eq!(names(&workspaces).len(), 2);
+    home.assert_nothing_runs();
+}
+
+/// The conversations that `ls` lists with these arguments.
+fn list(home: &Home, more: &[&str]) -> Vec<Value> {
+    let listed = home.run(&[&["conversations", "ls", "--json"], more].concat()).expect(0);
+    serde_json::from_str(&listed.stdout).unwrap()
+}
+
+fn ids(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["conversation_id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn list_shows_and_filters_conversations() {
+    let home = Home::new();
+    let work = home.workspace();
+    run(&home, &json!([bash("true"), finish()]), &["-d", work.to_str().unwrap()]);
+    let model = home.script(&json!([{"text": "Which?"}]));
+    home.run(&["run", "--runtime", "local", "-t", "Mend the LOGIN", "-l", &model, "--no-auto-continue"])
+        .expect(4);
+    let rows = list(&home, &[]);
+    let [asking, done] = ids(&rows)[..] else { panic!("{rows:?}") };
+    assert_eq!(
+        (&rows[0]["title"], &rows[0]["agent_state"]),
+        (&json!("Mend the LOGIN"), &json!("awaiting_user_input"))
+    );
+    assert_eq!(
+        (&rows[1]["model"], &rows[1]["cost"], &rows[1]["error"]),
+        (&json!(model), &json!(0.0), &json!(null))
+    );
+    assert_eq!(rows[1]["folder"], json!(work));
+    for (more, expected) in [
+        (["-n", "1"].as_slice(), &[asking][..]),
+        (&["--state", "finished,error"], &[done]),
+        (&["--state", "interrupted"], &[]),
+        (&["-d", "work"], &[done]),
+        (&["--here"], &[]),
+        (&["login"], &[asking]),
+        (&["login", "--state", "finished"], &[]),
+        (&["/WORK"], &[asking, done]),
+    ] {
+        assert_eq!(ids(&list(&home, more)), expected, "{more:?}");
+    }
+    let here = ["conversations", "ls", "--here", "--json"];
+    let here = home.glovebox(&here).current_dir(&work).output().unwrap();
+    assert_eq!(ids(&serde_json::from_slice::<Vec<Value>>(&here.stdout).unwrap()), [done]);
+    let table = home.run(&["conversations", "ls"]).expect(0).stdout;
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("ID") && lines[0].ends_with("TITLE"), "{table}");
+    assert!(
+        lines[2].starts_with(done) && lines[2].contains("  finished  ") && lines[2].ends_with("  work"),
+        "{table}"
+    );
+    home.run(&["conversations", "ls", "--state", "moon"]).expect(2);
+}
+
+#[test]
+fn latest_conversation_is_chosen_by_last() {
+    let home = Home::new();
+    for command in [["conversations", "show"].as_slice(), &["resume"]] {
+        let ended = home.run(&[command, &["--last"]].concat()).expect(2);
+        assert!(ended.stderr.contains("there is no conversation yet"), "{ended:?}");
+        home.run(command).expect(2);
+    }
+    (0..2).for_each(|_| run(&home, &json!([finish()]), &[]));
+    let [later, earlier] = home.conversations().try_into().unwrap();
+    for command in ["show", "export"] {
+        let chosen = |which: &str| home.run(&["conversations", command, which]).expect(0).stdout;
+        assert_eq!(chosen("--last"), chosen(&later), "{command}");
+        home.run(&["conversations", command, "--last", &later]).expect(2);
+    }
+    let model = home.script(&json!([finish(), finish()]));
+    home.run(&["resume", &earlier, "-t", "more", "-l", &model]).expect(0);
+    let resumed = home.run(&["resume", "--last", "--json"]).expect(0);
+    assert!(resumed.stderr.contains(&earlier), "{resumed:?}");
+    let fork = home.run(&["conversations", "fork", "--last"]).expect(0).stdout;
+    let events = home.run(&["conversations", "show", fork.trim(), "--json"]).expect(0).events();
+    assert_eq!(events[0]["args"]["forked_from"]["conversation"], json!(earlier));
+}
+
+#[test]
+fn removed_conversation_leaves_neither_log_nor_sandbox() {
+    let home = Home::new();
+    run(&home, &json!([bash("echo 1 > file"), finish()]), &[]);
+    let model = home.script(&json!([bash("echo $$ > begun; sleep 1000"), finish()]));
+    let running = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
+    let mut running = home.start(&mut home.glovebox(&running));
+    running.until("the command", |event| event["action"] == "run");
+    let [left, finished] = home.conversations().try_into().unwrap();
+    let workspaces = home.path().join(".glovebox/workspaces");
+    wait_until("the command runs", || workspaces.join(&left).join("begun").exists());
+    let remove = |more: &[&str]| home.run(&[&["conversations", "rm"], more].concat());
+    let removed = remove(&[&left, "missing", &finished, &finished]).expect(1);
+    assert_eq!(removed.stdout, format!("{finished}\n"));
+    assert!(removed.stderr.contains("there is no conversation missing"), "{}", removed.stderr);
+    assert!(removed.stderr.contains("is being run by another process"), "{}", removed.stderr);
+    assert_eq!(remove(&["--older-than", "0s", "--yes"]).expect(0).stdout, "", "it runs");
+    running.kill();
+    assert_eq!(remove(&["--older-than", "1d"]).expect(0).stdout, "");
+    assert!(remove(&["--older-than", "0s"]).expect(2).stderr.contains("--yes"));
+    assert_eq!(remove(&["--older-than", "0s", "--yes"]).expect(0).stdout, format!("{left}\n"));
+    assert_eq!(home.conversations(), Vec::<String>::new());
+    let sandboxes = home.run(&["sandbox", "ls", "--runtime", "local", "--json"]).expect(0).stdout;
+    assert_eq!((names(&workspaces), sandboxes.as_str()), (vec![], "[]\n"));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn terminal_controls_do_not_reach_standard_output() {
+    const HOSTILE: &str = "a\u{9b}2Jb\u{202e}c\u{85}d\u{200f}e\u{1b}]0;t\u{7}f";
+    let home = Home::new();
+    let saved = home.path().join("saved.json");
+    let responses = json!([
+        bash("printf 'o\\302\\2332Jo\\342\\200\\256o'"),
+        calls("finish", &json!({"message": HOSTILE}))
+    ]);
+    let model = home.script(&responses);
+    let arguments = ["run", "--json", "--runtime", "local", "-t", HOSTILE, "-l", &model, "--save-trajectory"];
+    let ran = home.run(&[&arguments[..], &[saved.to_str().unwrap()]].concat()).expect(0);
+    let shown = |arguments: &[&str]| {
+        let ended = home.run(&[&["conversations"], arguments].concat()).expect(0);
+        ended.stdout + &ended.stderr
+    };
+    let exported = shown(&["export", "--last"]);
+    for text in [
+        &ran.stdout,
+        &exported,
+        &shown(&["show", "--last"]),
+        &shown(&["show", "--last", "--json"]),
+        &shown(&["ls"]),
+        &shown(&["ls", "--json"]),
+    ] {
+        let is_hostile = |character: &char| match character {
+            '\n' | '\t' => false,
+            '\u{200f}' | '\u{202e}' => true,
+            character => character.is_control(),
+        };
+        assert_eq!(text.chars().find(is_hostile), None, "{text:?}");
+    }
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&exported).unwrap(), saved);
+    assert!(saved.to_string().contains('\u{9b}'), "nothing was to be escaped");
+}
+
+#[test]
+fn damaged_conversation_is_named_and_hides_no_other() {
+    let home = Home::new();
+    (0..3).for_each(|_| run(&home, &json!([finish()]), &[]));
+    let database = home.path().join(".glovebox/glovebox.db");
+    let sql = "UPDATE conversations SET id = '../x\u{9b}' WHERE number = 1;
+               UPDATE events SET json = '{' WHERE conversation = 2 AND id = 0";
+    rusqlite::Connection::open(database).unwrap().execute_batch(sql).unwrap();
+    let rows = list(&home, &[]);
+    let states: Vec<_> = rows.iter().map(|row| row["agent_state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["finished", "damaged", "damaged"]);
+    assert_eq!(rows[2]["conversation_id"], "../x\u{9b}");
+    let error = rows[1]["error"].as_str().unwrap();
+    assert!(error.contains("event 0 of conversation") && error.contains("is damaged"), "{error}");
+    assert_eq!(list(&home, &["--state", "damaged"]).len(), 2);
+    let table = home.run(&["conversations", "ls"]).expect(0).stdout;
+    assert!(table.contains("../x ") && !table.contains('\u{9b}'), "{table}");
+    home.run(&["conversations", "show", "--last"]).expect(0);
+}
+
+/// Runs the program without the right to pass over the modes of files, which root has.
+fn run_without_capabilities(home: &Home, arguments: &[&str]) -> Ended {
+    let plain = home.glovebox(arguments);
+    if !rustix::process::geteuid().is_root() {
+        return home.run(arguments);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set", "-all", "--inh-caps", "-all"])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    home.start(command.current_dir(home.path())).end()
+}
+
+#[test]
+fn conversations_are_read_when_their_file_is_read_only() {
+    let home = Home::new();
+    run(&home, &json!([bash("echo 1"), finish()]), &[]);
+    let state_dir = home.path().join(".glovebox");
+    let set_modes = |file: u32, folder: u32| {
+        for path in names(&state_dir).into_iter().filter(|path| path.is_file()) {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(file)).unwrap();
+        }
+        std::fs::set_permissions(&state_dir, PermissionsExt::from_mode(folder)).unwrap();
+    };
+    let [id] = home.conversations().try_into().unwrap();
+    let commands = [
+        ["conversations", "ls", "--json"].as_slice(),
+        &["conversations", "show", &id],
+        &["conversations", "export", &id],
+    ];
+    let before = commands.map(|command| home.run(command).expect(0).stdout);
+    let check = |file, folder| {
+        set_modes(file, folder);
+        for (command, before) in commands.iter().zip(&before) {
+            assert_eq!(
+                &run_without_capabilities(&home, command).expect(0).stdout,
+                before,
+                "{file:o} {folder:o}"
+            );
+        }
+        let ended = run_without_capabilities(&home, &["conversations", "fork", &id]).expect(1);
+        assert!(ended.stderr.contains("glovebox.db"), "{ended:?}");
+        set_modes(0o600, 0o700);
+    };
+    check(0o400, 0o700);
+    check(0o400, 0o500);
+    // While another process has it open, which appends.
+    let model = home.script(&json!([bash("sleep 1000")]));
+    let arguments = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
+    let mut running = home.start(&mut home.glovebox(&arguments));
+    running.until("the command", |event| event["action"] == "run");
+    running.kill();
+    set_modes(0o400, 0o500);
+    let list = run_without_capabilities(&home, &["conversations", "ls", "--json"]).expect(0).stdout;
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&list).unwrap()[0]["interrupted"], true);
+    set_modes(0o600, 0o700);
+    home.run(&["sandbox", "prune", "--runtime", "local"]).expect(0);
     home.assert_nothing_runs();
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 
 mod agents;
+mod at_terminal;
 mod browser;
 mod command_line;
 mod conversation;
@@ -13,6 +14,7 @@ mod docker_bad_starts;
 mod draft_edits;
 mod engine_restart;
 mod host_killed;
+mod hostile_sandbox;
 mod image_check;
 mod interrupts;
 mod mcp_servers;
@@ -21,6 +23,7 @@ mod out_of_memory;
 #[path = "../pypi.rs"]
 mod pypi;
 mod replay_and_fork;
+mod run_output;
 mod sandbox_commands;
 mod sandbox_docker;
 mod sandbox_local;

@@ -26,7 +26,7 @@ async fn observe(sandbox: &dyn Sandbox, number: u32, text: &str) -> RunObservati
 }
 
 /// That a command was told of, and the one after it not again.
-async fn is_told_once(sandbox: &dyn Sandbox, number: u32, text: &str) -> i32 {
+async fn is_told_once(sandbox: &dyn Sandbox, number: u32, text: &str) -> i64 {
     let told = observe(sandbox, number, text).await.metadata;
     assert!(told.out_of_memory, "{text}: {told:?}");
     assert!(told.suffix.contains("[Out of memory: "), "{told:?}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, finish};
+use tests::glovebox::{Ended, Home, as_kept, bash, finish};
 
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
@@ -120,11 +120,37 @@ fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
     replay(&home, Path::new("nowhere.json"), &["--diff"]).expect(2);
 }
 
+/// V0 before 2025 kept an edit's arguments in Python code, and its JSON is Python's.
+#[test]
+fn edits_of_older_v0_versions_are_replayed() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let path = format!("{}/game.py", workspace.display());
+    let code = format!(
+        "print(file_editor(**{{'command': 'create', 'path': '{path}', 'file_text': 'print(\\'1\\')\\n'}}))"
+    );
+    let args = json!({"path": path, "content": "", "start": 1, "end": -1, "thought": "\u{1}", "impl_source": "oh_aci",
+        "translated_ipython_code": code});
+    let event = |id: u32, args: Value| json!({"id": id, "timestamp": "2024-12-30T10:00:00.000000", "source": "agent", "timeout": 2, "args": args});
+    let mut edit = event(3, args);
+    edit["action"] = json!("edit");
+    let mut finish = event(5, json!({"outputs": {}, "thought": "Done."}));
+    finish["action"] = json!("finish");
+    let text = json!([edit, finish]).to_string();
+    let text = text.replacen("\"timeout\":2", "\"timeout\":NaN", 2).replace("\\u0001", "\\ud83d");
+    assert!(text.contains("NaN") && text.contains("\\ud83d"), "{text}");
+    let folder = ["--diff", "-d", workspace.to_str().unwrap()];
+    let ended = replay(&home, &home.write("older.json", &text), &folder);
+    assert!(ended.stderr.contains("of 2 actions"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(workspace.join("game.py")).unwrap(), "print('1')\n");
+    home.assert_nothing_runs();
+}
+
 #[test]
 fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     let home = Home::new();
     let responses = json!([bash("echo kept > file; pwd"), bash("echo lost"), finish()]);
-    let log = run(&home, &responses, &[]).expect(0).events();
+    let log = as_kept(&run(&home, &responses, &[]).expect(0).events());
     let from = latest(&home);
     let last = log.iter().find(|event| event["observation"] == "run").unwrap()["id"].as_u64().unwrap();
     let fork = home.run(&["conversations", "fork", &from, "--at", &last.to_string()]).expect(0);
@@ -132,7 +158,7 @@ fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     // What was answered before the fork is not asked again.
     let model = home.script(&json!([bash("pwd"), bash("cat file; pwd"), finish()]));
     home.run(&["resume", id, "-t", "another way", "-l", &model]).expect(0);
-    let forked = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
+    let forked = as_kept(&home.run(&["conversations", "show", id, "--json"]).expect(0).events());
     let shared = usize::try_from(last).unwrap();
     assert!(forked[1..=shared] == log[1..=shared]);
     assert_eq!(forked[0]["args"]["forked_from"], json!({"conversation": from, "event": last}));
@@ -140,7 +166,7 @@ fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     assert_eq!(there.len(), 2, "{there:?}");
     let folder = there[1].strip_prefix("kept\n").expect("the files came along");
     assert!(folder != here[0] && folder.contains(id), "each has a folder of its own: {folder}");
-    let shown = home.run(&["conversations", "show", &from, "--json"]).events();
+    let shown = as_kept(&home.run(&["conversations", "show", &from, "--json"]).events());
     assert!(shown.starts_with(&log), "the other one is as it was");
     let ended = home.run(&["conversations", "fork", &from, "--at", "999"]).expect(2);
     assert!(ended.stderr.contains("has no event 999"), "{}", ended.stderr);

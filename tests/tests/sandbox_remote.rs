@@ -1,6 +1,7 @@
 //! The contract of sandboxes on the remote backends, and what only they do.
 
 mod direct_only;
+mod flood;
 mod lending;
 mod pausing;
 mod program;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, Started, bash, finish, wait_until};
+use tests::glovebox::{Home, Started, bash, calls, finish, wait_until};
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// Runs an agent until its command is under way.
@@ -46,6 +46,27 @@ fn what_a_killed_program_left_goes(place: &[&str]) {
     assert_eq!(sandboxes(&home, place), 1, "one is used");
     second.kill();
     exec(&home, place, "0");
+    assert_eq!(sandboxes(&home, place), 0);
+    home.assert_nothing_runs();
+}
+
+/// The host program is killed between the end of its conversation and the removal of the sandbox.
+fn finished_conversation_loses_its_sandbox(place: &[&str]) {
+    let home = Home::new();
+    // Longer than a pipe holds: the program waits for its reader before it comes to removing the sandbox.
+    let end = calls("finish", &json!({"message": "x".repeat(200_000)}));
+    let model = home.script(&json!([end]));
+    let arguments = [&["run", "--json", "-t", "work", "-l", &model], place].concat();
+    let mut run = home.start(&mut home.glovebox(&arguments));
+    run.conversation();
+    wait_until("the conversation is finished", || {
+        let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
+        serde_json::from_str::<Value>(&list).unwrap()[0]["agent_state"] == "finished"
+    });
+    exec(&home, place, "3600");
+    assert_eq!(sandboxes(&home, place), 1, "it is used");
+    run.kill();
+    exec(&home, place, "3600");
     assert_eq!(sandboxes(&home, place), 0);
     home.assert_nothing_runs();
 }
@@ -102,6 +123,18 @@ fn what_a_killed_program_left_goes_on_local() {
 #[test]
 fn what_a_killed_exec_left_goes_at_once_on_local() {
     what_a_killed_exec_left_goes_at_once(&["--runtime", "local"]);
+}
+
+#[test]
+fn finished_conversation_loses_its_sandbox_after_kill_on_local() {
+    finished_conversation_loses_its_sandbox(&["--runtime", "local"]);
+}
+
+#[test]
+fn finished_conversation_loses_its_sandbox_after_kill_on_docker() {
+    if let Some(image) = DockerBackend::debian_image() {
+        finished_conversation_loses_its_sandbox(&["--runtime", "docker", "--image", &image]);
+    }
 }
 
 #[test]

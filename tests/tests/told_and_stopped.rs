@@ -31,9 +31,14 @@ fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_on
     let [asked] = of_kind(&events, "action", "recall")[..] else { panic!("{events:#?}") };
     let [found] = of_kind(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
     assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
-    assert_eq!(found["cause"], asked["id"]);
+    assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
     assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
-    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use the forge.");
+    // One is built in.
+    let knowledge = found["extras"]["microagent_knowledge"].as_array().unwrap();
+    assert_eq!(
+        (&knowledge[0]["name"], &knowledge[1]["content"]),
+        (&json!("github"), &json!("Use the forge."))
+    );
     let finished = of_kind(&events, "action", "finish")[0];
     assert!(found["id"].as_u64() < finished["id"].as_u64());
     let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();
@@ -170,4 +175,22 @@ fn a_message_after_a_sandbox_that_could_not_be_placed_has_one_placed_and_no_mode
     let again = start(&["resume", &latest(&home), "-t", "please", "--json"]).events();
     assert_eq!(reason(&again), reason(&begun));
     assert_eq!(of_kind(&again, "action", "finish").len(), 0);
+}
+
+#[test]
+fn mcp_tools_of_a_workspace_run_in_its_sandbox() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
+    home.write("work/server.sh", SCRIPT);
+    let front_matter = "mcp_tools:\n  stdio_servers:\n  - name: inside\n    command: sh\n    args: [server.sh]\n    env:\n      TOKEN: of-the-file\n";
+    home.write("work/.openhands/microagents/repo.md", &format!("---\n{front_matter}---\nBuild."));
+    let responses = json!([calls("where", &json!({})), finish()]);
+    let events = run(&home, "Where?", &responses, 0);
+    let [answer] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+    assert!(answer["content"].as_str().unwrap().contains(" of-the-file "), "{answer}");
+    let exported = home.run(&["conversations", "export", &latest(&home)]).expect(0);
+    let exported: Vec<Value> = serde_json::from_str(&exported.stdout).unwrap();
+    let [system] = of_kind(&exported, "action", "system")[..] else { panic!("{exported:#?}") };
+    assert!(system["args"]["tools"].to_string().contains("\"where\""), "{system}");
+    home.assert_nothing_runs();
 }

@@ -38,8 +38,12 @@ fn home_with_origin(setup: &str) -> Option<Home> {
 }
 
 fn git(home: &Home, arguments: &[&str]) {
+    git_in(home, "origin", arguments);
+}
+
+fn git_in(home: &Home, folder: &str, arguments: &[&str]) {
     let mut git = Command::new("git");
-    git.args(arguments).current_dir(home.path().join("origin")).env("HOME", home.path());
+    git.args(arguments).current_dir(home.path().join(folder)).env("HOME", home.path());
     assert!(git.status().unwrap().success(), "{arguments:?}");
 }
 
@@ -305,5 +309,33 @@ fn an_image_without_git_does_what_it_can() {
         (exit_codes(&run.events()), agent_heard(&run.events())),
         (vec![0, 127], vec!["made".to_owned()])
     );
+    home.assert_nothing_runs();
+}
+
+/// V0's repository of an organization: `OWNER/.openhands`.
+#[test]
+fn organizations_knowledge_is_recalled() {
+    let Some(home) = home_with_origin("") else { return };
+    std::fs::create_dir_all(home.path().join("organization/microagents")).unwrap();
+    home.write("organization/microagents/house.md", "House rules.");
+    home.write("organization/microagents/repo.md", "Of the organization.");
+    std::fs::create_dir_all(home.path().join("origin/.openhands/microagents")).unwrap();
+    home.write("origin/.openhands/microagents/repo.md", "Of the repository.");
+    for folder in ["organization", "origin"] {
+        git_in(&home, folder, &["init", "-q"]);
+        git_in(&home, folder, &["add", "."]);
+        git_in(&home, folder, &["commit", "-qm", "z"]);
+    }
+    let urls = [("origin", "origin"), ("organization", ".openhands")].map(|(folder, name)| {
+        format!("[url \"file://{}/{folder}\"]\ninsteadOf = https://h/owner/{name}\n", home.path().display())
+    });
+    let gitconfig = std::fs::read_to_string(home.path().join(".gitconfig")).unwrap();
+    home.write(".gitconfig", &(gitconfig + &urls.concat()));
+    let model = home.script(&json!([finish()]));
+    let arguments = arguments(&home, &model, "https://h/owner/origin");
+    let events = home.run(&borrowed(&arguments)).expect(0).events();
+    assert_eq!(exit_codes(&events), [0, 0, 0, 0]);
+    let recalled = events.iter().find(|event| event["observation"] == "recall").unwrap();
+    assert_eq!(recalled["extras"]["repo_instructions"], "House rules.\n\nOf the repository.");
     home.assert_nothing_runs();
 }

@@ -1,6 +1,7 @@
 //! What requests carry, read into types; what is wrong with it is told by the name of the parameter or field.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -14,10 +15,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::paced_body::paced;
 use super::{Api, BODY_BYTES};
 use crate::environment::check_for_a_command;
 use crate::error::ApiError;
 use crate::execute::duration;
+use crate::server::Client;
 
 /// Longer bodies are read by a thread of their own: the one that serves everybody must not stop for them.
 const QUICK_BYTES: usize = 64 << 10;
@@ -90,7 +93,9 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(unreadable)?;
+        let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();
+        let bytes = Bytes::from_request(request.map(paced), state).await.map_err(unreadable)?;
+        client.authenticate();
         let length = bytes.len();
         let parse = move || serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson);
         if length <= QUICK_BYTES {

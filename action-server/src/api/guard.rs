@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Api, BODY_BYTES};
 use crate::error::ApiError;
-use crate::server::Caller;
+use crate::server::Client;
 
 /// Every running action read by a dozen readers, and room; one costs tens of KiB. HTTP/2's own bound makes a client wait
 /// without a word, ours answers: it is below the streams that a connection may open, so that it is the one that is met.
@@ -33,11 +33,14 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     mut request: Request<Incoming>,
     next: impl FnOnce(Request<Incoming>) -> F,
 ) -> Response {
-    if api.key().is_some_and(|key| !key.is_known_to(request.headers())) {
+    let key = api.key();
+    if key.is_some_and(|key| !key.is_known_to(request.headers())) {
         return ApiError::Forbidden.into_response();
     }
-    if let Some(caller) = request.extensions().get::<Arc<Caller>>() {
-        caller.mark_known();
+    let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();
+    client.admit();
+    if key.is_some() || request.body().is_end_stream() {
+        client.authenticate();
     }
     let (places, most) = match *request.method() {
         Method::DELETE => (&api.0.endings, MAX_ENDINGS),
@@ -50,6 +53,8 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
     let answered = AssertUnwindSafe(next(request)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| ApiError::Failed.into_response());
+    // If there is no key, a client counts as authenticated when one of its requests was whole.
+    client.authenticate();
     response.map(|body| counted(body, permit))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod files;
 mod framed;
 pub(crate) mod guard;
 pub(crate) mod info;
+pub(crate) mod paced_body;
 pub(crate) mod ports;
 pub(crate) mod processes;
 pub(crate) mod sessions;

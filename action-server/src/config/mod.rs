@@ -22,6 +22,8 @@ pub(crate) enum Command {
     LaunchV0(LaunchConfig),
     Dial {
         socket: PathBuf,
+        /// The process that must listen there. `None`: any.
+        server: Option<Pid>,
     },
 }
 

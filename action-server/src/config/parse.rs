@@ -224,15 +224,17 @@ fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
 }
 
 fn dial(parser: &mut Parser) -> Result<Command, Unfit> {
-    let mut socket = None;
+    let (mut socket, mut server) = (None, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("socket") => socket = Some(path(parser, "--socket")?),
+            Long("server-pid") => server = Some(Pid::from_raw(value(parser, "--server-pid", number)?)),
             Long("help") | Short('h') => return Err(Unfit::Help),
             other => return Err(other.unexpected().into()),
         }
     }
-    socket.map_or_else(|| mistake("--socket PATH is missing"), |socket| Ok(Command::Dial { socket }))
+    let Some(socket) = socket else { return mistake("--socket PATH is missing") };
+    Ok(Command::Dial { socket, server })
 }
 
 /// What a text has to be to be taken, for who wrote another.
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn a_mistake_is_told_with_its_option_and_the_usage() {
         let whole = Answer::Refused(
-            "error: --socket PATH is missing\n\nUsage: action-server dial --socket PATH\n\nMore is told by --help.\n"
+            "error: --socket PATH is missing\n\nUsage: action-server dial --socket PATH [--server-pid PID]\n\nMore is told by --help.\n"
                 .into(),
         );
         assert_eq!(parsed("dial").err(), Some(whole));

@@ -48,11 +48,21 @@ impl<'a> Lines<'a> {
         if index == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
     }
 
+    /// All lines as V0's `cat -n` shows a whole file: what follows the last line end is a line too, also where it is empty.
+    pub(super) fn numbered_whole(&self) -> String {
+        let ends_with_empty_line = self.bytes.last().is_none_or(|byte| *byte == b'\n');
+        self.numbered_lines(0..self.count() + usize::from(ends_with_empty_line))
+    }
+
     /// The lines of `indices` as `cat -n` shows them, clipped.
     pub(super) fn numbered(&self, indices: Range<usize>) -> String {
+        self.numbered_lines(indices.start..indices.end.min(self.count()))
+    }
+
+    fn numbered_lines(&self, indices: Range<usize>) -> String {
         let mut shown = String::new();
         let mut chars_left = MAX_SHOWN_CHARS;
-        for index in indices.start..indices.end.min(self.count()) {
+        for index in indices {
             let line = String::from_utf8_lossy(self.text(index));
             match line.char_indices().nth(chars_left) {
                 None => _ = writeln!(shown, "{:6}\t{line}", index + 1),
@@ -105,6 +115,14 @@ mod tests {
         let lines = Lines::of(b"\xef\xbb\xbfa\tb\r\n\xffc\nlast");
         assert_eq!(lines.numbered(0..9), "     1\ta\tb\n     2\t\u{fffd}c\n     3\tlast\n");
         assert_eq!([lines.index_at(0), lines.index_at(8), lines.index_at(99)], [0, 1, 2]);
+    }
+
+    #[test]
+    fn whole_view_shows_the_empty_last_line() {
+        assert_eq!(Lines::of(b"").numbered_whole(), "     1\t\n");
+        assert_eq!(Lines::of(b"a\n").numbered_whole(), "     1\ta\n     2\t\n");
+        assert_eq!(Lines::of(b"a").numbered_whole(), "     1\ta\n");
+        assert_eq!(Lines::of(b"").numbered(0..1), "");
     }
 
     #[test]

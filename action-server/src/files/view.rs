@@ -38,14 +38,18 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
         .and_then(|file| open::text(&file))
         .map_err(|error| EditError::of_path(path, error))?;
     let lines = Lines::of(&bytes);
-    let (first, last, note) = shown_lines(range, lines.count())?;
-    let numbered = lines.numbered(first.saturating_sub(1)..last);
+    let (numbered, note) = match range {
+        None => (lines.numbered_whole(), String::new()),
+        Some(range) => {
+            let (first, last, note) = shown_lines(range, lines.count())?;
+            (lines.numbered(first - 1..last), note)
+        }
+    };
     Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}", path.display()))
 }
 
 /// First and last line from 1, and what has to be said about them.
-fn shown_lines(range: Option<&[i64]>, count: usize) -> Result<(usize, usize, String), EditError> {
-    let Some(range) = range else { return Ok((1, count, String::new())) };
+fn shown_lines(range: &[i64], count: usize) -> Result<(usize, usize, String), EditError> {
     let [first, last] = *range else {
         return Err(EditError::ViewRange(format!("{range:?} is not a list of two whole numbers")));
     };

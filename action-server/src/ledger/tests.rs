@@ -1,7 +1,7 @@
 //! The ledger's promises, in paused time.
 
 use futures_util::StreamExt as _;
-use protocol::observation::{ReadObservation, ThinkObservation};
+use protocol::observation::ReadObservation;
 use protocol::sandbox_api::{Frame, FrameDecoder};
 use protocol::{ActionId, Observation};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ fn request(command: &str) -> ActionRequest {
 }
 
 fn said(text: &str) -> Observation {
-    Observation::new(text, ThinkObservation {})
+    Observation::error(text, "")
 }
 
 fn begin(ledger: &Ledger, name: &str) -> Running {

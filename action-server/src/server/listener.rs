@@ -4,6 +4,7 @@
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,24 @@ pub(super) enum Listener {
     Tcp(TcpListener),
 }
 
+/// The supervisor's unix socket, which the server accepts from. The kernel reports the process that called `listen` as the
+/// peer of each connection: clients compare it with the supervisor, whose id they know, and which nothing that runs here
+/// can be. A server that has ended could not be told from what took its id.
+pub(super) struct Inherited {
+    listener: unix::UnixListener,
+    file: SocketFile,
+}
+
+impl Inherited {
+    /// The socket that the supervisor has passed as standard output. To be called before that is let go of.
+    pub(super) fn from_stdout(address: &Address) -> anyhow::Result<Option<Self>> {
+        let Address::Unix(path) = address else { return Ok(None) };
+        let file = SocketFile::at(path)?;
+        let socket = io::stdout().as_fd().try_clone_to_owned().context("taking the supervisor's socket")?;
+        Ok(Some(Self { listener: socket.into(), file }))
+    }
+}
+
 /// The name of our socket, and which file had it. Removed at the end, unless it is another server's by then.
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -37,14 +56,17 @@ pub(super) struct SocketFile {
 }
 
 impl Listener {
-    /// Called before anything else runs: the socket's mode needs the process's mask for a moment, and a server that is
-    /// just ending is waited for.
-    pub(super) fn bind(address: &Address) -> anyhow::Result<Self> {
-        match address {
-            Address::Unix(path) => bind_unix(path),
-            Address::Tcp(address) => {
+    /// A TCP socket of its own, or the unix socket that the supervisor listens on.
+    pub(super) fn open(address: &Address, inherited: Option<Inherited>) -> anyhow::Result<Self> {
+        match (address, inherited) {
+            (Address::Tcp(address), _) => {
                 bind_tcp(*address).map(Self::Tcp).with_context(|| format!("listening on {address}"))
             }
+            (Address::Unix(_), Some(Inherited { listener, file })) => {
+                let listener = UnixListener::from_std(listener).context("serving the supervisor's socket")?;
+                Ok(Self::Unix { listener, _file: file })
+            }
+            (Address::Unix(path), None) => bail!("the supervisor does not listen on {}", path.display()),
         }
     }
 
@@ -67,7 +89,9 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
+/// Listens on a unix socket. For the supervisor, before anything else runs: the socket's mode needs the process's mask for
+/// a moment, and a server that is just ending is waited for.
+pub(crate) fn bind_unix(path: &Path) -> anyhow::Result<unix::UnixListener> {
     let path = std::path::absolute(path).with_context(|| format!("resolving {}", path.display()))?;
     let folder = path.parent().with_context(|| format!("{} is no path of a socket", path.display()))?;
     DirBuilder::new()
@@ -80,14 +104,22 @@ fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
     let _lock = lock(folder)?;
     remove_dead(&path)?;
     let mask = umask(Mode::from_bits_truncate(0o177));
-    let bound = UnixListener::bind(&path);
+    let bound = unix::UnixListener::bind(&path);
     umask(mask);
     let listener = bound.with_context(|| format!("listening on {}", path.display()))?;
     // For file systems that take no notice of the mask.
     fs::set_permissions(&path, Permissions::from_mode(0o600))
         .with_context(|| format!("protecting {}", path.display()))?;
-    let identity = identity(&path).with_context(|| format!("looking at {}", path.display()))?;
-    Ok(Listener::Unix { listener, _file: SocketFile { path, identity } })
+    listener.set_nonblocking(true).with_context(|| format!("listening on {}", path.display()))?;
+    Ok(listener)
+}
+
+impl SocketFile {
+    fn at(path: &Path) -> anyhow::Result<Self> {
+        let path = std::path::absolute(path).with_context(|| format!("resolving {}", path.display()))?;
+        let identity = identity(&path).with_context(|| format!("looking at {}", path.display()))?;
+        Ok(Self { path, identity })
+    }
 }
 
 fn lock(folder: &Path) -> anyhow::Result<Flock<File>> {

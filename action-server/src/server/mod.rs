@@ -1,8 +1,10 @@
 //! The server's life: made of its parts here and nowhere else, serves, and ends what it has started.
 
 mod activity;
+mod clients;
 mod connections;
 mod http;
+mod lingering;
 mod listener;
 mod stream;
 
@@ -22,8 +24,9 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use activity::Activity;
-pub(crate) use connections::Caller;
-use listener::Listener;
+pub(crate) use clients::Client;
+pub(crate) use listener::bind_unix;
+use listener::{Inherited, Listener};
 
 use crate::api::{Api, Parts, info};
 use crate::auth::Key;
@@ -53,6 +56,7 @@ const CONNECTIONS_GRACE: Duration = Duration::from_millis(200);
 pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCode> {
     harden(supervisor)?;
     logging::start(config.log_level.clone());
+    let inherited = Inherited::from_stdout(&config.address)?;
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::leave_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
@@ -63,7 +67,7 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    let ended = runtime.block_on(serve(config, working_dir, files, key));
+    let ended = runtime.block_on(serve(config, inherited, working_dir, files, key));
     // A thread that blocks on a dead disk is not waited for.
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
@@ -103,6 +107,7 @@ fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
 
 async fn serve(
     config: ServeConfig,
+    inherited: Option<Inherited>,
     working_dir: PathBuf,
     files: Files,
     key: Option<Key>,
@@ -114,7 +119,7 @@ async fn serve(
     // the signal as if nobody had handled it.
     let _file_too_large =
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("expecting SIGXFSZ")?;
-    let listener = Listener::bind(&config.address)?;
+    let listener = Listener::open(&config.address, inherited)?;
     if config.is_detached {
         // The launcher takes this as the word that the socket listens.
         stdio::leave_stderr()?;

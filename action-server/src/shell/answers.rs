@@ -99,8 +99,8 @@ pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> O
         suffix += OUT_OF_MEMORY;
     }
     let metadata = CommandMetadata {
-        exit_code: answer.ending.exit_code(),
-        pid: answer.running.unwrap_or(-1),
+        exit_code: answer.ending.exit_code().into(),
+        pid: answer.running.map_or(-1, i64::from),
         working_dir: Some(answer.working_dir.to_string_lossy().into_owned()),
         prefix: if answer.first { String::new() } else { MORE_OUTPUT.to_owned() },
         suffix,

@@ -1,10 +1,12 @@
 //! `dial`: bytes through, both ways, and its own end whichever side goes first.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use protocol::sandbox_api::DIAL_GREETING;
 
 use crate::harness::{Server, program, until};
@@ -13,9 +15,10 @@ use crate::harness::{Server, program, until};
 struct Dial(Child);
 
 impl Dial {
+    /// To the very server: the supervisor's process listens.
     fn to(server: &Server) -> Self {
         let mut dial = program();
-        dial.arg("dial").arg("--socket").arg(server.socket());
+        dial.args(["dial", "--server-pid", &server.pid().to_string(), "--socket"]).arg(server.socket());
         Self(dial.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
@@ -84,4 +87,34 @@ fn without_a_server_it_says_so_and_nothing_else() {
     assert_eq!(output.stdout, b"");
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "action-server: connecting to /nowhere/s: No such file or directory (os error 2)\n");
+}
+
+/// The scene of an attack from within: another socket in the place of the server's, which is stopped.
+#[test]
+fn a_socket_in_the_server_s_place_receives_no_byte() {
+    let server = Server::start();
+    std::fs::rename(server.socket(), server.file("run/moved")).unwrap();
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    let stopped = Pid::from_raw(children.trim().parse().unwrap());
+    kill(stopped, Signal::SIGSTOP).unwrap();
+    let fake = UnixListener::bind(server.socket()).unwrap();
+    fake.set_nonblocking(true).unwrap();
+
+    let mut dial = Dial::to(&server);
+    // It may have ended before.
+    let _ = dial.0.stdin.take().unwrap().write_all(b"x-session-api-key: secret\n");
+    let mut output = Vec::new();
+    dial.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+    assert_eq!((dial.0.wait().unwrap().code(), &*output), (Some(1), &b""[..]));
+    let (mut taken, _) = fake.accept().unwrap();
+    let mut received = Vec::new();
+    taken.set_nonblocking(false).unwrap();
+    taken.read_to_end(&mut received).unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), "");
+    assert_eq!(fake.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+
+    // The socket itself still leads to the server, whatever it is called now.
+    kill(stopped, Signal::SIGCONT).unwrap();
+    std::fs::rename(server.file("run/moved"), server.socket()).unwrap();
+    Dial::to(&server).read_greeting();
 }

@@ -116,12 +116,55 @@ async fn errors_are_tracebacks_and_nobody_answers_input() {
     assert!(!told.contains('\x1b'), "{told}");
     let told = content(&server, "b", "input('name? ')").await;
     assert!(told.contains("EOFError: nobody is there to answer input()"), "{told}");
-    assert_eq!(frames(&told), ["Cell In[2], line 1"], "{told}");
+    assert_eq!(frames(&told), ["Cell In[1], line 1"], "{told}");
     assert!(content(&server, "c", "def f(:").await.contains("SyntaxError"));
     assert_eq!(content(&server, "d", "1").await, "1");
     // An exception that cannot be shown is still one.
     let told = content(&server, "e", "class E(Exception): __cause__ = 'no'\nraise E()").await;
     assert!(!told.is_empty() && !told.contains("successfully"), "{told}");
+}
+
+// Versions that open a database in their profile's folder when they start, and one that does not.
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kernel_of_8_5_writes_nothing_to_the_working_directory() {
+    writes_nothing_to_the_working_directory("8.5.0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kernel_of_9_8_writes_nothing_to_the_working_directory() {
+    writes_nothing_to_the_working_directory("9.8.0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kernel_of_9_10_writes_nothing_to_the_working_directory() {
+    writes_nothing_to_the_working_directory("9.10.1").await;
+}
+
+async fn writes_nothing_to_the_working_directory(version: &str) {
+    let name = format!("ipython-{version}");
+    let Some(packages) = packages(&name, &format!("ipython=={version}\n"), &[]) else { return };
+    let server = Server::start();
+    set_python_path(&server, &packages.display().to_string()).await;
+    // Where the database was made. It cannot be made there now, also by root, for whom no folder is read-only.
+    fs::write(server.file("db"), "the user's").unwrap();
+    let before = names(&server);
+    assert_eq!(content(&server, "a", "6 * 7").await, "42");
+    assert_eq!(names(&server), before);
+}
+
+fn names(server: &Server) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(server.file("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn same_error_is_reported_in_the_same_words() {
+    let Some(server) = server().await else { return };
+    let first = content(&server, "a", "1 / 0").await;
+    assert_eq!(content(&server, "b", "1 / 0").await, first);
 }
 
 /// The places that a traceback names.
@@ -138,7 +181,7 @@ async fn a_traceback_has_the_frames_of_the_cell_and_none_of_the_kernel() {
     assert_eq!(frames(&told), expected, "{told}");
     let waits = "import time\ndef wait():\n    time.sleep(1000)\nwait()";
     let told = server.act("b", within(0.5, waits)).await.observation.content;
-    let expected = ["Cell In[2], line 4", "Cell In[2], line 3, in wait()"];
+    let expected = ["Cell In[1], line 4", "Cell In[1], line 3, in wait()"];
     assert!(told.contains("KeyboardInterrupt") && frames(&told) == expected, "{told}");
     let told = server.act("c", within(0.5, "import asyncio\nawait asyncio.sleep(1000)")).await;
     let expected = "KeyboardInterrupt\n[Execution timed out (0.5 seconds).]";

@@ -12,6 +12,7 @@ mod connection;
 mod dial;
 mod environment;
 mod files;
+mod flood;
 mod harness;
 mod jupyter;
 mod key;

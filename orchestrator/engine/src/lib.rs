@@ -23,4 +23,5 @@ pub mod security;
 pub mod testing;
 pub mod title;
 pub mod tool_servers;
+pub mod truncate;
 pub mod view;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use protocol::action::{FinishAction, MessageAction, SystemAction};
+use protocol::action::{ConfirmationState, FinishAction, MessageAction, SystemAction};
 use protocol::observation::RunIpythonObservation;
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
@@ -55,8 +55,8 @@ pub struct Difference {
 }
 
 impl Trajectory {
-    /// Takes what can be done again from a trajectory's events. An action that the user stopped is not: it came to its end
-    /// only so, and nobody would stop it now.
+    /// Takes what can be done again from a trajectory's events. An action that the user stopped or rejected is not: no user
+    /// would stop it now.
     pub fn new(events: &[Event]) -> Self {
         let mut trajectory = Self::default();
         let outcomes = outcomes(events);
@@ -70,6 +70,15 @@ impl Trajectory {
                 (EventSource::Agent, _) if cancelled.contains(&event.id) => trajectory.cancelled += 1,
                 (EventSource::Agent, action) if is_done(action) => {
                     let observation = outcomes.get(&event.id).copied();
+                    match (action.confirmation_state(), observation.map(|observation| &observation.kind)) {
+                        (ConfirmationState::Rejected, _) | (_, Some(ObservationKind::UserRejected(_))) => {
+                            trajectory.cancelled += 1;
+                            continue;
+                        }
+                        // Never performed. V0 writes the action a second time once the user has decided.
+                        (ConfirmationState::AwaitingConfirmation, None) => continue,
+                        _ => {}
+                    }
                     let Some(action) = written_out(action, observation) else {
                         trajectory.undrafted += 1;
                         continue;
@@ -97,7 +106,7 @@ impl Trajectory {
         self.done.len()
     }
 
-    /// How many actions the user stopped, and are not done again.
+    /// How many actions the user stopped or rejected, and are not done again.
     pub fn cancelled(&self) -> usize {
         self.cancelled
     }
@@ -172,23 +181,16 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
-        let action = |action| Step {
-            body: Body::Action(action),
-            timeout: None,
-            tool_call_metadata: None,
-            call: None,
-            briefing: None,
-        };
         match self.trajectory.done.get(view.replayable()) {
             Some(done) => Ok(Step {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),
-                ..action(done.action.clone())
+                ..Step::new(done.action.clone())
             }),
             None if self.hands_over => self.live.step(view, llm, on_progress).await,
             None => {
                 let final_thought = "The trajectory ends here.".into();
-                Ok(action(FinishAction { final_thought, ..Default::default() }.into()))
+                Ok(Step::new(Action::from(FinishAction { final_thought, ..Default::default() })))
             }
         }
     }
@@ -266,7 +268,7 @@ fn outcome(event: &Event) -> Option<(EventId, &Observation)> {
 }
 
 /// What of an observation is compared: its kind, its text, and how a command ended. Not where a kernel was.
-fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i32>)> {
+fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i64>)> {
     let observation = observation?;
     let exit_code = match &observation.kind {
         ObservationKind::Run(run) => Some(run.metadata.exit_code),
@@ -283,9 +285,66 @@ fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option
 mod tests {
     use protocol::action::{ChangeAgentStateAction, RunAction};
     use protocol::observation::RunObservation;
+    use serde_json::json;
 
     use super::*;
     use crate::testing::timestamp;
+
+    fn read(events: &[serde_json::Value]) -> Trajectory {
+        let read = |(id, event): (usize, &serde_json::Value)| {
+            let mut event = event.clone();
+            event["id"] = id.into();
+            event["timestamp"] = "2024-12-03T12:34:56.789012".into();
+            Event::from_value(&event).unwrap()
+        };
+        Trajectory::new(&events.iter().enumerate().map(read).collect::<Vec<_>>())
+    }
+
+    fn done(trajectory: &Trajectory) -> Vec<String> {
+        trajectory.done.iter().map(|done| done.action.message()).collect()
+    }
+
+    #[test]
+    fn v0_trajectory_is_replayed_with_all_its_actions() {
+        let file = "../../protocol/tests/wire/trajectories/basic_gui_mode.json";
+        let text = std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let trajectory = Trajectory::new(&serde_json::from_slice::<Vec<Event>>(&text).unwrap());
+        let kinds: Vec<_> = trajectory.done.iter().map(|done| done.action.kind()).collect();
+        assert_eq!(kinds, ["run", "edit", "edit", "run", "message"]);
+        for done in &trajectory.done {
+            if let Action::Edit(edit) = &done.action {
+                let text = edit.file_text.as_deref().unwrap_or_default();
+                assert!(edit.command == "create" && text.contains("todo"), "{edit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rejected_actions_are_not_replayed() {
+        let run = |command: &str, state: &str| json!({"source": "agent", "action": "run", "args": {"command": command, "is_confirmed": state}});
+        let answer = |cause: u32, kind: &str| json!({"source": "agent", "observation": kind, "cause": cause, "content": "", "extras": {}});
+        // V0 writes an action again with the user's decision, and answers the first one with nothing.
+        let v0 = [
+            run("yes", "awaiting_confirmation"),
+            answer(0, "null"),
+            run("yes", "confirmed"),
+            answer(2, "run"),
+            run("no", "awaiting_confirmation"),
+            run("no", "rejected"),
+            answer(5, "user_rejected"),
+        ];
+        let trajectory = read(&v0);
+        assert_eq!((done(&trajectory), trajectory.cancelled()), (vec!["Running command: yes".to_owned()], 1));
+        // Ours are written once.
+        let ours = [
+            run("yes", "awaiting_confirmation"),
+            answer(0, "run"),
+            run("no", "awaiting_confirmation"),
+            answer(2, "user_rejected"),
+        ];
+        let trajectory = read(&ours);
+        assert_eq!((done(&trajectory), trajectory.cancelled()), (vec!["Running command: yes".to_owned()], 1));
+    }
 
     #[test]
     fn what_the_user_stopped_is_not_done_again() {
@@ -317,7 +376,7 @@ mod tests {
         })
         .collect();
         let trajectory = Trajectory::new(&events);
-        let done: Vec<String> = trajectory.done.iter().map(|done| done.action.message()).collect();
+        let done = done(&trajectory);
         assert_eq!((done.len(), trajectory.cancelled()), (2, 1), "{done:?}");
         assert!(done[0].contains("before") && done[1].contains("after"), "{done:?}");
     }

@@ -9,6 +9,7 @@
 //! Who owns the conversation calls [`ToolServers::offer`] before a step that follows no call of the same response, and
 //! before each [`ToolServers::call`]; it appends what [`announce`] says. Each call of `offer` is bounded in time, so no server keeps a conversation waiting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -46,6 +47,20 @@ pub struct ServerFailure {
     pub reason: String,
 }
 
+/// A server that a knowledge file asks for: a program that speaks over its stdin and stdout. It runs in the sandbox only,
+/// whoever wrote the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxServer {
+    /// Its name.
+    pub name: String,
+    /// The program, by name or path.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Added to its environment.
+    pub env: BTreeMap<String, String>,
+}
+
 /// The tool servers of one conversation.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
@@ -57,6 +72,10 @@ pub trait ToolServers: Send + Sync {
     /// Calls a tool by the name it is offered under. A server that has died is started again, within bounds. Whatever
     /// goes wrong is in the observation. Dropping the future cancels the call.
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation;
+
+    /// Takes these servers beside the configured ones, in the place of those that were taken before. One that is named like
+    /// a configured server is left out. They start at the next offer.
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>);
 
     /// Whether there are none, and none can come.
     fn is_empty(&self) -> bool {
@@ -80,6 +99,8 @@ impl ToolServers for NoToolServers {
     async fn call(&self, name: &str, _arguments: &Map<String, Value>) -> Observation {
         Observation::error(format!("there is no tool {name}: no tool servers are configured"), CALL_FAILED)
     }
+
+    async fn set_sandbox_servers(&self, _servers: Vec<SandboxServer>) {}
 
     fn is_empty(&self) -> bool {
         true

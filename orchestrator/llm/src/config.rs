@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::models::{Lack, lacks};
 use crate::retry::RetryPolicy;
 
+/// V0's default of `max_message_chars`.
+const DEFAULT_MAX_MESSAGE_CHARS: usize = 30_000;
+
 /// One `[llm]` section.
 #[derive(Debug, Clone)]
 pub struct LlmConfig {
@@ -38,7 +41,7 @@ pub struct LlmConfig {
     pub max_input_tokens: Option<u64>,
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u64>,
-    /// How much of a tool's result the model is told, in characters; nothing: all of it.
+    /// How much of a tool's result the model is sent, in characters. `None`: all of it.
     pub max_message_chars: Option<usize>,
     /// Texts that end the answer before they are written.
     pub stop: Vec<String>,
@@ -161,7 +164,7 @@ impl LlmConfig {
             top_k: None,
             max_input_tokens: None,
             max_output_tokens: None,
-            max_message_chars: None,
+            max_message_chars: Some(DEFAULT_MAX_MESSAGE_CHARS),
             stop: Vec::new(),
             seed: None,
             reasoning_effort: None,

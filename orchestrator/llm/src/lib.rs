@@ -18,6 +18,7 @@ mod error_name;
 mod models;
 mod openai;
 mod prices;
+mod reach;
 mod recording;
 mod retry;
 mod router;
@@ -35,7 +36,8 @@ use models::Lack;
 
 pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
-pub use recording::{RecordingError, RecordingLlm, ReplayLlm};
+pub use reach::{lacks_key, reach};
+pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};

@@ -38,14 +38,6 @@ impl Secrets {
     }
 }
 
-impl FromIterator<SecretString> for Secrets {
-    fn from_iter<T: IntoIterator<Item = SecretString>>(secrets: T) -> Self {
-        let mut all = Self::default();
-        secrets.into_iter().for_each(|secret| all.add(&secret));
-        all
-    }
-}
-
 fn shorten(text: String) -> String {
     match text.char_indices().nth(DETAIL_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

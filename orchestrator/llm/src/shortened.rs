@@ -1,14 +1,15 @@
-//! Results of tools told in part: V0's `max_message_chars`.
+//! Results of tools sent in part: V0's `max_message_chars`.
 //!
-//! Beginning and end are told, and how much is left out between them. What the user says, and what the model said, is told
-//! whole.
+//! Start and end are sent, and V0's notice between them. What the user says, and what the model said, is sent whole.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest, Message, Part};
+use engine::truncate::cut_middle;
 
-/// A model that is told at most so much of a result.
+/// A model that is sent at most so much of a result.
 pub(crate) struct ShortenedLlm {
     pub(crate) inner: Arc<dyn Llm>,
     /// In characters.
@@ -39,21 +40,13 @@ fn shortened(mut request: LlmRequest, most: usize) -> LlmRequest {
         let Message::ToolResult { parts, .. } = message else { continue };
         for part in parts {
             if let Part::Text(text) = part
-                && let Some(short) = shorten(text, most)
+                && let Cow::Owned(shorter) = cut_middle(text, most)
             {
-                *text = short;
+                *text = shorter;
             }
         }
     }
     request
-}
-
-/// Nothing when all of it may be told.
-fn shorten(text: &str, most: usize) -> Option<String> {
-    let left_out = text.chars().count().checked_sub(most).filter(|left_out| *left_out > 0)?;
-    let beginning: String = text.chars().take(most - most / 2).collect();
-    let end: String = text.chars().skip(most - most / 2 + left_out).collect();
-    Some(format!("{beginning}\n[{left_out} characters are left out here]\n{end}"))
 }
 
 #[cfg(test)]
@@ -75,7 +68,7 @@ mod tests {
             tools: vec![],
         };
         let mut expected = request.clone();
-        let short = Part::Text("sch\n[6 characters are left out here]\nut".into());
+        let short = Part::Text("sc\n[... Observation truncated due to length ...]\nut".into());
         expected.messages[3] = result(vec![short, image]);
         assert_eq!(shortened(request, 5), expected);
     }

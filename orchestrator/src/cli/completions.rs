@@ -83,8 +83,8 @@ pub(super) fn sandboxes(begun: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn conversations(begun: &OsStr) -> Vec<CompletionCandidate> {
     asked(begun, async {
         let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
-        let all = state_dir.store(config.durability).await?.conversations().await?;
-        Ok(all.into_iter().map(|conversation| conversation.id.as_str().to_owned()).collect())
+        let all = state_dir.store_to_read(config.durability).await?.conversations().await?;
+        Ok(all.conversations.into_iter().map(|conversation| conversation.id.as_str().to_owned()).collect())
     })
 }
 

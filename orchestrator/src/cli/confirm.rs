@@ -1,20 +1,21 @@
-//! What the user is asked where somebody sits at the terminal: whether an action may be performed, and what the agent asks.
+//! What a person at the terminal is asked: whether an action may be performed, and what the agent is to do.
 
 use std::io::IsTerminal as _;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
-
 use super::follow::{Interrupts, Output};
 use super::print;
+use super::terminal_input::TerminalInput;
 
-const QUESTION: &str = "  perform it? [y]es, [n]o, [s]top, or what to do instead: ";
+const REASON: &str = "  reason for the agent, or Enter for none: ";
 
-const ANSWER: &str = "  your answer, or nothing to leave: ";
+const INSTRUCTION: &str = "  what should the agent do? (Enter to leave): ";
 
-/// What the user wants.
+/// What the user decides on an action.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Confirm,
+pub(super) enum Decision {
+    Approve,
+    /// This one, and those like it for the rest of the conversation.
+    ApproveSimilar,
     /// With what the agent is told; empty: it waits for the user.
     Reject(String),
     Stop,
@@ -22,58 +23,115 @@ pub(super) enum Answer {
     Leave,
 }
 
-/// The user's answers, line by line.
+/// What the user says to an agent that waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Instruction {
+    Say(String),
+    Stop,
+    Leave,
+}
+
+/// A typed line, or why there is none.
+enum Typed {
+    Line(String),
+    Interrupted,
+    End,
+}
+
+/// A key that answers the question about an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Approve,
+    ApproveSimilar,
+    Reject,
+    Stop,
+}
+
+/// Asks a person at the terminal.
 pub(super) struct Questions {
-    lines: Lines<BufReader<Stdin>>,
+    input: TerminalInput,
 }
 
 impl Questions {
-    /// Nothing where no person reads the transcript and types.
-    pub(super) fn where_somebody_answers(output: Output) -> Option<Self> {
+    /// `None` where no person reads the transcript and types.
+    pub(super) fn at_terminal(output: Output) -> Option<Self> {
         let is_there =
             output == Output::Transcript && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        is_there.then(|| Self { lines: BufReader::new(tokio::io::stdin()).lines() })
+        is_there.then(|| Self { input: TerminalInput::default() })
     }
 
-    /// What the user says to the agent; nothing: nothing more.
-    pub(super) async fn answer(&mut self, interrupts: &mut Interrupts) -> Option<String> {
-        print::note(ANSWER);
-        let line = tokio::select! {
-            line = self.lines.next_line() => line.ok()?,
-            () = interrupts.next() => None,
-        };
-        line.filter(|line| !line.trim().is_empty())
-    }
-
-    /// Asks until there is an answer, about what is named, or was shown last.
-    pub(super) async fn ask(&mut self, about: Option<&str>, interrupts: &mut Interrupts) -> Answer {
-        if let Some(about) = about {
-            print::note(&format!("  {about}\n"));
+    /// What an agent that waits is to do.
+    pub(super) async fn instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
+        match self.line(INSTRUCTION, interrupts).await {
+            Typed::Line(line) if !line.trim().is_empty() => Instruction::Say(line),
+            Typed::Line(_) | Typed::End => Instruction::Leave,
+            Typed::Interrupted => Instruction::Stop,
         }
+    }
+
+    /// Shows an action and asks until there is a decision. `similar` says what else could be approved with it.
+    pub(super) async fn decide(
+        &mut self,
+        description: &str,
+        similar: Option<&str>,
+        interrupts: &mut Interrupts,
+    ) -> Decision {
+        print::note(description);
+        let always =
+            similar.map(|what| format!(", [a]lways {what} in this conversation")).unwrap_or_default();
+        let question = format!("  approve? [y]es, [n]o{always}, [s]top: ");
         loop {
-            print::note(QUESTION);
-            let line = tokio::select! {
-                line = self.lines.next_line() => line,
-                () = interrupts.next() => {
-                    print::note("\n");
-                    return Answer::Stop;
-                }
+            let line = match self.line(&question, interrupts).await {
+                Typed::Line(line) => line,
+                Typed::Interrupted => return Decision::Stop,
+                Typed::End => return Decision::Leave,
             };
-            let Ok(Some(line)) = line else { return Answer::Leave };
-            if let Some(answer) = read(&line) {
-                return answer;
+            match choice(&line) {
+                Some(Choice::Approve) => return Decision::Approve,
+                Some(Choice::ApproveSimilar) if similar.is_some() => return Decision::ApproveSimilar,
+                Some(Choice::Stop) => return Decision::Stop,
+                Some(Choice::Reject) => {
+                    return match self.line(REASON, interrupts).await {
+                        Typed::Line(reason) => Decision::Reject(reason.trim().to_owned()),
+                        Typed::Interrupted => Decision::Stop,
+                        Typed::End => Decision::Leave,
+                    };
+                }
+                Some(Choice::ApproveSimilar) | None => {}
             }
+        }
+    }
+
+    /// Only what is typed after the prompt is an answer to it.
+    async fn line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> Typed {
+        self.input.discard();
+        print::note(prompt);
+        let line = tokio::select! {
+            line = self.input.line() => line,
+            () = interrupts.next() => {
+                print::note("\n");
+                return Typed::Interrupted;
+            }
+        };
+        match line {
+            Ok(Some(line)) => Typed::Line(line),
+            Ok(None) | Err(_) => Typed::End,
         }
     }
 }
 
-fn read(line: &str) -> Option<Answer> {
-    match line.trim() {
-        "" => None,
-        "y" | "yes" => Some(Answer::Confirm),
-        "n" | "no" => Some(Answer::Reject(String::new())),
-        "s" | "stop" => Some(Answer::Stop),
-        other => Some(Answer::Reject(other.to_owned())),
+/// Approving takes one of few exact words; what stops or rejects may be written in any case.
+fn choice(line: &str) -> Option<Choice> {
+    let word = line.trim();
+    match word {
+        "y" | "Y" | "yes" | "Yes" => return Some(Choice::Approve),
+        "a" | "A" | "always" | "Always" => return Some(Choice::ApproveSimilar),
+        _ => {}
+    }
+    match word.to_ascii_lowercase().as_str() {
+        "n" | "no" => Some(Choice::Reject),
+        "s" | "stop" => Some(Choice::Stop),
+        _ => None,
     }
 }
 
@@ -82,11 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_line_is_no_answer_and_a_sentence_is_a_reason() {
-        assert_eq!(read(" \n"), None);
-        assert_eq!(read("y"), Some(Answer::Confirm));
-        assert_eq!(read("no"), Some(Answer::Reject(String::new())));
-        assert_eq!(read("use rg"), Some(Answer::Reject("use rg".into())));
-        assert_eq!(read("stop"), Some(Answer::Stop));
+    fn only_exact_words_approve_and_a_sentence_is_no_answer() {
+        for (choices, words) in [
+            (Some(Choice::Approve), &["y", "Y", "yes", " Yes "][..]),
+            (Some(Choice::ApproveSimilar), &["a", "Always"]),
+            (Some(Choice::Reject), &["n", "N", "no", "No", "NO", "nO"]),
+            (Some(Choice::Stop), &["s", "STOP"]),
+            (None, &["", " ", "YES", "yes please", "use rg", "yy", "\u{1b}[Ay", "ja"]),
+        ] {
+            for word in words {
+                assert_eq!(choice(word), choices, "{word}");
+            }
+        }
     }
 }

@@ -1,20 +1,48 @@
-//! Which conversation is meant: its id, or as much of the beginning as no other's id shares.
+//! Which conversation is meant: its id, a prefix of it that no other's id has, or the latest.
 
 use std::str::FromStr;
 
-use engine::events::EventStore;
+use clap_complete::engine::ArgValueCompleter;
+use engine::events::{ConversationSummary, EventStore};
 use protocol::{ConversationId, IdError};
 
+use super::completions;
 use crate::exit::UsageError;
 
 /// How many are named of those that could be meant.
 const NAMED: usize = 10;
 
-/// The beginning of a conversation's id, perhaps all of it.
-#[derive(Debug, Clone)]
-pub(super) struct IdBeginning(ConversationId);
+/// The conversation that a command is about.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct ConversationChoice {
+    /// The conversation, as `glovebox conversations ls` shows it: its id, or a prefix that no other has.
+    #[arg(add = ArgValueCompleter::new(completions::conversations))]
+    id: Option<IdPrefix>,
 
-impl FromStr for IdBeginning {
+    /// The conversation with the latest event.
+    #[arg(long)]
+    last: bool,
+}
+
+impl ConversationChoice {
+    pub(super) async fn find(&self, store: &dyn EventStore) -> anyhow::Result<ConversationId> {
+        let list = store.conversations().await?.conversations;
+        match &self.id {
+            Some(prefix) => Ok(prefix.find_in(&list)?),
+            None => match list.into_iter().next() {
+                Some(latest) => Ok(latest.id),
+                None => Err(UsageError("there is no conversation yet".to_owned()).into()),
+            },
+        }
+    }
+}
+
+/// A prefix of a conversation's id, perhaps all of it.
+#[derive(Debug, Clone)]
+pub(super) struct IdPrefix(ConversationId);
+
+impl FromStr for IdPrefix {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
@@ -23,15 +51,15 @@ impl FromStr for IdBeginning {
     }
 }
 
-impl IdBeginning {
+impl IdPrefix {
     /// The one conversation that is meant. A whole id is that, whatever else begins with it.
-    pub(super) async fn find(&self, store: &dyn EventStore) -> anyhow::Result<ConversationId> {
-        let Self(beginning) = self;
-        let all: Vec<_> = store.conversations().await?.into_iter().map(|known| known.id).collect();
-        match meant("conversations", beginning.as_str(), all.iter().map(ConversationId::as_str))? {
-            Some(place) => Ok(all.get(place).unwrap_or(beginning).clone()),
-            None => Err(UsageError(format!("there is no conversation {beginning}")).into()),
-        }
+    pub(super) fn find_in(&self, list: &[ConversationSummary]) -> Result<ConversationId, UsageError> {
+        let Self(prefix) = self;
+        let ids = list.iter().map(|known| known.id.as_str());
+        let known = meant("conversations", prefix.as_str(), ids)?.and_then(|place| list.get(place));
+        known
+            .map(|known| known.id.clone())
+            .ok_or_else(|| UsageError(format!("there is no conversation {prefix}")))
     }
 }
 

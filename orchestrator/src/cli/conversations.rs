@@ -1,19 +1,24 @@
 //! `glovebox conversations`: what the store holds.
 
+mod list;
+mod overview;
+mod remove;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap_complete::engine::ArgValueCompleter;
 use engine::clock;
 use engine::conversation::{self, State};
 use engine::events::EventStore;
-use engine::title;
-use protocol::{AgentState, Body, ConversationId, Event, EventId, Observation, ObservationKind, Record};
-use serde_json::json;
+use protocol::{
+    Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
+    Record,
+};
 
-use super::conversation_id::IdBeginning;
+use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
-use super::{completions, load_config, print};
+use super::{load_config, print};
 use crate::compose::StateDir;
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -24,107 +29,72 @@ const PAGE: usize = 256;
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConversationsCommand {
     /// List conversations, the latest first.
-    Ls {
-        /// Print one JSON array.
-        #[arg(long)]
-        json: bool,
-    },
+    Ls(list::ListArguments),
     /// Begin a conversation that shares the beginning of another one, and rests there.
     #[command(after_help = "\
 The new one has no sandbox yet, and a workspace of its own where the old one had: a copy of it as it is now. A folder
 that you chose with -d is shared. Prints the new id; go on with `glovebox resume ID -t TEXT`.")]
     Fork {
-        /// The conversation: its id, or a beginning that no other has.
-        #[arg(add = ArgValueCompleter::new(completions::conversations))]
-        id: IdBeginning,
+        #[command(flatten)]
+        conversation: ConversationChoice,
         /// The last event that both have, as `show --json` numbers them; the latest, if not given.
         #[arg(long, value_name = "EVENT")]
         at: Option<u64>,
     },
     /// Show a conversation's transcript.
     Show {
-        /// The conversation: its id, or a beginning that no other has.
-        #[arg(add = ArgValueCompleter::new(completions::conversations))]
-        id: IdBeginning,
+        #[command(flatten)]
+        conversation: ConversationChoice,
         /// Print one event a line as JSON.
         #[arg(long)]
         json: bool,
     },
     /// Write a conversation's trajectory, as `run --save-trajectory` does: V0's events in one JSON array.
+    #[command(after_help = "\
+On standard output control characters are JSON escapes, which are harmless for a terminal and mean the same.")]
     Export {
-        /// The conversation: its id, or a beginning that no other has.
-        #[arg(add = ArgValueCompleter::new(completions::conversations))]
-        id: IdBeginning,
+        #[command(flatten)]
+        conversation: ConversationChoice,
         /// Write it to this file, or into this folder by the conversation's id, instead of standard output.
         #[arg(short = 'o', long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Remove conversations with their sandboxes.
+    Rm(remove::RemoveArguments),
 }
 
 pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let config = load_config(overrides)?;
+    let ssh_host = match &command {
+        ConversationsCommand::Rm(arguments) => arguments.host.clone(),
+        _ => None,
+    };
+    let config = load_config(&Overrides { ssh_host, ..overrides.clone() })?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let store = state_dir.store(config.durability).await?;
+    let store = match &command {
+        ConversationsCommand::Fork { .. } | ConversationsCommand::Rm(_) => {
+            state_dir.store(config.durability).await?
+        }
+        _ => state_dir.store_to_read(config.durability).await?,
+    };
+    let store = store.as_ref();
     match command {
-        ConversationsCommand::Fork { id, at } => {
-            fork(store.as_ref(), &state_dir, &id.find(store.as_ref()).await?, at.map(EventId)).await
+        ConversationsCommand::Fork { conversation, at } => {
+            fork(store, &state_dir, &conversation.find(store).await?, at.map(EventId)).await
         }
-        ConversationsCommand::Ls { json } => list(store.as_ref(), &state_dir, json).await,
-        ConversationsCommand::Show { id, json } => {
-            show(store.as_ref(), &id.find(store.as_ref()).await?, json).await
+        ConversationsCommand::Ls(arguments) => list::run(arguments, store, &state_dir).await,
+        ConversationsCommand::Show { conversation, json } => {
+            show(store, &conversation.find(store).await?, json).await
         }
-        ConversationsCommand::Export { id, output } => {
-            let id = id.find(store.as_ref()).await?;
+        ConversationsCommand::Export { conversation, output } => {
+            let id = conversation.find(store).await?;
             match output.filter(|path| path != Path::new("-")) {
-                Some(path) => save_trajectory(store.as_ref(), &id, &path, config.saves_screenshots).await?,
-                None => print::bytes(&trajectory(store.as_ref(), &id, config.saves_screenshots).await?)?,
+                Some(path) => save_trajectory(store, &id, &path, config.saves_screenshots).await?,
+                None => print::line(&trajectory(store, &id, config.saves_screenshots).await?)?,
             }
             Ok(Exit::Finished)
         }
+        ConversationsCommand::Rm(arguments) => remove::run(arguments, &config, store, &state_dir).await,
     }
-}
-
-async fn list(store: &dyn EventStore, state_dir: &StateDir, as_json: bool) -> anyhow::Result<Exit> {
-    let mut rows = Vec::new();
-    for summary in store.conversations().await? {
-        let is_worked_on = state_dir.is_locked(&summary.id);
-        // One damaged log must not hide the others.
-        let (agent_state, is_left, title) = match read_all(store, &summary.id).await {
-            Ok(events) => {
-                let state = State::fold(&events);
-                let title = state.title.as_deref().map(print::for_terminal);
-                let is_left = state.is_working() && !is_worked_on;
-                (state.agent_state.as_str(), is_left, title.unwrap_or_else(|| first_words(&events)))
-            }
-            Err(error) => ("damaged", false, error.to_string()),
-        };
-        rows.push((summary, agent_state, is_left, title));
-    }
-    if as_json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(summary, agent_state, is_left, title)| {
-                json!({
-                    "conversation_id": summary.id,
-                    "agent_state": agent_state,
-                    "interrupted": is_left,
-                    "events": summary.events,
-                    "created_at": summary.created_at,
-                    "last_updated_at": summary.last_updated_at,
-                    "title": title,
-                })
-            })
-            .collect();
-        print::line(&serde_json::to_string(&rows)?)?;
-    } else {
-        for (summary, agent_state, is_left, title) in rows {
-            // `running` would read as if it were.
-            let agent_state = if is_left { "interrupted" } else { agent_state };
-            let updated = summary.last_updated_at.as_str().get(..16).unwrap_or_default().replace('T', " ");
-            print::line(&format!("{}  {updated}  {agent_state:<19}  {title}", summary.id))?;
-        }
-    }
-    Ok(Exit::Finished)
 }
 
 async fn fork(
@@ -180,7 +150,7 @@ async fn show(store: &dyn EventStore, id: &ConversationId, as_json: bool) -> any
         if as_json {
             print::line(&serde_json::to_string(event)?)?;
         } else {
-            print::bytes(transcript.event(event).as_bytes())?;
+            print::text(&transcript.event(event))?;
         }
     }
     Ok(Exit::Finished)
@@ -192,9 +162,10 @@ async fn trajectory(
     store: &dyn EventStore,
     id: &ConversationId,
     with_screenshots: bool,
-) -> anyhow::Result<Vec<u8>> {
+) -> anyhow::Result<String> {
     let mut events = read_all(store, id).await?;
     events.retain(|event| !matches!(event.body, Body::Record(_)));
+    merge_system_actions(&mut events);
     for event in &mut events {
         if let Body::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &mut event.body
             && !with_screenshots
@@ -202,9 +173,27 @@ async fn trajectory(
             (page.screenshot, page.set_of_marks) = (String::new(), String::new());
         }
     }
-    let mut text = serde_json::to_vec_pretty(&events)?;
-    text.push(b'\n');
-    Ok(text)
+    Ok(serde_json::to_string_pretty(&events)?)
+}
+
+/// V0 writes one `system` action an agent, with all of its tools. Ours writes another whenever tool servers offer other
+/// tools: the latest offer joins the agent's own tools.
+fn merge_system_actions(events: &mut Vec<Event>) {
+    let mut offers = BTreeMap::new();
+    events.retain(|event| match &event.body {
+        Body::Action(Action::System(system)) if event.source == EventSource::Environment => {
+            offers.insert(event.delegation, system.tools.clone().unwrap_or_default());
+            false
+        }
+        _ => true,
+    });
+    for event in events {
+        if let Body::Action(Action::System(system)) = &mut event.body
+            && let Some(tools) = offers.remove(&event.delegation)
+        {
+            system.tools.get_or_insert_default().extend(tools);
+        }
+    }
 }
 
 /// Fails where the configured trajectory could not be saved at the end; makes the folders that it is to lie in.
@@ -229,7 +218,7 @@ pub(super) async fn save_trajectory(
     path: &Path,
     with_screenshots: bool,
 ) -> anyhow::Result<()> {
-    let text = trajectory(store, id, with_screenshots).await?;
+    let text = trajectory(store, id, with_screenshots).await? + "\n";
     let path = if path.is_dir() { path.join(format!("{id}.json")) } else { PathBuf::from(path) };
     std::fs::write(&path, text).with_context(|| format!("saving the trajectory to {}", path.display()))
 }
@@ -286,18 +275,40 @@ pub(super) async fn read_all(store: &dyn EventStore, id: &ConversationId) -> any
     }
 }
 
-/// How the first message begins.
-fn first_words(events: &[Event]) -> String {
-    let said = events.iter().find_map(|event| match &event.body {
-        Body::Action(protocol::Action::Message(message)) => Some(message.content.as_str()),
-        _ => None,
-    });
-    title::first_line(&print::for_terminal(said.unwrap_or_default()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn export_holds_one_system_action_an_agent() {
+        let at = protocol::Timestamp::try_from("2025-10-03T12:34:56".to_owned()).unwrap();
+        let system = |id, source, delegation, tools: &[&str]| {
+            let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
+            let system = protocol::action::SystemAction {
+                content: String::new(),
+                tools: Some(tools),
+                openhands_version: None,
+                agent_class: None,
+            };
+            let mut event = Event::new(EventId(id), at.clone(), source, Action::from(system));
+            event.delegation = delegation;
+            event
+        };
+        let delegation = Some(EventId(3));
+        let mut events = vec![
+            system(0, EventSource::Agent, None, &["own"]),
+            system(1, EventSource::Environment, None, &["first"]),
+            system(2, EventSource::Environment, None, &["latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's"]),
+            system(5, EventSource::Environment, delegation, &["other"]),
+        ];
+        merge_system_actions(&mut events);
+        let expected = [
+            system(0, EventSource::Agent, None, &["own", "latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's", "other"]),
+        ];
+        assert_eq!(events, expected);
+    }
 
     #[test]
     fn what_was_left_before_it_could_stop_is_not_called_running() {

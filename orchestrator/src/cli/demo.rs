@@ -7,7 +7,6 @@ use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
-use super::follow::Output;
 use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
 use super::{exec, prepare, print};
 use crate::compose::{self, Models};
@@ -77,7 +76,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     };
     let task = Task {
         id: id.clone(),
-        what: What::Asked(TASK.to_owned()),
+        what: What::Asked { text: TASK.to_owned(), image_urls: Vec::new() },
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,
@@ -92,7 +91,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, new_conversation_id()?) };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let test = exec::Command { text: TEST.to_owned(), timeout: None };
-    let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, test, Output::Silent).await?;
+    let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
     let exec::Ended::Done(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);

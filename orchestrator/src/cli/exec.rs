@@ -1,35 +1,31 @@
 //! `glovebox exec`: one command in a fresh sandbox.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
-use engine::sandbox::{OutputChunk, Sandbox, SandboxSpec};
+use engine::sandbox::{Sandbox, SandboxSpec};
 use protocol::action::RunAction;
-use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::sandbox_api::{ActionRequest, ProcessRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation, ObservationKind};
 use tokio::time::timeout;
 
 use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
+use super::program::{self, Left};
 use super::run::new_conversation_id;
-use super::written::Written;
 use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, INTERRUPTED, UsageError};
 use crate::workspace::{self, WorkFolder};
 
-/// What is shown of a command after an interrupt, in bytes, and how long it may take until it has ended.
-const LAST_WORDS: usize = 64 << 10;
-const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Several words are quoted for the shell; a single one is shell text. There is nothing on its standard input.
-With --json the first and the last half million characters are printed of longer output, and how many were left out stands
-in `metadata.suffix`; without it all of it is printed, as it comes. ^C ends the command: what it said until then stays, and
-the exit code is 130. So does a reader that goes away: 141.
-  glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'")]
+Several words are quoted for the shell; a single one is shell text. The command reads standard input, as with ssh: in a
+loop that reads a file, use -n. ^C ends the command: what it wrote until then stays, and the exit code is 130. If its
+reader goes away, the exit code is 141.
+With --json the command reads nothing. Of longer output the first and the last half million characters are printed, and
+`metadata.suffix` says how many were left out; without --json all of it is printed, as it comes.
+  glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'
+  tar cz . | glovebox exec -- 'tar xz && make'")]
 pub(super) struct ExecArguments {
     #[command(flatten)]
     place: PlaceArguments,
@@ -37,6 +33,10 @@ pub(super) struct ExecArguments {
     /// Print the observation as JSON instead of the output.
     #[arg(long)]
     json: bool,
+
+    /// Give it nothing to read, instead of standard input.
+    #[arg(short = 'n', long)]
+    no_stdin: bool,
 
     /// The command.
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -54,34 +54,63 @@ pub(super) struct Command {
 pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let (config, state_dir) = prepare(&arguments.place.overrides(overrides)).await?;
     let script = script(&arguments.command)?;
-    let command = Command { text: in_its_own_shell(&script)?, timeout: None };
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
         workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
         ..compose::spec(&config, new_conversation_id()?)
     };
-    let output = if arguments.json { Output::Silent } else { Output::Transcript };
-    let ended = in_fresh_sandbox(&config, &state_dir, spec, command, output).await?;
-    let (mut observation, is_interrupted) = match ended {
+    if arguments.json {
+        return print_observation(&config, &state_dir, spec, &script).await;
+    }
+    let request = ProcessRequest {
+        env: compose::registry(&config).named_in(&script),
+        ..ProcessRequest::new(shell_of(&script))
+    };
+    let (id, redactor) = (program::new_id()?, compose::redactor(&config)?);
+    let reads_stdin = !arguments.no_stdin;
+    let ended =
+        with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
+            program::run(sandbox, &id, &request, reads_stdin, &redactor, interrupts).await
+        });
+    // What still runs has ended with its sandbox.
+    let exit = match ended.await? {
+        Some(Left::Ended(exit)) => exit,
+        Some(Left::Running(exit)) => exit?,
+        None => Exit::Interrupted,
+    };
+    if exit == Exit::Interrupted {
+        print::problem(INTERRUPTED_COMMAND);
+    }
+    Ok(exit)
+}
+
+const INTERRUPTED_COMMAND: &str = "interrupted; the command was ended";
+
+/// Runs a command as agents do, and prints its observation.
+async fn print_observation(
+    config: &Config,
+    state_dir: &StateDir,
+    spec: SandboxSpec,
+    script: &str,
+) -> anyhow::Result<Exit> {
+    let command = Command { text: in_its_own_shell(script)?, timeout: None };
+    let (mut observation, is_interrupted) = match in_fresh_sandbox(config, state_dir, spec, command).await? {
         Ended::Done(observation) => (observation, false),
-        Ended::Unread(exit) => return Ok(exit),
         Ended::Interrupted(observation) => {
-            print::problem("interrupted; the command was ended");
+            print::problem(INTERRUPTED_COMMAND);
             let Some(observation) = observation else { return Ok(Exit::Interrupted) };
             (observation, true)
         }
     };
     if let ObservationKind::Run(run) = &mut observation.kind {
         // The user's, not what we made of it.
-        run.command = compose::redactor(&config)?.text(&script).into_owned();
+        run.command = compose::redactor(config)?.text(script).into_owned();
         run.hidden = false;
         if is_interrupted {
             run.metadata.exit_code = INTERRUPTED.into();
         }
     }
-    if arguments.json {
-        print::line(&serde_json::to_string(&observation)?)?;
-    }
+    print::line(&serde_json::to_string(&observation)?)?;
     match &observation.kind {
         _ if is_interrupted => Ok(Exit::Interrupted),
         ObservationKind::Run(run) => Ok(Exit::OfCommand(exit_code(run.metadata.exit_code))),
@@ -93,26 +122,37 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
 pub(super) enum Ended {
     /// By itself.
     Done(Observation),
-    /// By ^C; what came of it until then, if that could be had and is not shown already.
+    /// By ^C; what came of it until then, if that could be had.
     Interrupted(Option<Observation>),
-    /// Its output could not be written on.
-    Unread(Exit),
 }
 
-/// Runs one command in a sandbox that is removed afterwards, also after ^C. Its output goes to standard output as it comes,
-/// unless nothing is to be shown. It may name secrets, and shows none.
+/// Runs one command in a sandbox that is removed afterwards, also after ^C. It may name secrets, and shows none.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
     command: Command,
-    output: Output,
 ) -> anyhow::Result<Ended> {
+    let id = ActionId::of(&spec.conversation, EventId::FIRST);
+    let ended = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
+        perform_or_end(sandbox, &id, command, interrupts).await
+    });
+    Ok(ended.await?.unwrap_or(Ended::Interrupted(None)))
+}
+
+/// Works in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was there.
+async fn with_fresh_sandbox<T>(
+    config: &Config,
+    state_dir: &StateDir,
+    spec: SandboxSpec,
+    progress: Output,
+    work: impl AsyncFnOnce(&dyn Sandbox, &mut Interrupts) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
     let sweep = Sweep::begin(&provider, config, state_dir);
-    let screen = std::sync::Mutex::new(Screen::new(output));
+    let screen = std::sync::Mutex::new(Screen::new(progress));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
     };
@@ -120,49 +160,41 @@ pub(super) async fn in_fresh_sandbox(
         created = provider.create(&spec, &on_progress) => created,
         () = interrupts.next() => {
             provider.settle().await;
-            return Ok(Ended::Interrupted(None));
+            return Ok(None);
         }
     };
     let sandbox = created?;
     drop(screen);
-    let id = ActionId::of(&spec.conversation, EventId::FIRST);
-    let result = perform_or_end(sandbox.as_ref(), &id, command, output, &mut interrupts).await;
+    let result = work(sandbox.as_ref(), &mut interrupts).await;
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     if let Err(error) = provider.destroy(&sandbox_id).await {
         print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
     }
     sweep.end().await;
-    result
+    result.map(Some)
 }
 
-/// Performs a command; the first interrupt ends it and hears how it ended, the second leaves at once, as does a reader that
-/// goes away: its sandbox ends it.
+/// Performs a command; the first interrupt ends it and waits for its observation, the second leaves immediately: the
+/// removal of its sandbox ends it.
 async fn perform_or_end(
     sandbox: &dyn Sandbox,
     id: &ActionId,
     command: Command,
-    output: Output,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Ended> {
-    let (is_interrupted, written) = (interrupts.heard(), Written::default());
-    let mut performing = pin!(perform(sandbox, id, command, output, &is_interrupted, &written));
+    // Not for an agent's eyes: of what is, only 30,000 characters would come.
+    let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
+    let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
+    let mut performing = pin!(sandbox.execute(id, &request, &|_| ()));
     tokio::select! {
-        result = &mut performing => return match written.failure() {
-            Some(exit) => exit.map(Ended::Unread),
-            None => result.map(Ended::Done),
-        },
-        exit = written.failed() => return exit.map(Ended::Unread),
+        observation = &mut performing => return Ok(Ended::Done(observation?)),
         () = interrupts.next() => {}
     }
-    let ending = async {
-        let cancelling = async { Ok(sandbox.cancel(id).await?) };
-        tokio::try_join!(cancelling, performing).map(|((), observation)| observation)
-    };
-    // Of a flood that is shown the rest, and how it ended, are of no use.
-    let patience = if let Output::Transcript = output { LAST_WORDS_PATIENCE } else { STOP_PATIENCE };
+    let ending =
+        async { tokio::try_join!(sandbox.cancel(id), performing).map(|((), observation)| observation) };
     let ended = tokio::select! {
-        ended = timeout(patience, ending) => ended,
+        ended = timeout(STOP_PATIENCE, ending) => ended,
         () = interrupts.next() => return Ok(Ended::Interrupted(None)),
     };
     Ok(Ended::Interrupted(match ended {
@@ -176,48 +208,18 @@ async fn perform_or_end(
     }))
 }
 
-async fn perform(
-    sandbox: &dyn Sandbox,
-    id: &ActionId,
-    command: Command,
-    output: Output,
-    is_interrupted: &AtomicBool,
-    written: &Written,
-) -> anyhow::Result<Observation> {
-    // Not for an agent's eyes: of what is, only 30,000 characters would come.
-    let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
-    let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
-    let (lost, last_words) = (AtomicU64::new(0), AtomicUsize::new(0));
-    // What the command had said by an interrupt may be much, and whoever interrupts has seen enough.
-    let is_too_much = |bytes: usize| {
-        is_interrupted.load(Ordering::Relaxed)
-            && last_words.fetch_add(bytes, Ordering::Relaxed) + bytes > LAST_WORDS
-    };
-    let on_output = |chunk: OutputChunk<'_>| match (output, chunk) {
-        (Output::Json | Output::Silent, _) => {}
-        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) if is_too_much(bytes.len()) => {}
-        (Output::Transcript, OutputChunk::Bytes { bytes, .. }) => written.hear(print::program_stdout(bytes)),
-        (Output::Transcript, OutputChunk::Gap { from, to }) => {
-            lost.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
-        }
-    };
-    let observation = sandbox.execute(id, &request, &on_output).await?;
-    match lost.load(Ordering::Relaxed) {
-        0 => Ok(observation),
-        // Output with a hole in it is worse than a failure.
-        bytes => anyhow::bail!(
-            "{bytes} bytes of output came faster than they could be carried and are lost; {}",
-            observation.message()
-        ),
-    }
-}
-
 /// Words as shell text. A single word is that already.
 fn script(words: &[String]) -> anyhow::Result<String> {
     match words {
         [text] => Ok(text.clone()),
         words => Ok(quoted(words.iter().map(String::as_str))?),
     }
+}
+
+/// The program that runs shell text: bash where there is one, as in the agent's shell.
+fn shell_of(script: &str) -> [&str; 5] {
+    const SHELL: &str = r#"exec "$(command -v bash || command -v sh)" -c "$1""#;
+    ["sh", "-c", SHELL, "sh", script]
 }
 
 /// A line that runs shell text in a shell of its own, with nothing to read.
@@ -230,6 +232,6 @@ fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<String, UsageE
 }
 
 /// A command's exit code as a process can end with it.
-fn exit_code(code: i32) -> u8 {
+fn exit_code(code: i64) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }

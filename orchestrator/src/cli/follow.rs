@@ -1,25 +1,25 @@
-//! Follows a conversation until there is no more to wait for: shows its events, hears ^C, nudges an agent that asks
-//! where nobody answers.
+//! Follows a conversation until there is no more to wait for: shows its events, handles ^C, asks the person at the terminal,
+//! and lets an agent continue that asks where there is none.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::conversation::{Conversation, Live, Pending, State};
+use engine::conversation::{Conversation, Live, State};
 use engine::llm::LlmProgress;
 use engine::replay::{self, Trajectory};
 use engine::sandbox::StartProgress;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::action::MessageAction;
-use protocol::{Action, AgentState, Body, Event, EventId};
+use protocol::{Action, AgentState, Body, ConversationId, Event, EventId, EventSource, ObservationKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::confirm::{Answer, Questions};
-use super::{print, transcript::Transcript};
+use super::confirm::{Decision, Instruction, Questions};
+use super::palette::{self, Palette};
+use super::terminal_input::discard_typed_input;
+use super::{approval, print, transcript::Transcript};
 use crate::exit::{Exit, INTERRUPTED};
 
 /// How long a stopped conversation may take to end what it was doing.
@@ -55,22 +55,69 @@ pub(super) struct Follow<'a> {
     pub(super) auto_continue: bool,
     /// What is done again, with what its user said.
     pub(super) replayed: Option<&'a Trajectory>,
+    /// The sandbox's network, for people.
+    pub(super) network: &'a str,
+}
+
+/// Stands before an action whose earlier part was followed by another process.
+const ATTACHED: &str = "\n[attaching to an action that was running when the earlier process ended]\n";
+
+/// What programs write where there is no network.
+const NETWORK_ERRORS: [&str; 6] = [
+    "Could not resolve host",
+    "could not resolve host",
+    "ame resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "bad address",
+];
+
+const NO_NETWORK: &str = "[the sandbox has no network: --network host gives it one]\n";
+
+/// How following ended.
+pub(super) struct Followed {
+    pub(super) exit: Exit,
+    /// What the agent said last to the user; `None` if it said nothing since the user did.
+    pub(super) answer: Option<String>,
 }
 
 impl Follow<'_> {
     /// Follows to the end. The conversation stays open.
-    pub(super) async fn follow(self) -> anyhow::Result<Exit> {
+    pub(super) async fn follow(self) -> anyhow::Result<Followed> {
+        let mut answer = None;
+        let exit = self.follow_to_exit(&mut answer).await?;
+        Ok(Followed { exit, answer })
+    }
+
+    /// Shows the actions that an earlier process left running, so that their output is shown as it comes.
+    async fn attach(&self, screen: &mut Screen, live: &mut broadcast::Receiver<Live>) -> anyhow::Result<()> {
+        let state = self.conversation.state();
+        let running = state.pending().filter(|(_, pending)| state.is_performing(pending));
+        for (_, pending) in running.filter(|(_, pending)| pending.action < self.from) {
+            let events = self.conversation.log().cursor(pending.action).next().await?;
+            // A reader of JSON has the event already.
+            if let Some(action) = events.first().filter(|_| self.output == Output::Transcript) {
+                screen.show(ATTACHED);
+                screen.event(self.conversation.id(), action, live)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn follow_to_exit(&self, answer: &mut Option<String>) -> anyhow::Result<Exit> {
         let mut interrupts = Interrupts::listen()?;
         let mut screen = Screen::new(self.output);
         let mut cursor = self.conversation.log().cursor(self.from);
         let mut live = self.conversation.live();
         let mut shown = self.from;
         let mut nudges = 0;
+        let mut is_hinted = false;
         let (mut said, mut done) = (0, 0);
         let mut stopping: Option<Instant> = None;
-        let mut questions = Questions::where_somebody_answers(self.output);
+        let mut questions = Questions::at_terminal(self.output);
         screen.know_agents(&self.conversation.state());
-        screen.status("placing the sandbox");
+        self.attach(&mut screen, &mut live).await?;
+        screen.status("creating the sandbox");
         loop {
             let state = self.conversation.state();
             if let Some(message) = self.replayed.and_then(|replayed| replayed.said_after(said, done))
@@ -82,40 +129,55 @@ impl Follow<'_> {
                 self.conversation.wait_for(|now| has_heard(now, &state)).await;
                 continue;
             }
-            // Somebody who is there is asked while other agents work.
+            // A person at the terminal is asked while other agents work.
             let asked = state.asked().filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
             if shown >= state.next_id && (is_at_rest(&state) || asked.is_some() && questions.is_some()) {
                 let asks = state.agent_state == AgentState::AwaitingUserInput;
-                if asks && self.auto_continue && nudges < MOST_NUDGES && stopping.is_none() {
+                let may_continue = self.auto_continue && questions.is_none();
+                if asks && may_continue && nudges < MOST_NUDGES && stopping.is_none() {
                     nudges += 1;
                     self.conversation.say(MessageAction { content: NUDGE.into(), ..Default::default() })?;
                     self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
-                if let Some(questions) = questions.as_mut().filter(|_| asks && stopping.is_none())
-                    && let Some(content) = screen.aside(questions.answer(&mut interrupts)).await
-                {
+                if let Some(questions) = questions.as_mut().filter(|_| asks && stopping.is_none()) {
+                    let content = match screen.aside(questions.instruction(&mut interrupts)).await {
+                        Instruction::Say(content) => content,
+                        Instruction::Stop => return Ok(Exit::Interrupted),
+                        Instruction::Leave => return Ok(exit_of(&state, false)),
+                    };
                     self.conversation.say(MessageAction { content, ..Default::default() })?;
                     self.conversation.wait_for(|now| has_heard(now, &state)).await;
                     continue;
                 }
-                if let (Some(questions), Some((task, pending)), None) = (questions.as_mut(), asked, stopping)
-                {
-                    // Others may have acted since, and may while it is thought about.
+                if let (Some(questions), Some((_, pending)), None) = (questions.as_mut(), asked, stopping) {
                     let action = Some(pending.action);
-                    let about = task.map(|task| format!("task {task}: {}", what_waits(pending)));
-                    match screen.aside(questions.ask(about.as_deref(), &mut interrupts)).await {
-                        Answer::Confirm => self.conversation.confirm(action)?,
-                        Answer::Reject(reason) => self.conversation.reject(action, reason)?,
-                        Answer::Stop => self.conversation.stop()?,
-                        Answer::Leave => return Ok(exit_of(&state, false)),
+                    let (description, similar) =
+                        (describe_asked(&state, self.network), approval::similar(&pending.asked()));
+                    let deciding = questions.decide(&description, similar, &mut interrupts);
+                    match screen.aside(deciding).await {
+                        Decision::Approve => self.conversation.confirm(action)?,
+                        Decision::ApproveSimilar => self.conversation.confirm_similar(pending.action)?,
+                        Decision::Reject(reason) => self.conversation.reject(action, reason)?,
+                        Decision::Stop => {
+                            self.conversation.stop()?;
+                            stopping = Some(Instant::now() + STOP_PATIENCE);
+                        }
+                        Decision::Leave => return Ok(exit_of(&state, false)),
                     }
                     let waits = |now: &State| now.asked().map(|(_, pending)| pending.action) == action;
                     let is_asked = |now: &State| now.agent_state == AgentState::AwaitingUserConfirmation;
                     self.conversation.wait_for(|now| !is_asked(now) || !waits(now)).await;
                     continue;
                 }
+                if asked.is_some() {
+                    screen.show(&describe_asked(&state, self.network));
+                }
                 return Ok(exit_of(&state, stopping.is_some()));
+            }
+            if stopping.is_none() && print::has_lost_reader() {
+                self.conversation.stop()?;
+                stopping = Some(Instant::now() + STOP_PATIENCE);
             }
             tokio::select! {
                 biased;
@@ -136,7 +198,12 @@ impl Follow<'_> {
                     shown = events.last().map_or(shown, |last| last.id.next());
                     done += replay::done_in(&events);
                     for event in &events {
-                        screen.event(event, &mut live)?;
+                        screen.event(self.conversation.id(), event, &mut live)?;
+                        said_to_user(event, answer);
+                        if self.network == "none" && !is_hinted && lacked_network(event) {
+                            is_hinted = true;
+                            screen.show(NO_NETWORK);
+                        }
                         if matches!(&event.body, Body::Action(action) if !is_talk(action)) {
                             nudges = 0;
                         }
@@ -156,6 +223,31 @@ impl Follow<'_> {
     }
 }
 
+/// Whether a command failed as commands do where there is no network.
+fn lacked_network(event: &Event) -> bool {
+    let Body::Observation(observation) = &event.body else { return false };
+    let ObservationKind::Run(run) = &observation.kind else { return false };
+    run.metadata.exit_code > 0 && NETWORK_ERRORS.iter().any(|sign| observation.content.contains(sign))
+}
+
+/// Follows what the agent says to the user. What another agent says is not for the user.
+fn said_to_user(event: &Event, answer: &mut Option<String>) {
+    match (event.source, &event.body) {
+        _ if event.delegation.is_some() => {}
+        (EventSource::User, Body::Action(Action::Message(_))) => *answer = None,
+        (_, Body::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
+        (_, Body::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
+        _ => {}
+    }
+}
+
+/// What waits for the user's approval, the first of several; empty if nothing does.
+fn describe_asked(state: &State, network: &str) -> String {
+    let Some((task, pending)) = state.asked() else { return String::new() };
+    let task = task.map(|task| format!("\non task {task}:")).unwrap_or_default();
+    format!("{task}{}", approval::describe(pending, network))
+}
+
 /// Waits for a time; for none, for ever.
 async fn passing_of(deadline: Option<Instant>) {
     match deadline {
@@ -168,17 +260,6 @@ async fn passing_of(deadline: Option<Instant>) {
 fn has_heard(now: &State, before: &State) -> bool {
     let by_itself = u64::from(now.title != before.title);
     now.next_id.0 > before.next_id.0 + by_itself
-}
-
-/// What an action that waits for the user's word would do, in a line.
-pub(super) fn what_waits(pending: &Pending) -> String {
-    let text = match pending.asked() {
-        Action::Run(run) => format!("$ {}", run.command),
-        action => action.message(),
-    };
-    let line = text.lines().next().unwrap_or_default();
-    let more = if line.len() < text.len() { " …" } else { "" };
-    format!("{}{more}", print::for_terminal(line))
 }
 
 /// Whether nothing more happens by itself.
@@ -197,7 +278,8 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::Running
         | AgentState::UserConfirmed
         | AgentState::UserRejected
-        | AgentState::RateLimited => false,
+        | AgentState::RateLimited
+        | AgentState::Unknown => false,
     };
     rests && state.started.is_some()
 }
@@ -220,7 +302,6 @@ fn is_talk(action: &Action) -> bool {
 /// ^C, the request to end, and the terminal that goes away.
 pub(super) struct Interrupts {
     signals: Signals,
-    heard: Arc<AtomicBool>,
     last_resort: AbortHandle,
 }
 
@@ -233,14 +314,8 @@ struct Signals {
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        let heard = Arc::<AtomicBool>::default();
-        let last_resort = tokio::spawn(last_resort(Signals::listen()?, Arc::clone(&heard)));
-        Ok(Self { signals: Signals::listen()?, heard, last_resort: last_resort.abort_handle() })
-    }
-
-    /// Whether there was one: for whoever has much to write and does not come to waiting.
-    pub(super) fn heard(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.heard)
+        let last_resort = tokio::spawn(last_resort(Signals::listen()?));
+        Ok(Self { signals: Signals::listen()?, last_resort: last_resort.abort_handle() })
     }
 
     /// The next one. Cancel-safe.
@@ -257,11 +332,11 @@ impl Drop for Interrupts {
 
 /// Ends the program that neither of two interrupts has ended, some time after the second or at the third: a reader of ours
 /// that reads no more holds up whoever writes to it, who then hears nothing.
-async fn last_resort(mut signals: Signals, heard: Arc<AtomicBool>) {
+async fn last_resort(mut signals: Signals) {
     signals.next().await;
-    heard.store(true, Ordering::Relaxed);
     signals.next().await;
     let _ = tokio::time::timeout(STOP_PATIENCE, signals.next()).await;
+    discard_typed_input();
     std::process::exit(INTERRUPTED.into());
 }
 
@@ -298,13 +373,13 @@ impl Screen {
     pub(super) fn new(output: Output) -> Self {
         let status = match output {
             // Draws nothing when standard error is not a terminal.
-            Output::Transcript => ProgressBar::new_spinner(),
-            Output::Json | Output::Silent => ProgressBar::hidden(),
+            Output::Transcript if !palette::is_dumb_terminal() => ProgressBar::new_spinner(),
+            Output::Transcript | Output::Json | Output::Silent => ProgressBar::hidden(),
         };
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(TICK);
-        Self { output, transcript: Transcript::new(), status, is_line_open: false }
+        Self { output, transcript: Transcript::coloured(Palette::of_stderr()), status, is_line_open: false }
     }
 
     /// Those that were begun before what is shown.
@@ -322,10 +397,15 @@ impl Screen {
         answer
     }
 
-    fn event(&mut self, event: &Event, live: &mut broadcast::Receiver<Live>) -> anyhow::Result<()> {
+    fn event(
+        &mut self,
+        conversation: &ConversationId,
+        event: &Event,
+        live: &mut broadcast::Receiver<Live>,
+    ) -> anyhow::Result<()> {
         match self.output {
             Output::Silent => {}
-            Output::Json => print::line(&serde_json::to_string(event)?)?,
+            Output::Json => print::event(conversation, event)?,
             Output::Transcript => {
                 // Output that came before the observation is shown before it, as what the model wrote before its event;
                 // output of an action that is not shown yet waits for that.
@@ -405,7 +485,7 @@ impl Screen {
 
     fn status_of(&self, state: &State) {
         self.status(match (state.agent_state, state.is_underway()) {
-            (AgentState::Loading, false) => "placing the sandbox",
+            (AgentState::Loading, false) => "creating the sandbox",
             (AgentState::Loading, true) => "setting up the workspace",
             (_, true) => "running in the sandbox",
             _ => "waiting for the model",

@@ -10,7 +10,6 @@ use engine::sandbox_tools;
 use protocol::ObservationKind;
 
 use super::exec::Command;
-use super::follow::Output;
 use super::run::new_conversation_id;
 use super::{exec, prepare, print};
 use crate::config::Overrides;
@@ -42,7 +41,7 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::of(new_conversation_id()?) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
     let probe = Command { text, timeout: Some(PATIENCE) };
-    let ended = exec::in_fresh_sandbox(&config, &state_dir, spec, probe, Output::Silent).await?;
+    let ended = exec::in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
     let exec::Ended::Done(observation) = ended else { return Ok(Exit::Interrupted) };
     let ObservationKind::Run(ran) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
@@ -57,7 +56,7 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     if json {
         print::line(&serde_json::to_string(&probed.to_json(&image))?)?;
     } else {
-        print::bytes(probed.to_table(&image).as_bytes())?;
+        print::text(&probed.to_table(&image))?;
     }
     Ok(Exit::Finished)
 }

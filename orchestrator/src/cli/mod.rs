@@ -1,19 +1,27 @@
 //! The command line: what can be asked for, one file a command.
 
+mod approval;
+mod bounded_output;
 mod completions;
 mod confirm;
 mod conversation_id;
 mod conversations;
 mod demo;
+mod doctor;
 mod exec;
 mod follow;
 mod image;
+mod palette;
+mod pictures;
 pub(crate) mod print;
+mod program;
 mod replay;
 mod resume;
 mod run;
 mod sandbox;
 mod sandbox_host;
+mod table;
+mod terminal_input;
 mod title;
 mod transcript;
 mod writing;
@@ -48,9 +56,12 @@ pub(crate) struct Arguments {
     pub log_level: Option<String>,
 }
 
+/// The crates of this program: the targets of its log.
+const OWN_CRATES: [&str; 8] = ["glovebox", "browser", "engine", "llm", "mcp", "sandbox", "storage", "tls"];
+
 const EXIT_CODES: &str = "\
-Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your
-word, 130 interrupted.
+Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
+answer, 130 interrupted.
 `glovebox demo` shows it at work without a key, a network or Docker.";
 
 #[derive(Debug, Subcommand)]
@@ -71,6 +82,8 @@ enum Command {
     /// Look at past conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
+    /// Check what runs need: the engine, isolation, the model and its key, the disk.
+    Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project, through the same path as a real one.
     Demo(demo::DemoArguments),
     /// Lend this machine's sandboxes to orchestrators on others.
@@ -107,6 +120,10 @@ struct MachineArguments {
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
 
+    /// The network of a new sandbox: none (the default), host, or with docker a network of the engine's.
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<String>,
+
     /// With the runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
     #[arg(long)]
     unsafe_local: bool,
@@ -122,17 +139,35 @@ impl PlaceArguments {
 
 impl MachineArguments {
     fn overrides(&self, overrides: Overrides) -> Overrides {
-        Overrides { unsafe_local: self.unsafe_local, ssh_host: self.host.clone(), ..overrides }
+        let (network, ssh_host) = (self.network.clone(), self.host.clone());
+        Overrides { unsafe_local: self.unsafe_local, network, ssh_host, ..overrides }
     }
 }
 
-/// A level alone is one that there is: `RUST_LOG` takes any other word for a target.
-fn log_filter(text: &str) -> Result<String, String> {
+/// The filter for a level or a filter as in `RUST_LOG`, which takes any other word for a target.
+pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_word = text.chars().all(char::is_alphanumeric);
-    if is_word && text.parse::<LevelFilter>().is_err() {
-        return Err("there are the levels off, error, warn, info, debug and trace".to_owned());
-    }
-    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    let text = match text.parse::<LevelFilter>() {
+        Ok(level) if is_word => log_filter_at(level),
+        Err(_) if is_word => {
+            return Err("there are the levels off, error, warn, info, debug and trace".to_owned());
+        }
+        _ => text.to_owned(),
+    };
+    EnvFilter::try_new(&text).map(|_| text).map_err(|error| error.to_string())
+}
+
+/// The filter where none is chosen.
+pub(crate) fn default_log_filter() -> String {
+    log_filter_at(LevelFilter::ERROR)
+}
+
+/// What a level alone means: of libraries only what goes wrong is logged, not each frame of a connection.
+fn log_filter_at(level: LevelFilter) -> String {
+    let libraries = level.min(LevelFilter::WARN);
+    let own = OWN_CRATES.map(|name| format!(",{name}={level}")).concat();
+    // What the MCP library calls an error is logged in our words, and without the keys that an address may hold.
+    format!("{libraries},rmcp=off{own}")
 }
 
 /// Does what the command line asks for.
@@ -146,6 +181,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Sandbox(command) => sandbox::run(command, &overrides).await,
         Command::Image(command) => image::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
+        Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Completions(command) => completions::run(&command),
@@ -166,11 +202,11 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let mut config = load_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
-    warn_of_runtime(&config);
+    warn_of_runtime(&config, overrides);
     Ok((config, state_dir))
 }
 
-fn warn_of_runtime(config: &Config) {
+fn warn_of_runtime(config: &Config, overrides: &Overrides) {
     match config.runtime.as_str() {
         "local" if config.sandbox.unsafe_local => {
             print::warning("--unsafe-local does not isolate: what runs in the sandbox can do what you can");
@@ -179,6 +215,10 @@ fn warn_of_runtime(config: &Config) {
             "the ssh runtime does not isolate: what runs in the sandbox can do there what your account can",
         ),
         _ => {}
+    }
+    if overrides.network.is_some() && matches!(config.runtime.as_str(), "ssh" | "remote") {
+        let runtime = &config.runtime;
+        print::warning(&format!("the {runtime} runtime does not choose networks: --network is ignored"));
     }
     if matches!(config.runtime.as_str(), "local" | "ssh") && config.sandbox.image.is_some() {
         print::warning(&format!("the {} runtime has no images: the image is passed over", config.runtime));

@@ -1,30 +1,76 @@
 //! What the command line writes to standard output and standard error; beside it only the progress line and logs.
 //!
-//! What comes from a sandbox or a model is hostile to a terminal: [`for_terminal`] takes out everything that could
-//! move the cursor, set the title or pose as something else. A reader that went away is no failure of ours.
+//! What comes from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A reader that went away is no
+//! failure of ours.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use protocol::{ConversationId, Event};
+use serde::Serialize;
 
 use crate::hiding::HidingStderr;
+use crate::terminal_text::escape_controls;
+pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
 
-/// One line of JSON, or of a list, to standard output.
-pub(super) fn line(text: &str) -> io::Result<()> {
-    bytes(format!("{text}\n").as_bytes())
+/// Whether a pipe was closed that we write to. A conversation that nobody follows any more is stopped.
+static HAS_LOST_READER: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard output or standard error is a pipe whose reader is gone, as far as was noticed by writing to it.
+pub(super) fn has_lost_reader() -> bool {
+    HAS_LOST_READER.load(Ordering::Relaxed)
+}
+
+/// The same result, but a closed pipe is only noted.
+fn note_lost_reader(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            HAS_LOST_READER.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// An event in a line of JSON, with the conversation that it is of.
+pub(super) fn event(conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        conversation_id: &'a ConversationId,
+        #[serde(flatten)]
+        event: &'a Event,
+    }
+    Ok(line(&serde_json::to_string(&Line { conversation_id: conversation, event })?)?)
+}
+
+/// JSON, or one line of a list, to standard output, harmless for a terminal. JSON stays the same value.
+pub(super) fn line(line: &str) -> io::Result<()> {
+    text(&format!("{line}\n"))
+}
+
+/// Text to standard output. What a terminal acts on was taken out before, but for our own colours.
+pub(super) fn text(text: &str) -> io::Result<()> {
+    bytes(escape_controls(text).as_bytes())
 }
 
 /// Bytes to standard output, as they are.
 pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+    note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// What the agent said at the end, to standard output. On a terminal that shows standard error too it was shown already.
+pub(super) fn answer(text: &str) -> io::Result<()> {
+    if text.is_empty() || io::stdout().is_terminal() && io::stderr().is_terminal() {
+        return Ok(());
     }
+    command_output(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
 }
 
 /// Text for people to standard error, without the secrets.
 pub(super) fn note(text: &str) {
-    // There is nowhere to tell that standard error is gone.
-    let _ = HidingStderr.write_all(text.as_bytes());
+    // There is nowhere to report another error of standard error.
+    let _ = note_lost_reader(HidingStderr.write_all(text.as_bytes()));
 }
 
 /// One line on what went wrong. It may quote a provider or a sandbox.
@@ -68,72 +114,4 @@ fn program_output(to: &mut impl Write, is_terminal: bool, output: &[u8]) -> io::
         to.write_all(output)?;
     }
     to.flush()
-}
-
-/// Text without what a terminal would act on: only printable characters, tabs and line ends stay. A carriage return
-/// before a line end is dropped, another one ends the line, so that nothing is overwritten unseen.
-pub(super) fn for_terminal(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\u{1b}' => skip_escape(&mut characters),
-            '\r' if characters.peek() == Some(&'\n') => {}
-            '\r' => clean.push('\n'),
-            '\n' | '\t' => clean.push(character),
-            // Bidirectional controls make text read as other than it is.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            character if character.is_control() => {}
-            character => clean.push(character),
-        }
-    }
-    clean
-}
-
-/// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
-/// most to the line's end: what never ends must not hide the rest of the text.
-fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match characters.next_if(|character| *character != '\n') {
-        Some('[') => {
-            while let Some(character) = characters.next_if(|character| *character != '\n') {
-                if ('\u{40}'..='\u{7e}').contains(&character) {
-                    break;
-                }
-            }
-        }
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(character) = characters.next_if(|character| *character != '\n') {
-                if character == '\u{7}' {
-                    break;
-                }
-                if character == '\u{1b}' {
-                    characters.next_if_eq(&'\\');
-                    break;
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::for_terminal;
-
-    #[test]
-    fn nothing_that_a_terminal_acts_on_passes() {
-        for (hostile, shown) in [
-            ("plain\ttext\n", "plain\ttext\n"),
-            ("\u{1b}[31mred\u{1b}[0m", "red"),
-            ("\u{1b}]0;title\u{7}after", "after"),
-            ("\u{1b}]52;c;aGk=\u{1b}\\after", "after"),
-            ("50%\r100%\r\n", "50%\n100%\n"),
-            ("a\u{8}b\u{7}\u{9b}2Jc", "ab2Jc"),
-            ("evil\u{202e}txt", "eviltxt"),
-            ("cut \u{1b}[", "cut "),
-            ("\u{1b}]never ended\nrm -rf x", "\nrm -rf x"),
-        ] {
-            assert_eq!(for_terminal(hostile), shown);
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use engine::replay::{Difference, Trajectory};
-use protocol::{Event, Observation};
+use protocol::{Event, Observation, python_json};
 use serde_json::{Value, json};
 
 use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
@@ -51,7 +51,9 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
-        (work.models(&config, 0)?, compose::lasting_model_name(&config.llm))
+        let models = work.models(&config, 0)?;
+        work.reach_provider(&config).await?;
+        (models, compose::lasting_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };
@@ -81,7 +83,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
         return Err(wrong(format!("{size} bytes, at most {LONGEST} are read")).into());
     }
     let text = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    let values: Vec<Value> = serde_json::from_slice(&text)
+    let values: Vec<Value> = serde_json::from_slice(&python_json::to_json(&text))
         .map_err(|error| wrong(format!("not a JSON array of events: {error}")))?;
     let event = |(number, value)| {
         Event::from_value(value).map_err(|error| wrong(format!("entry {number}, counted from 0: {error}")))
@@ -92,7 +94,10 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
         return Err(wrong("its agent did nothing that could be done again".into()).into());
     }
     if trajectory.cancelled() > 0 {
-        print::note(&format!("not done again: {} that the user stopped\n", trajectory.cancelled()));
+        print::note(&format!(
+            "not done again: {} that the user stopped or rejected\n",
+            trajectory.cancelled()
+        ));
     }
     if trajectory.undrafted() > 0 {
         print::note(&format!(

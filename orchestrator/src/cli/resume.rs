@@ -1,20 +1,26 @@
 //! `glovebox resume`: a conversation of an earlier process goes on.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap_complete::engine::ArgValueCompleter;
 use engine::conversation::{Conversation, Recovery, State, Terms};
 use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
-use protocol::{AgentState, Body, ConversationId, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
+};
 
-use super::conversation_id::IdBeginning;
-use super::follow::{Output, what_waits};
-use super::run::{WorkArguments, finish, introduce, spec, warn_of_budget, warn_of_memory};
-use super::{MachineArguments, completions, conversations, load_config, print};
+use super::confirm::Questions;
+use super::conversation_id::ConversationChoice;
+use super::follow::Output;
+use super::run::{
+    Course, WorkArguments, finish, introduce, note_folder, spec, warn_of_budget, warn_of_memory,
+};
+use super::terminal_input::InputKeptFromShell;
+use super::{MachineArguments, conversations, load_config, print};
 use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -24,9 +30,8 @@ use crate::exit::{Exit, UsageError};
 An action that was running when the earlier process died is attached to, never run a second time.
 After a limit the agent may take as many steps again, or -i N more; and spend as much again, or -b DOLLARS more.")]
 pub(super) struct ResumeArguments {
-    /// The conversation, as `glovebox conversations ls` shows it: its id, or a beginning that no other has.
-    #[arg(add = ArgValueCompleter::new(completions::conversations))]
-    id: IdBeginning,
+    #[command(flatten)]
+    conversation: ConversationChoice,
 
     /// Say this to the agent.
     #[arg(short = 't', long, value_name = "TEXT")]
@@ -36,11 +41,11 @@ pub(super) struct ResumeArguments {
     #[arg(long, value_name = "HOW", value_enum)]
     from_loop: Option<FromLoop>,
 
-    /// Let the action pass that waits for your word.
+    /// Approve the action that waits for it.
     #[arg(long)]
     confirm: bool,
 
-    /// Do not let it pass; the agent is told this and goes on.
+    /// Reject it; the agent is told this reason and continues.
     #[arg(long, value_name = "REASON", conflicts_with = "confirm", value_parser = NonEmptyStringValueParser::new())]
     reject: Option<String>,
 
@@ -73,15 +78,16 @@ impl From<FromLoop> for Recovery {
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { id, task, from_loop, confirm, reject, machine, work } = arguments;
+    let ResumeArguments { conversation, task, from_loop, confirm, reject, machine, work } = arguments;
     let overrides = work.overrides(machine.overrides(overrides));
     let config = Config::load(&overrides, |name| std::env::var(name).ok())?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
-    let id = id.find(store.as_ref()).await?;
+    let id = conversation.find(store.as_ref()).await?;
+    let _input = InputKeptFromShell;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
-    let (state, secrets) = read(store.clone(), &id).await?;
+    let Read { state, secrets, question } = read(store.clone(), &id).await?;
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
@@ -90,16 +96,20 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let mut config = load_config(&overrides)?;
     let is_asked = state.agent_state == AgentState::AwaitingUserConfirmation;
     if (confirm || reject.is_some()) && !is_asked {
-        return Err(UsageError(format!("no action of conversation {id} waits for your word")).into());
+        return Err(UsageError(format!("no action of conversation {id} waits for your approval")).into());
     }
     if from_loop.is_some() && state.own.stuck.found().is_none() {
         return Err(UsageError(format!("the agent of conversation {id} was not stopped in a loop")).into());
     }
-    if is_over(&state) && task.is_none() {
+    // A person at the terminal is asked.
+    let asks = task.is_none()
+        && state.agent_state == AgentState::AwaitingUserInput
+        && Questions::at_terminal(work.output()).is_some();
+    if is_over(&state) && task.is_none() && !asks {
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
         return Ok(super::follow::exit_of(&state, false));
     }
-    as_it_began(&mut config, &started, overrides.model.is_some());
+    as_it_began(&mut config, &started, &overrides);
     for name in secrets.iter().filter(|name| !config.secrets.contains_key(*name)) {
         print::warning(&format!(
             "the conversation had the secret {name}, which is not given now: it cannot be used, and is not hidden where it \
@@ -109,22 +119,26 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     conversations::prepare_trajectory(&config)?;
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize)?;
+    work.reach_provider(&config).await?;
     // It may have been removed while it was empty.
     if state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {
         state_dir.workspace(&id)?;
     }
+    // Over SSH, and elsewhere, it is a folder of another machine.
+    let folder =
+        started.workspace.as_deref().filter(|_| matches!(config.runtime.as_str(), "docker" | "local"));
+    let _folder = match folder.map(Path::new).filter(|folder| folder.exists()) {
+        Some(folder) => note_folder(&state_dir, folder)?,
+        None => None,
+    };
     let spec = spec(&config, &id, &started);
     let parts = compose::parts(&config, &state_dir, store, &models, agent, spec)?;
     warn_of_memory(&parts);
     let max_budget = more_money(&state, &started, work.max_budget);
     warn_of_budget(&models, &config, max_budget.or(state.max_budget));
-    super::warn_of_runtime(&config);
+    super::warn_of_runtime(&config, &overrides);
     if work.output() == Output::Transcript {
-        introduce(&id, &started);
-    }
-    for (task, pending) in state.pending().filter(|(_, pending)| pending.is_asked) {
-        let whose = task.map(|task| format!(", on task {task}")).unwrap_or_default();
-        print::note(&format!("waits for your word{whose}: {}\n", what_waits(pending)));
+        introduce(&id, &started, &config);
     }
     let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
     let from = state.next_id;
@@ -156,14 +170,25 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         // Until it is heard the conversation looks as much at rest as it was.
         conversation.wait_for(|now| now.next_id > from).await;
     }
-    let exit = finish(conversation, &parts, &config, &work, from, None, &models).await;
+    let from = question.filter(|_| asks).unwrap_or(from);
+    let course = Course { from, replayed: None, has_answer: true };
+    let exit = finish(conversation, &parts, &config, &work, course, &models).await;
     sweep.end().await;
     conversations::remove_empty_workspace(&state_dir, parts.store.as_ref(), &id).await;
     exit
 }
 
-/// The state that the log folds to, and the names of the secrets that its agent was told of.
-async fn read(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result<(State, BTreeSet<String>)> {
+/// What a log says.
+struct Read {
+    /// What it folds to.
+    state: State,
+    /// The names of the secrets that its agent was told of.
+    secrets: BTreeSet<String>,
+    /// What the agent said last.
+    question: Option<EventId>,
+}
+
+async fn read(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result<Read> {
     let (_, events) = EventLog::open(store, id.clone()).await?;
     let told = events.iter().filter_map(|event| match &event.body {
         Body::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
@@ -171,13 +196,22 @@ async fn read(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result
         }
         _ => None,
     });
-    Ok((State::fold(events.iter().map(Arc::as_ref)), told.flatten().collect()))
+    let is_question = |event: &&Arc<Event>| {
+        let is_message = matches!(&event.body, Body::Action(Action::Message(_)));
+        is_message && event.source == EventSource::Agent && event.delegation.is_none()
+    };
+    Ok(Read {
+        state: State::fold(events.iter().map(Arc::as_ref)),
+        secrets: told.flatten().collect(),
+        question: events.iter().rev().find(is_question).map(|event| event.id),
+    })
 }
 
-/// Runtime and model of a conversation stay what they were unless the command line names another model.
-fn as_it_began(config: &mut Config, started: &ConversationStarted, names_model: bool) {
+/// Runtime, model and network of a conversation stay what they were unless the command line names others.
+fn as_it_began(config: &mut Config, started: &ConversationStarted, overrides: &Overrides) {
     config.runtime.clone_from(&started.runtime);
-    if !names_model {
+    config.sandbox.set_network(overrides.network.clone().or_else(|| started.network.clone()));
+    if overrides.model.is_none() {
         config.llm.model = Some(started.model.clone());
     }
 }

@@ -15,10 +15,11 @@ use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
-use super::follow::{Follow, Output};
+use super::follow::{Follow, Followed, Output};
+use super::terminal_input::InputKeptFromShell;
 use super::title::entitle;
-use super::{PlaceArguments, conversations, prepare, print, replay};
-use crate::compose::{self, Models, StateDir, Sweep};
+use super::{PlaceArguments, conversations, pictures, prepare, print, replay};
+use crate::compose::{self, Lock, Models, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkFolder};
@@ -26,8 +27,13 @@ use crate::workspace::{self, WorkFolder};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The model comes from --model, LLM_MODEL or config.toml; its key from LLM_API_KEY, its address from LLM_BASE_URL.
-Example: LLM_API_KEY=… glovebox run -l gpt-4o -d . -t 'Make the tests pass'")]
+Example: LLM_API_KEY=… glovebox run -l gpt-4o -d . 'Make the tests pass'
+The agent's answer goes to standard output, everything else to standard error.")]
 pub(super) struct RunArguments {
+    /// The task; the same as -t TASK.
+    #[arg(value_name = "TASK", conflicts_with_all = ["task", "file"])]
+    positional_task: Option<String>,
+
     /// The task.
     #[arg(short = 't', long, value_name = "TASK", conflicts_with = "file")]
     task: Option<String>,
@@ -35,6 +41,10 @@ pub(super) struct RunArguments {
     /// A UTF-8 file that holds the task; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// Attach a picture to the task: PNG, JPEG, GIF or WebP; may be given several times.
+    #[arg(long = "image-file", value_name = "PATH")]
+    image_files: Vec<PathBuf>,
 
     /// CodeActAgent, ReadOnlyAgent, an [agent.NAME] section, a name in .glovebox/agents, or a Markdown file.
     #[arg(short = 'c', long, aliases = ["agent-cls", "agent-config"], value_name = "NAME|FILE")]
@@ -108,6 +118,11 @@ impl WorkArguments {
         Models::new(config, answered, self.record.as_deref(), self.replay.as_deref())
     }
 
+    /// Fails where the provider cannot be reached, unless nothing will be sent to it.
+    pub(super) async fn reach_provider(&self, config: &Config) -> anyhow::Result<()> {
+        if self.replay.is_some() { Ok(()) } else { compose::reach_provider(config).await }
+    }
+
     pub(super) fn output(&self) -> Output {
         if self.json { Output::Json } else { Output::Transcript }
     }
@@ -118,16 +133,26 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
     let replayed = Config::load(&overrides, |name| std::env::var(name).ok())?.replay_trajectory;
+    let task = arguments.task.or(arguments.positional_task);
     let what = match replayed {
-        Some(_) if arguments.task.is_some() || arguments.file.is_some() => {
+        Some(_) if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() => {
             let text = "core.replay_trajectory_path is set, and a trajectory brings its own task: give none";
             return Err(UsageError(text.to_owned()).into());
         }
         Some(path) => What::Replayed { trajectory: replay::read(&path)?, hands_over: true },
-        None => What::Asked(read_task(arguments.task, arguments.file.as_deref())?),
+        None => {
+            let text = read_task(task, arguments.file.as_deref())?;
+            What::Asked { text, image_urls: pictures::read(&arguments.image_files)? }
+        }
     };
     let (config, state_dir) = prepare(&overrides).await?;
+    if !arguments.image_files.is_empty() && config.llm.settings.flag("llm", "disable_vision") == Some(true) {
+        print::warning("the model sees no pictures: disable_vision is set under [llm]");
+    }
+    // What is wrong with the agent is reported before its model is looked at.
+    compose::agent(&config)?;
     let models = arguments.work.models(&config, 0)?;
+    arguments.work.reach_provider(&config).await?;
     let id = new_conversation_id()?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
@@ -151,8 +176,8 @@ pub(super) struct Task {
 
 /// What is to be done.
 pub(super) enum What {
-    /// What the user asks for.
-    Asked(String),
+    /// What the user asks for, with pictures as data URLs.
+    Asked { text: String, image_urls: Vec<String> },
     /// What a trajectory's agent did; then the agent goes on, if it is to.
     Replayed { trajectory: Trajectory, hands_over: bool },
 }
@@ -160,7 +185,12 @@ pub(super) enum What {
 /// Begins a conversation and follows it to its end.
 pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
     let id = task.id.clone();
+    let _input = InputKeptFromShell;
     let _lock = state_dir.lock(&id)?;
+    let _folder = match &task.workspace {
+        WorkFolder::Here(path) => note_folder(state_dir, path)?,
+        WorkFolder::There(_) | WorkFolder::Fresh => None,
+    };
     let store = state_dir.store(config.durability).await?;
     let exit = perform_locked(task, config, state_dir, store.clone()).await;
     conversations::remove_empty_workspace(state_dir, store.as_ref(), &id).await;
@@ -183,14 +213,16 @@ async fn perform_locked(
         runtime: config.runtime.clone(),
         image: config.sandbox.image.clone(),
         workspace: task.workspace.for_log()?,
+        network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
         setup: task.setup,
         forked_from: None,
         keeps_whole_history: config.keeps_whole_history,
         lets_loops_be: config.lets_loops_be,
     };
     let live = compose::agent(config)?;
+    let has_answer = !matches!(&task.what, What::Replayed { hands_over: false, .. });
     let (said, replayed, agent): (_, _, Arc<dyn Agent>) = match task.what {
-        What::Asked(text) => (Some(text), None, live),
+        What::Asked { text, image_urls } => (Some((text, image_urls)), None, live),
         What::Replayed { trajectory, hands_over: true } => {
             (None, Some(trajectory.clone()), Arc::new(Replay::new(trajectory, live)))
         }
@@ -203,24 +235,34 @@ async fn perform_locked(
     warn_of_memory(&parts);
     warn_of_budget(&task.models, config, config.max_budget);
     if task.work.output() == Output::Transcript {
-        introduce(&task.id, &started);
+        introduce(&task.id, &started, config);
         if let Some((isolation, bounds)) = compose::isolation(config, state_dir).await? {
             print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
         }
     }
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let redactor = compose::redactor(config)?;
-    let said = said.map(|text| redactor.text(&text).into_owned());
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
     // At once: said after the sandbox could not be placed, it would have another one placed.
-    if let Some(content) = said {
-        conversation.say(MessageAction { content, ..Default::default() })?;
+    if let Some((text, image_urls)) = said {
+        let content = redactor.text(&text).into_owned();
+        let image_urls = Some(image_urls).filter(|urls| !urls.is_empty());
+        conversation.say(MessageAction { content, image_urls, ..Default::default() })?;
     }
-    let exit =
-        finish(conversation, &parts, config, &task.work, EventId::FIRST, replayed.as_ref(), &task.models)
-            .await;
+    let course = Course { from: EventId::FIRST, replayed: replayed.as_ref(), has_answer };
+    let exit = finish(conversation, &parts, config, &task.work, course, &task.models).await;
     sweep.end().await;
     exit
+}
+
+/// What is followed of a conversation.
+pub(super) struct Course<'a> {
+    /// The first event to show.
+    pub(super) from: EventId,
+    /// What is done again, with what its user said.
+    pub(super) replayed: Option<&'a Trajectory>,
+    /// Whether what the agent says at the end is an answer to the user.
+    pub(super) has_answer: bool,
 }
 
 /// Follows an open conversation to its end and closes it: of the sandbox becomes what is configured, the log and the
@@ -230,19 +272,19 @@ pub(super) async fn finish(
     parts: &Parts,
     config: &Config,
     work: &WorkArguments,
-    from: EventId,
-    replayed: Option<&Trajectory>,
+    course: Course<'_>,
     models: &Models,
 ) -> anyhow::Result<Exit> {
     let following = Follow {
         conversation: &conversation,
         output: work.output(),
-        from,
+        from: course.from,
         auto_continue: !work.no_auto_continue,
-        replayed,
+        replayed: course.replayed,
+        network: &compose::network(config),
     };
-    let exit = tokio::select! {
-        exit = following.follow() => exit,
+    let followed = tokio::select! {
+        followed = following.follow() => followed,
         // Nothing waits for a title.
         never = async {
             entitle(&conversation, models.title()).await;
@@ -251,6 +293,13 @@ pub(super) async fn finish(
     };
     let id = conversation.id().clone();
     let state = conversation.state();
+    let exit = followed.and_then(|Followed { exit, answer }| {
+        let is_answered = course.has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
+        if is_answered && work.output() == Output::Transcript {
+            print::answer(answer.as_deref().unwrap_or_default())?;
+        }
+        Ok(exit)
+    });
     // Those in the sandbox too, while it is there.
     parts.shut_down_tool_servers().await;
     // A lease that cannot be reached now may hold work: only what ended in order is removed.
@@ -298,12 +347,24 @@ pub(super) fn new_conversation_id() -> anyhow::Result<ConversationId> {
     Ok(ConversationId::try_from(uuid::Uuid::now_v7().simple().to_string())?)
 }
 
-pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted) {
+pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted, config: &Config) {
     let workspace = started.workspace.as_deref().unwrap_or("a fresh folder");
+    let network = compose::network(config);
+    let hint = if network == "none" { " (--network gives it one)" } else { "" };
     print::note(&format!(
-        "conversation {id}: {} in {}, working in {workspace}\n",
+        "conversation {id}: {} in {}, working in {workspace}\nnetwork of the sandbox: {network}{hint}\n",
         started.model, started.runtime
     ));
+}
+
+/// Notes that this process works in a folder, and warns where another one does too.
+pub(super) fn note_folder(state_dir: &StateDir, folder: &Path) -> anyhow::Result<Option<Lock>> {
+    let lock = state_dir.lock_folder(folder)?;
+    if lock.is_none() {
+        let folder = folder.display();
+        print::warning(&format!("another run works in {folder}: both may change the same files"));
+    }
+    Ok(lock)
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
@@ -324,7 +385,10 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
         (None, None) => String::new(),
     };
     if text.trim().is_empty() {
-        return Err(UsageError("there is no task: give one with -t TASK or -f FILE".to_owned()).into());
+        return Err(UsageError(
+            "there is no task: give one as an argument, with -t TASK or with -f FILE".to_owned(),
+        )
+        .into());
     }
     Ok(text)
 }

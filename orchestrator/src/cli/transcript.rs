@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use engine::conversation::SANDBOX_REPLACED;
+use protocol::action::TrackedTask;
 use protocol::observation::{RecallObservation, RunIpythonObservation};
 use protocol::record::{Limit, LimitExtended};
 use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 use serde_json::Value;
 
+use super::bounded_output::BoundedOutput;
+use super::palette::{Palette, Part};
 use super::print;
 use super::writing::Writing;
 
@@ -23,8 +26,12 @@ const LONGEST_HELD: usize = 4096;
 
 const GAP: &str = "  [output comes faster than it can be shown: from here on some is missing; the log has what the agent sees]\n";
 
+/// How much of a tool's arguments is shown, in bytes.
+const ARGUMENTS_SHOWN: usize = 1000;
+
 /// Writes events as they come. Knows what of an action's output was shown live, to not show it twice.
 pub(super) struct Transcript {
+    palette: Palette,
     /// The action whose output is being shown live, and whether the line is open.
     live: Option<Live>,
     /// What is shown of the model's answer before its event comes.
@@ -41,6 +48,7 @@ struct Live {
     agent: Option<EventId>,
     has_output: bool,
     is_line_open: bool,
+    bounds: BoundedOutput,
     /// Some of it could not be shown, and that was said.
     has_gap: bool,
     /// The beginning of a character that was cut by a chunk's end.
@@ -53,32 +61,38 @@ impl Live {
     fn of(event: &Event, held: Option<String>) -> Self {
         let (action, agent) = (event.id, event.delegation);
         let (has_output, is_line_open, has_gap) = (false, false, false);
-        Self { action, agent, has_output, is_line_open, has_gap, partial: Vec::new(), held }
+        let (bounds, partial) = (BoundedOutput::default(), Vec::new());
+        Self { action, agent, has_output, is_line_open, bounds, has_gap, partial, held }
     }
 
     fn show(&mut self, text: &str) -> String {
         let text = print::for_terminal(text);
+        self.has_output |= !text.is_empty();
+        let text = self.bounds.push(&text);
         let shown = indent(&text, self.is_line_open);
         if !text.is_empty() {
-            self.has_output = true;
             self.is_line_open = !text.ends_with('\n');
         }
         shown
     }
 
-    /// What is held back, and the end of the line that is open.
+    /// What is held back, the end of the line that is open, and what is said of output that was left out.
     fn end(&mut self) -> String {
         let mut text = self.held.take().map(|held| self.show(&held)).unwrap_or_default();
         if self.is_line_open {
             text.push('\n');
         }
-        text
+        text + &indent(&self.bounds.end(), false)
     }
 }
 
 impl Transcript {
     pub(super) fn new() -> Self {
-        Self { live: None, writing: Writing::default(), speaker: None, agents: BTreeMap::new() }
+        Self::coloured(Palette::default())
+    }
+
+    pub(super) fn coloured(palette: Palette) -> Self {
+        Self { palette, live: None, writing: Writing::default(), speaker: None, agents: BTreeMap::new() }
     }
 
     /// The text of an event; empty for those that people need not see.
@@ -86,7 +100,7 @@ impl Transcript {
         let text = match &event.body {
             Body::Action(action) => self.action(event, action),
             Body::Observation(observation) => self.observation(event, observation),
-            Body::Record(record) => record_text(record),
+            Body::Record(record) => self.palette.paint(Part::Note, &record_text(record)),
         };
         self.forget_writing();
         self.headed(event.delegation, text)
@@ -107,14 +121,17 @@ impl Transcript {
             Some(id) => format!("{} on task {id}", self.agents.get(&id).map_or("an agent", String::as_str)),
             None => "the agent".to_owned(),
         };
-        format!("\n--- {speaker} ---{}{text}", if text.starts_with('\n') { "" } else { "\n" })
+        let speaker = self.palette.paint(Part::Speaker, &format!("\n--- {speaker} ---"));
+        format!("{speaker}{}{text}", if text.starts_with('\n') { "" } else { "\n" })
     }
 
     /// The lines of the model's answer that have ended, while it is written.
     pub(super) fn written(&mut self, piece: &str) -> String {
         let is_new = self.writing.is_new();
         match print::for_terminal(self.writing.more(piece)) {
-            lines if is_new && !lines.is_empty() => format!("\nagent: {}", lines.trim_start_matches('\n')),
+            lines if is_new && !lines.is_empty() => {
+                format!("\n{}{}", self.label("agent: "), lines.trim_start_matches('\n'))
+            }
             lines => lines,
         }
     }
@@ -124,10 +141,19 @@ impl Transcript {
         self.writing = Writing::default();
     }
 
+    fn label(&self, label: &str) -> String {
+        self.palette.paint(Part::Speaker, label)
+    }
+
+    /// The first line of an action.
+    fn head(&self, text: &str) -> String {
+        self.palette.paint(Part::Action, &format!("\n{text}\n"))
+    }
+
     /// What the agent says: all of it, or what was not shown while it was written.
     fn said(&self, label: &str, text: &str) -> String {
         match self.writing.rest_of(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
-            None => format!("\n{label}{}\n", clean(text)),
+            None => format!("\n{}{}\n", self.label(label), clean(text)),
             Some(rest) if rest.is_empty() => rest,
             Some(rest) => rest + "\n",
         }
@@ -157,6 +183,10 @@ impl Transcript {
             return String::new();
         }
         live.partial.clear();
+        // How much is left out is said at the end.
+        if live.bounds.has_left_out() {
+            return String::new();
+        }
         let end = if std::mem::take(&mut live.is_line_open) { "\n" } else { "" };
         let (agent, text) = (live.agent, format!("{end}{GAP}"));
         self.headed(agent, text)
@@ -178,7 +208,11 @@ impl Transcript {
                 text.push_str(&format!("\ntask:\n{}", excerpt(&message.content)));
             }
             (EventSource::User, Action::Message(message)) => {
-                text.push_str(&format!("\nuser: {}\n", clean(&message.content)));
+                text.push_str(&format!("\n{}{}\n", self.label("user: "), clean(&message.content)));
+                let pictures = message.image_urls.as_ref().map_or(0, Vec::len);
+                if pictures > 0 {
+                    text.push_str(&self.palette.paint(Part::Note, &format!("[{pictures} pictures]\n")));
+                }
             }
             (_, Action::Message(message)) => text.push_str(&self.said("agent: ", &message.content)),
             (EventSource::Environment, Action::Run(_)) => {
@@ -187,27 +221,38 @@ impl Transcript {
             (_, Action::Run(run)) => {
                 self.begin_live(event, None);
                 let sign = if run.is_input { ">" } else { "$" };
-                text.push_str(&format!("\n{sign} {}\n", clean(&run.command).replace('\n', "\n  ")));
+                text.push_str(&self.head(&format!("{sign} {}", clean(&run.command).replace('\n', "\n  "))));
             }
             (_, Action::RunIpython(cell)) => {
                 self.begin_live(event, None);
-                text.push_str(&format!("\n>>> {}\n", clean(&cell.code).replace('\n', "\n... ")));
+                text.push_str(&self.head(&format!(">>> {}", clean(&cell.code).replace('\n', "\n... "))));
             }
-            (_, Action::Read(read)) => text.push_str(&format!("\n[read {}]\n", clean(&read.path))),
-            (_, Action::Write(write)) => text.push_str(&format!("\n[write {}]\n", clean(&write.path))),
+            (_, Action::Read(read)) => text.push_str(&self.head(&format!("[read {}]", clean(&read.path)))),
+            (_, Action::Write(write)) => {
+                text.push_str(&self.head(&format!("[write {}]", clean(&write.path))));
+            }
             (_, Action::Edit(edit)) => {
                 let command = if edit.is_draft() { "edit" } else { &edit.command };
-                text.push_str(&format!("\n[{} {}]\n", clean(command), clean(&edit.path)));
+                text.push_str(&self.head(&format!("[{} {}]", clean(command), clean(&edit.path))));
             }
             (_, Action::Finish(finish)) => {
-                text.push_str(&format!("\nagent: {}\n", clean(&finish.final_thought)));
+                text.push_str(&format!("\n{}{}\n", self.label("agent: "), clean(&finish.final_thought)));
             }
             (_, Action::Delegate(delegate)) => {
                 self.know_agent(event.id, &delegate.agent);
-                text.push_str(&format!("\n[task {} for {}]\n", event.id, clean(&delegate.agent)));
+                text.push_str(&self.head(&format!("[task {} for {}]", event.id, clean(&delegate.agent))));
             }
+            (_, Action::CallToolMcp(call)) => {
+                let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
+                let arguments = print::for_terminal(&shortened(&arguments, ARGUMENTS_SHOWN));
+                text.push_str(&self.head(&format!("[{}] {arguments}", clean(&call.name))));
+            }
+            // The list is shown with the observation.
+            (_, Action::TaskTracking(_)) => {}
             (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {}
-            (_, other) => text.push_str(&format!("\n[{}] {}\n", other.kind(), clean(&other.message()))),
+            (_, other) => {
+                text.push_str(&self.head(&format!("[{}] {}", other.kind(), clean(&other.message()))));
+            }
         }
         text
     }
@@ -216,7 +261,9 @@ impl Transcript {
         let mut live = self.live.take_if(|live| Some(live.action) == event.cause);
         match &observation.kind {
             ObservationKind::AgentStateChanged(changed) => match changed.agent_state {
-                AgentState::Error => format!("\nstopped: {}\n", clean(&changed.reason)),
+                AgentState::Error => {
+                    self.palette.paint(Part::Failure, &format!("\nstopped: {}\n", clean(&changed.reason)))
+                }
                 _ => String::new(),
             },
             ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
@@ -228,8 +275,10 @@ impl Transcript {
                 }
                 match run.metadata.exit_code {
                     0 => {}
-                    -1 => text.push_str("  [goes on]\n"),
-                    code => text.push_str(&format!("  [exit code {code}]\n")),
+                    -1 => text.push_str(&self.palette.paint(Part::Note, "  [still running]\n")),
+                    code => {
+                        text.push_str(&self.palette.paint(Part::Failure, &format!("  [exit code {code}]\n")));
+                    }
                 }
                 text
             }
@@ -242,6 +291,11 @@ impl Transcript {
                 Some(diff) if !diff.is_empty() => excerpt(diff),
                 _ => excerpt(&observation.content),
             },
+            ObservationKind::TaskTracking(tracking) => {
+                let task = |task: &TrackedTask| format!("[{}] {}", task.status, task.title);
+                let list: Vec<_> = tracking.task_list.iter().map(task).collect();
+                format!("{}{}", self.head("[plan]"), excerpt(&list.join("\n")))
+            }
             ObservationKind::Delegate(delegate) => {
                 let task = event.cause.map(|id| id.to_string()).unwrap_or_default();
                 match delegate.outputs.get("outcome").and_then(Value::as_str) {
@@ -254,7 +308,10 @@ impl Transcript {
             ObservationKind::Error(error) if error.error_id == SANDBOX_REPLACED => {
                 format!("[{}]\n", clean(&observation.content))
             }
-            ObservationKind::Error(_) => format!("  error: {}\n", clean(&observation.content)),
+            ObservationKind::Error(_) => {
+                let text = excerpt(&format!("error: {}", observation.content));
+                self.palette.paint(Part::Failure, &text)
+            }
             _ => excerpt(&observation.content),
         }
     }
@@ -274,6 +331,7 @@ fn record_text(record: &Record) -> String {
         | Record::SandboxReleased(_)
         | Record::LimitReached(_)
         | Record::ConfirmationChanged(_)
+        | Record::ApprovalGranted(_)
         | Record::ConversationTitled(_)
         | Record::EditDrafted(_)
         | Record::ModelRetried(_) => String::new(),
@@ -322,9 +380,16 @@ fn excerpt(text: &str) -> String {
 
 /// As much of a line as is shown.
 fn beginning(line: &str) -> Cow<'_, str> {
-    match line.get(..line.floor_char_boundary(LONGEST_SHOWN)) {
-        Some(beginning) if beginning.len() < line.len() => format!("{beginning} …").into(),
-        _ => line.into(),
+    shortened(line, LONGEST_SHOWN)
+}
+
+/// At most so many bytes of a text, and how many there are more.
+fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.get(..text.floor_char_boundary(most)) {
+        Some(shown) if shown.len() < text.len() => {
+            format!("{shown} … {} more bytes", text.len() - shown.len()).into()
+        }
+        _ => text.into(),
     }
 }
 
@@ -392,7 +457,7 @@ mod tests {
         event(1, None, Action::from(action))
     }
 
-    fn ran(exit_code: i32) -> Event {
+    fn ran(exit_code: i64) -> Event {
         let metadata = CommandMetadata { exit_code, ..Default::default() };
         event(2, Some(1), Observation::new("a\nb", RunObservation { metadata, ..Default::default() }))
     }

@@ -36,8 +36,15 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     for folder in v0.chain([config.state_dir.join("microagents")]) {
         collect(&folder, "", 0, &mut files);
     }
-    let memory = Memory::new(files, config.agent.disabled_microagents.clone());
-    Some(memory.with_secrets(registry(config).descriptions()))
+    let memory = Memory::new(files, config.agent.disabled_microagents.clone()).with_built_in();
+    let sandbox_facts = match super::network(config).as_str() {
+        "none" => {
+            "The sandbox has no network: nothing can be downloaded, and no host but itself can be reached. If the task \
+             needs a network, say so."
+        }
+        _ => "",
+    };
+    Some(memory.with_secrets(registry(config).descriptions()).with_sandbox_facts(sandbox_facts.to_owned()))
 }
 
 /// What cannot be read is left out: it may be somebody else's. Links to files are followed, to folders not: they may lead

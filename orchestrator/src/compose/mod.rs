@@ -13,13 +13,14 @@ mod tool_servers;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
-pub(crate) use model::{Models, lasting_model_name};
+pub(crate) use model::{Models, lasting_model_name, reach_provider};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
-    RUNTIMES, Sweep, choose_runtime, is_spare_in_use, isolation, provider, provider_with_spares, spec,
+    RUNTIMES, Sweep, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,
+    provider_with_spares, spec,
 };
-pub(crate) use secrets::{guarded_provider, redactor};
-use secrets::{guarded_store, guarded_tool_servers, registry};
+pub(crate) use secrets::{guarded_provider, redactor, registry};
+use secrets::{guarded_store, guarded_tool_servers};
 pub(crate) use security::security;
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;

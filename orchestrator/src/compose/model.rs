@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use engine::agent::tools::ToolName;
 use engine::llm::Llm;
-use llm::{LlmConfig, MultimodalRouter, RecordingLlm, ReplayLlm, RetryPolicy, ScriptedLlm};
-use secrecy::SecretString;
+use llm::{
+    LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, RetryPolicy, ScriptedLlm,
+};
 
+use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 
@@ -33,8 +35,8 @@ pub(crate) struct Models {
 #[derive(Clone)]
 enum Calls {
     Made,
-    /// It is made, and written to the folder without the keys.
-    Recorded(PathBuf, Vec<SecretString>),
+    /// It is made, and written to the folder without the secrets.
+    Recorded(PathBuf, RecordingRedaction),
     /// It is answered from what was written; nothing is sent.
     Replayed(Arc<dyn Llm>),
 }
@@ -48,10 +50,10 @@ impl Models {
         record: Option<&Path>,
         replay: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let keys = keys(config);
+        let redaction = recording_redaction(config)?;
         let calls = match (record, replay) {
-            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, keys)?)),
-            (Some(folder), None) => Calls::Recorded(folder.to_owned(), keys),
+            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, redaction)?)),
+            (Some(folder), None) => Calls::Recorded(folder.to_owned(), redaction),
             (None, None) => Calls::Made,
         };
         let agent = calls.of(|| routed(config, answered))?;
@@ -107,7 +109,9 @@ impl Calls {
     fn of(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
         Ok(match self {
             Self::Made => llm()?,
-            Self::Recorded(folder, keys) => Arc::new(RecordingLlm::new(llm()?, folder, keys.clone())?),
+            Self::Recorded(folder, redaction) => {
+                Arc::new(RecordingLlm::new(llm()?, folder, redaction.clone())?)
+            }
             Self::Replayed(llm) => Arc::clone(llm),
         })
     }
@@ -123,11 +127,6 @@ fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
 }
 
-/// No key of any model is written down.
-fn keys(config: &Config) -> Vec<SecretString> {
-    config.llms().filter_map(|llm| llm.api_key.clone()).collect()
-}
-
 /// One model, its calls kept where its section says so.
 fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let llm = connect_unlogged(settings, answered)?;
@@ -136,7 +135,19 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     }
     let folder = settings.settings.path("llm", "log_completions_folder");
     let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
-    Ok(Arc::new(RecordingLlm::new(llm, &folder, keys(config))?))
+    Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
+}
+
+/// Fails where the provider of the agent's model cannot be asked: before anything is started for it.
+pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
+    for settings in std::iter::once(&config.llm).chain(&config.secondary_llm) {
+        if let (Some(model), false) = (&settings.model, is_scripted(settings)) {
+            let reached = llm::reach(&llm_config(model, settings)).await;
+            reached
+                .map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
+        }
+    }
+    Ok(())
 }
 
 fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
@@ -152,6 +163,13 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
     let config = llm_config(model, settings);
+    if llm::lacks_key(&config) {
+        let text = format!(
+            "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
+             LLM_BASE_URL instead"
+        );
+        return Err(UsageError(text).into());
+    }
     llm::connect(&config).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()
@@ -188,8 +206,9 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
         // The other one may be inherited by a group that is for Ollama.
         config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
     }
-    config.max_message_chars =
-        settings.integer("llm", "max_message_chars").and_then(|most| usize::try_from(most).ok());
+    if let Some(most) = settings.integer("llm", "max_message_chars") {
+        config.max_message_chars = usize::try_from(most).ok();
+    }
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);

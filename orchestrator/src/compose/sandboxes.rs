@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::clock;
-use engine::conversation::Afterwards;
-use engine::events::EventStore as _;
+use engine::conversation::{Afterwards, read_state};
+use engine::events::{ConversationSummary, EventStore};
 use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep, sweep_snapshots};
-use protocol::{ConversationId, SandboxId, Timestamp};
+use nix::unistd::{Uid, User};
+use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
 use sandbox::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
     HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig,
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::StateDir;
+use super::{Lock, StateDir};
 use crate::config::Config;
 use crate::exit::UsageError;
 
@@ -68,11 +69,33 @@ pub(crate) fn provider_with_spares(
 /// What `auto` means here: docker if it answers, else local.
 pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
     if config.runtime == "auto" {
-        let server = ServerBinary::embedded(state_dir.path().join("bin"));
-        let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
-        config.runtime = if docker.answers().await.is_ok() { "docker" } else { "local" }.to_owned();
+        let has_engine = docker_answers(config, state_dir).await.is_ok();
+        config.runtime = if has_engine { "docker" } else { "local" }.to_owned();
     }
     Ok(())
+}
+
+/// Fails where no Docker engine answers.
+pub(crate) async fn docker_answers(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    let server = ServerBinary::embedded(state_dir.path().join("bin"));
+    let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
+    Ok(docker.answers().await?)
+}
+
+/// The network that a new sandbox has, in a word or two: `none`, `host`, or names of the engine's.
+pub(crate) fn network(config: &Config) -> String {
+    let sandbox = &config.sandbox;
+    match config.runtime.as_str() {
+        "local" if sandbox.unsafe_local => "host".to_owned(),
+        "local" => sandbox.network.clone().unwrap_or_else(|| "none".to_owned()),
+        "docker" => {
+            let networks = sandbox.network.iter().chain(&sandbox.additional_networks);
+            let networks: Vec<_> = networks.map(String::as_str).collect();
+            if networks.is_empty() { "none".to_owned() } else { networks.join(", ") }
+        }
+        "ssh" => "the machine's own".to_owned(),
+        _ => "chosen by the service".to_owned(),
+    }
 }
 
 /// What keeps the local sandboxes of this machine in, and what bounds them, in words; nothing for other runtimes.
@@ -154,9 +177,13 @@ fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Res
     let target = settings.target.as_ref().ok_or_else(|| {
         usage("no machine is named: --host [USER@]HOST[:PORT], or ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
-    let home =
-        config.home.as_ref().ok_or_else(|| usage("HOME is not set: keys and known hosts are there"))?;
-    let user = settings.user.as_ref().ok_or_else(|| usage("USER is not set: who are you?"))?;
+    // As ssh does, where the environment does not say who and where the user is: a service, a container.
+    let account = User::from_uid(Uid::current()).ok().flatten();
+    let (name, folder) = account.map(|account| (account.name, account.dir)).unzip();
+    let home = config.home.clone().or(folder);
+    let home = home.ok_or_else(|| usage("HOME is not set, and no account has this user id"))?;
+    let user = settings.user.clone().or(name);
+    let user = user.ok_or_else(|| usage("USER is not set, and no account has this user id"))?;
     Ok(SshConfig {
         agent: settings.agent.clone(),
         unknown_hosts: match settings.unknown_hosts.as_deref() {
@@ -222,8 +249,8 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
 }
 
 /// Removes what programs that were killed have left, while this one does its own work: at its start and from time to time.
-/// A sandbox is used as long as a process runs its conversation, and for `close_delay` after the last event of a
-/// conversation that can be resumed; for ever where sandboxes are to outlive their conversations' runs.
+/// A sandbox is used as long as a process runs its conversation. It is kept for `close_delay` after the last event of a
+/// conversation that was interrupted, and for ever where sandboxes are to outlive their conversations' runs.
 pub(crate) struct Sweep {
     task: AbortOnDropHandle<()>,
     end: CancellationToken,
@@ -273,29 +300,62 @@ async fn sweep_once(
         return Ok(());
     }
     // What is placed from here on is another's, who has just begun.
-    let known: HashSet<SandboxId> = placed.into_iter().map(|placed| placed.sandbox).collect();
-    let resumable = resumable(config, state_dir).await?;
+    let known: HashSet<SandboxId> = placed.iter().map(|placed| placed.sandbox.clone()).collect();
+    let conversations = placed.into_iter().filter_map(|placed| placed.conversation).collect();
+    let resumable = resumable(config, state_dir, conversations).await?;
+    // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
+    let lock: Mutex<Option<Lock>> = Mutex::default();
     let is_used = |placed: &Placed| {
-        let is_in_use = |conversation| state_dir.is_locked(conversation) || resumable.contains(conversation);
         let is_new = !known.contains(&placed.sandbox);
+        let is_in_use = |conversation| {
+            if resumable.contains(conversation) || state_dir.is_locked(conversation) {
+                return true;
+            }
+            let taken = state_dir.lock(conversation).ok();
+            let is_in_use = taken.is_none();
+            *lock.lock().unwrap_or_else(PoisonError::into_inner) = taken;
+            is_in_use
+        };
         is_new || placed.conversation.as_ref().map_or_else(|| is_spare_in_use(placed), is_in_use)
     };
     sweep(provider, &is_used).await?;
     Ok(())
 }
 
-/// The conversations whose sandboxes are kept for when they go on.
-async fn resumable(config: &Config, state_dir: &StateDir) -> anyhow::Result<HashSet<ConversationId>> {
+/// Those of these conversations whose sandboxes are kept for when they are resumed.
+async fn resumable(
+    config: &Config,
+    state_dir: &StateDir,
+    conversations: HashSet<ConversationId>,
+) -> anyhow::Result<HashSet<ConversationId>> {
     let now = clock::epoch_seconds(&clock::now());
     let delay = match config.sandbox.afterwards {
         Afterwards::Remove => config.sandbox.close_delay.as_secs_f64(),
         Afterwards::Pause | Afterwards::Keep => f64::INFINITY,
     };
-    let conversations = state_dir.store(config.durability).await?.conversations().await?;
     let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
-    Ok(conversations
-        .into_iter()
-        .filter(|conversation| is_young(&conversation.last_updated_at))
-        .map(|conversation| conversation.id)
-        .collect())
+    let store = state_dir.store(config.durability).await?;
+    let mut resumable = HashSet::new();
+    for ConversationSummary { id, last_updated_at, .. } in store.conversations().await?.conversations {
+        if conversations.contains(&id)
+            && is_young(&last_updated_at)
+            && (config.sandbox.afterwards != Afterwards::Remove || !has_ended(store.as_ref(), &id).await)
+        {
+            resumable.insert(id);
+        }
+    }
+    Ok(resumable)
+}
+
+/// Whether a conversation has come to its end. Its process would have removed the sandbox then, but was killed before.
+/// A damaged log leaves that unknown.
+async fn has_ended(store: &dyn EventStore, conversation: &ConversationId) -> bool {
+    read_state(store, conversation).await.is_ok_and(|state| {
+        let is_at_end = matches!(
+            state.agent_state,
+            AgentState::Finished | AgentState::Rejected | AgentState::Stopped | AgentState::Error
+        );
+        // An action without a terminal event may still run in the sandbox, for example after a connection was lost.
+        is_at_end && !state.is_underway()
+    })
 }

@@ -7,6 +7,7 @@ use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, Registry};
 use engine::tool_servers::ToolServers;
+use llm::RecordingRedaction;
 use mcp::McpServer;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -17,8 +18,23 @@ use crate::exit::UsageError;
 /// The program's own keys are hidden from this length on, in bytes: local models get words such as `dummy`.
 const SHORTEST_KEY: usize = 16;
 
+/// The same for recorded calls, which are files to pass on. A word that is replaced there harms no conversation.
+const SHORTEST_RECORDED_KEY: usize = 8;
+
 /// Knows every secret of the configuration, the program's own keys too.
 pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
+    redactor_of_keys_from(config, SHORTEST_KEY)
+}
+
+/// The same for recorded calls of models.
+pub(super) fn recording_redaction(config: &Config) -> anyhow::Result<RecordingRedaction> {
+    Ok(RecordingRedaction {
+        redactor: redactor_of_keys_from(config, SHORTEST_RECORDED_KEY)?,
+        placeholders: registry(config).placeholders(),
+    })
+}
+
+fn redactor_of_keys_from(config: &Config, shortest: usize) -> anyhow::Result<Redactor> {
     let keys: [(&str, &Option<SecretString>); 3] = [
         ("sandbox.api_key", &config.sandbox.remote.api_key),
         ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
@@ -29,7 +45,7 @@ pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
     let agents = std::iter::once(config).chain(config.team.values());
     let of_servers = agents.flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
     let keys = keys.chain(of_servers.map(|key| ("mcp", key)));
-    let keys = keys.filter(|(_, key)| key.expose_secret().len() >= SHORTEST_KEY);
+    let keys = keys.filter(|(_, key)| key.expose_secret().len() >= shortest);
     let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)
 }

@@ -1,7 +1,7 @@
 //! The folder that keeps everything between runs.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,13 @@ impl StateDir {
         private_folder(path)?;
         let path = path.canonicalize().with_context(|| format!("opening {}", path.display()))?;
         Ok(Self(path))
+    }
+
+    /// Opens the store of event logs to read it, even if its file cannot be written.
+    pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
+        let path = self.0.join("glovebox.db");
+        let store = SqliteStore::open_to_read(&path, durability).await;
+        store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
@@ -67,20 +74,45 @@ impl StateDir {
         let _ = std::fs::remove_dir(self.workspace_path(conversation));
     }
 
+    /// Removes that folder with all that is in it. For the holder of the conversation's lock, once it has no sandbox.
+    pub(crate) fn remove_workspace(&self, conversation: &ConversationId) -> anyhow::Result<()> {
+        let path = self.workspace_path(conversation);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove the folder {}", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
         self.0.join("workspaces").join(conversation.as_str())
     }
 
     /// Makes this process the one that writes a conversation, until the lock is dropped.
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
-        private_folder(&self.0.join("locks"))?;
-        let path = self.lock_path(conversation);
+        match Self::try_lock(self.lock_path(conversation))? {
+            Some(lock) => Ok(lock),
+            None => anyhow::bail!("conversation {conversation} is being run by another process"),
+        }
+    }
+
+    /// Notes that this process works in a folder of the host, until the lock is dropped. `None` if another one does.
+    pub(crate) fn lock_folder(&self, folder: &Path) -> anyhow::Result<Option<Lock>> {
+        let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()))?;
+        let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+        let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::try_lock(self.0.join("folder-locks").join(name))
+    }
+
+    fn try_lock(path: PathBuf) -> anyhow::Result<Option<Lock>> {
+        path.parent().map(private_folder).transpose()?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         for _ in 0..LOCK_ATTEMPTS {
             let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
             match file.try_lock() {
-                Ok(()) if is_still_at(&file, &path) => return Ok(Lock { _file: file, path }),
+                Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
                 // Whoever held it has removed it meanwhile.
                 Ok(()) => {}
                 // A sweep that looks whether it is held holds it for a moment.
@@ -90,14 +122,19 @@ impl StateDir {
                 }
             }
         }
-        anyhow::bail!("conversation {conversation} is being run by another process")
+        Ok(None)
     }
 
     /// Whether a process runs this conversation now.
     pub(crate) fn is_locked(&self, conversation: &ConversationId) -> bool {
         let path = self.lock_path(conversation);
         for _ in 0..LOCK_ATTEMPTS {
-            let Ok(file) = File::open(&path) else { return false };
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => return false,
+                // One of another user says nothing but that it is there.
+                Err(_) => return true,
+            };
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return false,
                 // Another may be in its place, and held.
@@ -153,13 +190,13 @@ impl StateDir {
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
             Ok(_) => Ok(()),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error.error.into()),
         }
     }
 }
 
-/// The right to write a conversation. Dropping it gives it back, and nothing stays of it.
+/// The right to write a conversation, or a note that a folder is worked in. Dropping it gives it back, and nothing stays of it.
 pub(crate) struct Lock {
     _file: File,
     path: PathBuf,
@@ -215,5 +252,18 @@ mod tests {
         assert!(had.into_inner() > 0);
         assert!(!state_dir.is_locked(&id));
         assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_is_locked_under_each_of_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
+        let lock = state_dir.lock_folder(folder.path()).unwrap();
+        assert!(lock.is_some());
+        assert!(state_dir.lock_folder(&folder.path().join("link")).unwrap().is_none());
+        assert!(state_dir.lock_folder(&folder.path().join("state")).unwrap().is_some());
+        drop(lock);
+        assert!(state_dir.lock_folder(folder.path()).unwrap().is_some());
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Overrides {
     pub runtime: Option<String>,
     /// `--image`.
     pub image: Option<String>,
+    /// `--network`.
+    pub network: Option<String>,
     /// `--unsafe-local`.
     pub unsafe_local: bool,
     /// `--host`.
@@ -300,6 +302,7 @@ impl Config {
         let marks_pages = settings.flag("agent", "enable_som_visual_browsing").unwrap_or(is_visual);
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
+        sandbox.set_network(overrides.network.clone());
         sandbox.unsafe_local |= overrides.unsafe_local;
         sandbox.ssh.target = overrides.ssh_host.clone().or(sandbox.ssh.target);
         let configured_iterations = settings.integer("core", "max_iterations");

@@ -87,7 +87,9 @@ impl SshSettings {
         Self {
             target: settings.text("sandbox", "ssh_host"),
             unknown_hosts: settings.text("sandbox", "ssh_unknown_hosts"),
-            user: environment("USER").or_else(|| environment("LOGNAME")).filter(|user| !user.is_empty()),
+            user: ["USER", "LOGNAME"]
+                .into_iter()
+                .find_map(|name| environment(name).filter(|user| !user.is_empty())),
             agent: environment("SSH_AUTH_SOCK").filter(|path| !path.is_empty()).map(PathBuf::from),
         }
     }
@@ -115,6 +117,13 @@ impl RemoteSettings {
 }
 
 impl SandboxSettings {
+    /// Chooses the network; `none` is none, and `None` leaves it as it is configured.
+    pub(crate) fn set_network(&mut self, network: Option<String>) {
+        if let Some(network) = network {
+            self.network = Some(network).filter(|network| network != "none");
+        }
+    }
+
     /// Reads the section. A volume at the workspace's place is the folder that is worked in, the second of what is returned.
     pub(super) fn read(
         settings: &Settings,
@@ -167,5 +176,24 @@ impl SandboxSettings {
                 .unwrap_or(Duration::from_secs(3600)),
         };
         (read, workspaces.into_iter().next().map(|volume| volume.source.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Settings, SshSettings};
+
+    #[test]
+    fn user_is_the_first_name_that_the_environment_has() {
+        for (user, logname, expected) in
+            [("me", "other", Some("me")), ("", "other", Some("other")), ("", "", None)]
+        {
+            let environment = |name: &str| match name {
+                "USER" => Some(user.to_owned()),
+                "LOGNAME" => Some(logname.to_owned()),
+                _ => None,
+            };
+            assert_eq!(SshSettings::read(&Settings::default(), &environment).user.as_deref(), expected);
+        }
     }
 }

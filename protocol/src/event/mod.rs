@@ -16,6 +16,7 @@ use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
 use crate::observation::Observation;
+use crate::older_fields;
 use crate::record::Record;
 use crate::tool_call::ToolCallMetadata;
 pub use timestamp::Timestamp;
@@ -193,6 +194,15 @@ impl Event {
 }
 
 impl Body {
+    /// Its kind, by its name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Action(action) => action.kind(),
+            Self::Observation(observation) => observation.kind.kind(),
+            Self::Record(record) => record.kind(),
+        }
+    }
+
     fn from_map(map: &Map<String, Value>) -> Result<Self, EventError> {
         let no_args = Value::Object(Map::new());
         let args = map.get("args").unwrap_or(&no_args);
@@ -202,7 +212,7 @@ impl Body {
             Some(other) => Err(malformed(key, &format!("invalid type: {other}, expected a string"))),
         };
         if let Some(kind) = kind("action")? {
-            Action::from_fields(kind, args).map(Self::Action)
+            Action::from_fields(kind, &older_fields::current_args(args)).map(Self::Action)
         } else if let Some(kind) = kind("observation")? {
             Observation::from_map(map, kind).map(Self::Observation)
         } else if let Some(kind) = kind("record")? {

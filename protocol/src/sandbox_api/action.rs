@@ -42,7 +42,7 @@ pub struct NotForASandbox {
 
 impl SandboxAction {
     /// The name on the wire, as the action's.
-    fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
             Self::RunIpython(_) => "run_ipython",

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 1 output | eight bytes: offset of the first byte; then the bytes, as the terminal gave them |
 //! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer held |
-//! | 3 observation | V0's observation as JSON; always the last frame |
+//! | 3 observation | V0's observation as JSON, of a kind that answers an action; always the last frame |
 //!
 //! The kinds 4 to 6 are a process's: see [`super::ProcessFrame`]; 7 to 9 a terminal's: see [`super::TerminalInput`].
 
@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 
+use super::answer::read_answer;
 use crate::observation::Observation;
 
 /// The longest payload that is read, in bytes: an observation holds at most a file that was read or edited whole,
@@ -69,6 +70,9 @@ pub enum FrameError {
         /// The payload's length.
         length: usize,
     },
+    /// An observation of a kind that no action server answers with.
+    #[error("an observation of the kind {0:?} answers no action")]
+    NotAnAnswer(String),
     /// An observation, or an exit, that is not one.
     #[error("decoding the JSON of a frame")]
     Json(#[from] serde_json::Error),
@@ -125,7 +129,7 @@ impl FramePayload for Frame {
                 let (to, _) = rest.split_first_chunk().ok_or_else(too_short)?;
                 Ok(Self::Gap { from: u64::from_be_bytes(*from), to: u64::from_be_bytes(*to) })
             }
-            3 => Ok(Self::Observation(serde_json::from_slice(payload)?)),
+            3 => Ok(Self::Observation(Box::new(read_answer(payload)?))),
             other => Err(FrameError::UnknownKind(other)),
         }
     }
@@ -220,14 +224,14 @@ impl<F: FramePayload> Decoder<F> {
 #[cfg(test)]
 mod tests {
     use super::{Frame, FrameDecoder, FrameError};
-    use crate::observation::{Observation, ThinkObservation};
+    use crate::observation::{ErrorObservation, Observation};
 
     fn frames() -> Vec<Frame> {
         vec![
             Frame::Output { offset: 7, bytes: b"a\xff\r\n".to_vec() },
             Frame::Gap { from: 11, to: 4000 },
             Frame::Output { offset: 4000, bytes: Vec::new() },
-            Frame::Observation(Box::new(Observation::new("ok", ThinkObservation {}))),
+            Frame::Observation(Box::new(Observation::new("ok", ErrorObservation::default()))),
         ]
     }
 

@@ -47,6 +47,7 @@
 //! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
 
 mod action;
+mod answer;
 mod environment;
 mod files;
 mod frame;

@@ -146,7 +146,7 @@ pub struct Ran {
     /// The observation's text.
     pub content: String,
     /// Its exit code.
-    pub exit_code: i32,
+    pub exit_code: i64,
     /// The bytes that came while it ran.
     pub heard: Vec<u8>,
 }

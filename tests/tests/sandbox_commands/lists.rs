@@ -24,10 +24,24 @@ fn a_sandbox_is_made_listed_and_removed() {
         refused(&scene.run(&["create", &name]), 2, "already");
         assert_eq!(scene.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");
         assert_eq!(scene.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
-        refused(&scene.run(&["rm", &name]), 2, "there is no sandbox");
+        refused(&scene.run(&["rm", &name]), 1, "there is no sandbox");
         refused(&scene.exec(&["true"]), 2, "there is no sandbox");
         scene.end();
     }
+}
+
+#[test]
+fn missing_sandbox_keeps_none_of_the_others_from_removal() {
+    let scene = Scene::local();
+    let name = scene.name();
+    scene.run(&["create", "other"]).expect(0);
+    let removed = scene.run(&["rm", &name, "missing", "other", &name]).expect(1);
+    assert_eq!(removed.stdout, format!("{name}\nother\n"));
+    refused(&removed, 1, "there is no sandbox missing at local");
+    for subcommand in ["pause", "resume", "stats"] {
+        refused(&scene.run(&[subcommand, "missing"]), 1, "there is no sandbox missing");
+    }
+    scene.end();
 }
 
 #[test]

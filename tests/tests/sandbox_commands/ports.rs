@@ -11,6 +11,22 @@ use tests::glovebox::Home;
 use super::Scene;
 
 #[test]
+fn port_on_another_address_is_bound_when_it_is_named() {
+    let scene = Scene::local();
+    let name = scene.name();
+    let ports = ["port", &name, "127.0.0.2:0:8080", "localhost:0:8080"];
+    let mut port = Running(scene.command(&ports).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(port.0.stdout.as_mut().unwrap()).lines();
+    for address in ["127.0.0.2:", "127.0.0.1:"] {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.starts_with(address), "{line}");
+        TcpStream::connect(&line).unwrap();
+    }
+    port.interrupt();
+    scene.end();
+}
+
+#[test]
 fn a_port_inside_serves_many_connections_here() {
     let scene = Scene::of(Home::new(), "local", &["--unsafe-local"]);
     // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
@@ -71,7 +87,7 @@ impl Drop for Running {
 }
 
 fn start_forward(scene: &Scene, inside: u16, more: &[&str]) -> Running {
-    let (name, ports) = (scene.name(), format!("{inside}:0"));
+    let (name, ports) = (scene.name(), format!("0:{inside}"));
     let arguments = [&["port", name.as_str(), &ports], more].concat();
     Running(scene.command(&arguments).stdout(Stdio::piped()).spawn().unwrap())
 }

@@ -240,3 +240,19 @@ async fn a_host_is_reached_through_another() {
     let text = error(log_in(config_of(&backend)).await).to_string();
     assert!(text.contains(&format!("[127.0.0.1]:{} is not known", between.sshd.port())), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn account_of_the_process_logs_in_when_user_is_not_set() {
+    let Some(backend) = Ssh::new() else { return };
+    let program = |arguments: &[&str]| {
+        let mut program = Command::new(tests::glovebox::binary());
+        program.args(["sandbox"]).args(arguments).args(["--runtime", "ssh", "--host", "far"]);
+        // As a service or a container starts it: no USER, no LOGNAME.
+        program.env_clear().env("HOME", backend.sshd.client_home()).stdin(Stdio::null());
+        let output = program.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(program(&["create", "box"]), "box\n");
+    assert_eq!(program(&["rm", "box"]), "box\n");
+}

@@ -23,7 +23,7 @@ use crate::files::{self, Arrived, FileError, Limits};
 const PARTS: usize = 4;
 
 /// More than any source tree with what it depends on, less than what fills a disk unnoticed.
-const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30 };
+const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30, free_bytes: 256 << 20 };
 
 /// `GET /v1/files/tree`. An archive that could not be read to its end breaks off.
 #[cfg_attr(test, utoipa::path(

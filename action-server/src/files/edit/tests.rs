@@ -201,7 +201,7 @@ fn undo_goes_back_edit_by_edit() {
     assert_eq!(
         undone,
         format!(
-            "Last edit to {path} undone successfully. Here's the result of running `cat -n` on {path}:\n     1\tb\n"
+            "Last edit to {path} undone successfully. Here's the result of running `cat -n` on {path}:\n     1\tb\n     2\t\n"
         )
     );
     editor.perform("undo_edit", |_| ());

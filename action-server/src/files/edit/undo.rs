@@ -15,12 +15,11 @@ pub(super) fn undo(files: &Files, path: &Path) -> Result<Outcome, EditError> {
         files.history().push(&target.key(), before);
         return Err(EditError::of_path(path, error));
     }
-    let lines = Lines::of(&before);
     let content = format!(
         "Last edit to {} undone successfully. Here's the result of running `cat -n` on {}:\n{}",
         path.display(),
         path.display(),
-        lines.numbered(0..lines.count()),
+        Lines::of(&before).numbered_whole(),
     );
     Ok(Outcome { content, change: Some(Change { old: Some(now), new: before }) })
 }

@@ -23,6 +23,7 @@ pub(crate) struct Input {
     part: Bytes,
     is_over: bool,
     allowance: Allowance,
+    received: Received,
 }
 
 /// How many more bytes may be read. Cloning shares it.
@@ -35,13 +36,28 @@ impl Allowance {
     }
 }
 
+/// How many bytes have been read. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Received(Rc<Cell<u64>>);
+
+impl Received {
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.get()
+    }
+}
+
 impl Input {
     pub(crate) fn from(parts: Receiver<Arrived>) -> Self {
-        Self { parts, part: Bytes::new(), is_over: false, allowance: Allowance::default() }
+        let (allowance, received) = (Allowance::default(), Received::default());
+        Self { parts, part: Bytes::new(), is_over: false, allowance, received }
     }
 
     pub(super) fn allowance(&self) -> Allowance {
         self.allowance.clone()
+    }
+
+    pub(super) fn received(&self) -> Received {
+        self.received.clone()
     }
 }
 
@@ -62,6 +78,7 @@ impl Read for Input {
         let count = self.part.len().min(buffer.len()).min(most);
         self.part.copy_to_slice(buffer.get_mut(..count).unwrap_or_default());
         self.allowance.0.set(left - count as u64);
+        self.received.0.set(self.received.bytes() + count as u64);
         Ok(count)
     }
 }

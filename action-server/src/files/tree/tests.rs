@@ -13,7 +13,7 @@ use super::{Arrived, Limits, check, pack, unpack};
 use crate::files::Files;
 use crate::files::error::FileError;
 
-const LIMITS: Limits = Limits { entries: 100, bytes: 1 << 20 };
+const LIMITS: Limits = Limits { entries: 100, bytes: 1 << 20, free_bytes: 128 << 10 };
 
 fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileError> {
     let (parts, arriving) = channel(2);
@@ -61,6 +61,24 @@ impl Hostile {
         header.set_size(content.len() as u64);
         header.set_cksum();
         self.0.append(&header, content).unwrap();
+        self
+    }
+
+    /// A file of so many bytes, of which the archive has only the last 512.
+    fn hole(mut self, name: &str, length: u64) -> Self {
+        let octal = |number: u64| format!("{number:011o}\0");
+        let mut header = Header::new_gnu();
+        let gnu = header.as_gnu_mut().unwrap();
+        gnu.name[..name.len()].copy_from_slice(name.as_bytes());
+        gnu.realsize.copy_from_slice(octal(length).as_bytes());
+        gnu.sparse[0].offset.copy_from_slice(octal(length - 512).as_bytes());
+        gnu.sparse[0].numbytes.copy_from_slice(octal(512).as_bytes());
+        header.set_entry_type(EntryType::GNUSparse);
+        header.set_mode(0o644);
+        header.set_mtime(1_000_000_000);
+        header.set_size(512);
+        header.set_cksum();
+        self.0.append(&header, &[1; 512][..]).unwrap();
         self
     }
 
@@ -136,6 +154,15 @@ fn what_is_there_stays_unless_the_archive_has_it() {
 }
 
 #[test]
+fn holes_are_filled_up_to_a_hundred_times_the_archive() {
+    let dir = place();
+    let target = dir.path().join("target");
+    let archive = Hostile::new().file("data", &[1; 4096]).hole("hole", 300 << 10).bytes();
+    unpacked(&target, &archive, true).unwrap();
+    assert_eq!(fs::metadata(target.join("hole")).unwrap().len(), 300 << 10);
+}
+
+#[test]
 fn hard_links_within_are_made() {
     let dir = place();
     let target = dir.path().join("target");
@@ -173,6 +200,8 @@ fn what_wants_out_is_refused_and_nothing_is_left() {
         ("set-user-id", Hostile::new().entry(EntryType::Directory, "d", "", 0o2755, b"")),
         ("folder", Hostile::new().file("d/x", b"").file("d", b"")),
         ("bytes", Hostile::new().file("a", &[1; 1 << 20]).file("b", b"x")),
+        ("bomb", Hostile::new().hole("a", 2 << 20)),
+        ("bomb", Hostile::new().hole("a", 200 << 10)),
         ("entries", (0..101).fold(Hostile::new(), |all, number| all.file(&format!("{number}"), b""))),
         (
             "too long",

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::Receiver;
 
 use super::entry_path::{below, link_stays_within, shown};
 use super::folder::{Folder, Found};
-use super::input::{Arrived, Input};
+use super::input::{Arrived, Input, Received};
 use crate::files::error::FileError;
 use crate::files::place::Place;
 use crate::files::temporary::unused_name;
@@ -28,7 +28,13 @@ pub(crate) struct Limits {
     pub(crate) entries: u64,
     /// Of content; holes count as what they are shown as.
     pub(crate) bytes: u64,
+    /// From here on its content may be [`MAX_RATIO`] times as long as what has come of it, and no longer. A tar archive is
+    /// shorter than its content only by holes.
+    pub(crate) free_bytes: u64,
 }
+
+/// Maximum ratio of an archive's content to its own length, unless the content is short: more is taken for a bomb.
+const MAX_RATIO: u64 = 100;
 
 /// Between the contents of two entries: headers, long names, attributes.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
@@ -47,7 +53,9 @@ pub(crate) fn unpack(
     let failed = |error| FileError::io("unpacking into", target.told(), error);
     let beside = Beside::make(&target)?;
     let unpacked = beside.open().map_err(failed)?;
-    Unpacking { root: &unpacked, left: limits, target: target.told() }.run(Input::from(arriving))?;
+    let input = Input::from(arriving);
+    let (received, target_path) = (input.received(), target.told());
+    Unpacking { root: &unpacked, limits, entries: 0, bytes: 0, received, target: target_path }.run(input)?;
     let _changing = files.change(&target);
     let made = made(&target)?;
     let into = Folder::at(&made).map_err(failed)?;
@@ -119,7 +127,10 @@ impl Drop for Beside {
 
 struct Unpacking<'a> {
     root: &'a Folder,
-    left: Limits,
+    limits: Limits,
+    entries: u64,
+    bytes: u64,
+    received: Received,
     /// For what is told.
     target: &'a Path,
 }
@@ -131,9 +142,12 @@ impl Unpacking<'_> {
         allowance.set(MAX_HEADER_BYTES);
         for entry in archive.entries().map_err(damaged)? {
             let mut entry = entry.map_err(damaged)?;
-            let left = self.left.entries.checked_sub(1);
-            self.left.entries = left.ok_or_else(|| refused("it has too many entries"))?;
-            allowance.set(entry.size().min(self.left.bytes).saturating_add(BLOCK_BYTES));
+            self.entries += 1;
+            if self.entries > self.limits.entries {
+                return Err(refused("it has too many entries"));
+            }
+            let left = self.limits.bytes.saturating_sub(self.bytes);
+            allowance.set(entry.size().min(left).saturating_add(BLOCK_BYTES));
             self.take(&mut entry)?;
             allowance.set(MAX_HEADER_BYTES);
         }
@@ -200,8 +214,7 @@ impl Unpacking<'_> {
             if read.is_empty() {
                 break;
             }
-            let left = self.left.bytes.checked_sub(count as u64);
-            self.left.bytes = left.ok_or_else(|| refused("it has too many bytes"))?;
+            self.count(count as u64)?;
             file.write_all(read).map_err(|error| self.failed(error))?;
         }
         let modified = entry.header().mtime().map_err(damaged)?;
@@ -210,6 +223,21 @@ impl Unpacking<'_> {
         if let Some(modified) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(modified)) {
             // A date that the system cannot keep is no reason to refuse the file.
             _ = file.set_modified(modified);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: u64) -> Result<(), FileError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.limits.bytes {
+            return Err(refused("it has too many bytes"));
+        }
+        let received = self.received.bytes();
+        if self.bytes > self.limits.free_bytes.max(received.saturating_mul(MAX_RATIO)) {
+            return Err(refused(&format!(
+                "after {received} bytes it unpacks to {}; from {} on more than {MAX_RATIO} times its length is taken for a bomb",
+                self.bytes, self.limits.free_bytes
+            )));
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub(super) fn through_tar(choices: &mut Choices<'_>) {
     while let Some(part) = arriving.blocking_recv() {
         archive.extend_from_slice(&part.unwrap());
     }
-    untar(&to, &archive, Limits { entries: 10_000, bytes: 16 << 20 }).unwrap();
+    untar(&to, &archive, Limits { entries: 10_000, bytes: 16 << 20, free_bytes: 16 << 20 }).unwrap();
     assert_eq!(tree::of(&to), tree::of(&from));
 }
 

@@ -23,7 +23,7 @@ use crate::v0;
 use place::Place;
 
 /// Few, so that they are reached.
-const LIMITS: Limits = Limits { entries: 12, bytes: 4096 };
+const LIMITS: Limits = Limits { entries: 12, bytes: 4096, free_bytes: 1024 };
 
 /// Whatever an archive holds, nothing is made or changed outside its folder, and nothing in it that could be used to get
 /// out or to become another user. A tar that is refused leaves nothing. What was packed is the same when it is unpacked.

@@ -6,7 +6,7 @@ import sys
 # Until it can begin, nothing of the current folder is taken for a module: a workspace may have a queue.py.
 sys.path[:] = filter(None, sys.path)
 
-import base64, builtins, functools, json, os, queue, signal, threading, traceback
+import base64, builtins, functools, json, os, queue, shutil, signal, tempfile, threading, traceback
 
 MOST_IMAGES, MOST_IMAGE_BYTES = 8, 4 << 20
 
@@ -171,7 +171,9 @@ def execute(cell):
             if not is_prepared:
                 is_prepared = shell.run_cell(cell["init"]).success
             if is_prepared:
-                shell.run_cell(cell["code"], store_history=True)
+                # Every cell is the first one: a traceback that names another cell each time would hide that an agent repeats
+                # itself.
+                shell.run_cell(cell["code"], store_history=False)
             else:
                 print("The cell was not run: the code that prepares the kernel did not succeed.")
         finally:
@@ -206,10 +208,13 @@ is_prepared, owner, cells = False, os.getpid(), queue.Queue()
 threading.Thread(target=listen, daemon=True).start()
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 builtins.input = no_input
-# It keeps nothing on the disk.
 config = Config(HistoryManager={"enabled": False})
-parts = dict(displayhook_class=Results, display_pub_class=Displays, ipython_dir="", profile_dir=ProfileDir())
+# IPython 8.5 to 9.8 write to their profile's folder as soon as they start, and to the current folder where the profile has
+# none. What stores something later, like %store, makes the folder again.
+profile = tempfile.mkdtemp(prefix="glovebox-ipython-")
+parts = dict(displayhook_class=Results, display_pub_class=Displays, ipython_dir="", profile_dir=ProfileDir(location=profile))
 shell = Shell.instance(config=config, colors="NoColor", autoawait=True, **parts)
+shutil.rmtree(profile, ignore_errors=True)
 sys.path.insert(0, "")
 replies.write("\n")
 replies.flush()

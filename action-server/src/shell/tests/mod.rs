@@ -108,7 +108,7 @@ fn answered(observation: Observation) -> Answered {
     }
 }
 
-fn completed(status: i32) -> String {
+fn completed(status: i64) -> String {
     format!("\n[The command completed with exit code {status}.]")
 }
 

@@ -4,15 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::StreamExt as _;
 use nix::fcntl::OFlag;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::timeout;
 
 use super::multipart::{Event, Form, FormError, Part};
+use crate::api::paced_body::paced;
 use crate::v0::transfer_error::TransferError;
 
 /// Of one upload.
@@ -20,9 +19,6 @@ const MAX_UPLOAD_BYTES: u64 = 4 << 30;
 
 /// Of a field that is no file.
 const MAX_FIELD_BYTES: usize = 16 << 10;
-
-/// Between two pieces of the body; a body that does not come keeps others from being taken.
-const STALL: Duration = Duration::from_secs(60);
 
 /// Fields beside the file; V0's clients send none or two.
 const MAX_FIELDS: usize = 16;
@@ -46,9 +42,9 @@ impl Arrival {
     ) -> Result<Self, TransferError> {
         let mut form = Form::new(content_type)?;
         let mut reading = Reading { folders, file: None, fields: Vec::new(), is_in: In::Nothing, bytes: 0 };
-        let mut chunks = body.into_data_stream();
+        let mut chunks = paced(body).into_data_stream();
         let mut has_ended = false;
-        while let Some(chunk) = timeout(STALL, chunks.next()).await.map_err(|_| stalled())? {
+        while let Some(chunk) = chunks.next().await {
             let chunk =
                 chunk.map_err(|error| TransferError::Refused(format!("reading the body: {error}")))?;
             form.push(&chunk);
@@ -150,10 +146,6 @@ impl Reading {
         file.rewind().map_err(keeping)?;
         Ok(Arrival { filename, file, fields: self.fields })
     }
-}
-
-fn stalled() -> TransferError {
-    TransferError::Refused(format!("reading the body: nothing has come for {} seconds", STALL.as_secs()))
 }
 
 fn keeping(error: io::Error) -> TransferError {

@@ -26,7 +26,7 @@ use crate::harness::{PATIENCE, program};
 pub(super) const KEY: &str = "canary-7d21c4";
 
 /// A sandbox's server; ended when dropped.
-pub(super) struct Sandbox {
+pub(crate) struct Sandbox {
     pub(super) child: Child,
     pub(super) dir: TempDir,
     /// Of this one alone: tests look for it in all processes, and those of other tests are among them.
@@ -43,7 +43,7 @@ impl Sandbox {
         )
     }
 
-    pub(super) fn start_with(more: &[&str], key: Option<&str>) -> Self {
+    pub(crate) fn start_with(more: &[&str], key: Option<&str>) -> Self {
         // Somebody else may take the port in between.
         (0..5).find_map(|_| Self::try_start(more, key)).expect("the server starts")
     }
@@ -79,6 +79,10 @@ impl Sandbox {
 
     pub(super) fn path(&self, name: &str) -> String {
         self.dir.path().canonicalize().unwrap().join(name).display().to_string()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
@@ -134,7 +138,7 @@ impl Drop for Sandbox {
     }
 }
 
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 

@@ -102,13 +102,7 @@ impl CodeActAgent {
             None => {
                 let content = response.text().to_owned();
                 let message = MessageAction { content, wait_for_response: true, ..Default::default() };
-                Step {
-                    body: Action::from(message).into(),
-                    timeout: None,
-                    tool_call_metadata: None,
-                    call: None,
-                    briefing: None,
-                }
+                Step::new(Action::from(message))
             }
         }
     }
@@ -136,7 +130,7 @@ impl CodeActAgent {
             }
             Err(error) => (misused(&error).into(), None),
         };
-        Step { body, timeout, tool_call_metadata: Some(metadata), call: None, briefing: None }
+        Step { timeout, tool_call_metadata: Some(metadata), ..Step::new(body) }
     }
 }
 

@@ -55,7 +55,14 @@ impl Agent for DummyAgent {
         let action = action(done);
         let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Write(_));
         let timeout = is_performed.then_some(TIMEOUT);
-        Ok(Step { body: action.into(), timeout, tool_call_metadata: None, call: None, briefing: None })
+        Ok(Step {
+            body: action.into(),
+            timeout,
+            tool_call_metadata: None,
+            call: None,
+            briefing: None,
+            risk_reason: String::new(),
+        })
     }
 }
 

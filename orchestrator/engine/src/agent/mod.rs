@@ -68,6 +68,22 @@ pub struct Step {
     pub call: Option<ModelCall>,
     /// Where the body hands on a task: what the agent that it goes to is told first. Agents leave it out.
     pub briefing: Option<SystemAction>,
+    /// Why a security analyzer gave the body its risk; empty if none did. Agents leave it out.
+    pub risk_reason: String,
+}
+
+impl Step {
+    /// A step that no call to the model was made for.
+    pub fn new(body: impl Into<Body>) -> Self {
+        Self {
+            body: body.into(),
+            timeout: None,
+            tool_call_metadata: None,
+            call: None,
+            briefing: None,
+            risk_reason: String::new(),
+        }
+    }
 }
 
 /// What asking the model took.

@@ -93,14 +93,7 @@ pub(super) fn forget(
         }
     }
     condensation.summary = summary;
-    let body = Action::from(condensation).into();
-    Condensed::Condensation(Box::new(Step {
-        body,
-        timeout: None,
-        tool_call_metadata: None,
-        call,
-        briefing: None,
-    }))
+    Condensed::Condensation(Box::new(Step { call, ..Step::new(Action::from(condensation)) }))
 }
 
 /// As V0 writes ids and offsets.

@@ -3,13 +3,14 @@
 //! Says what the user says and shows what happens; decides nothing. The conversation ends when the handle is dropped or
 //! closed: what is in the log stays, and what runs in the sandbox runs on unless the sandbox is removed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::{ConversationId, EventId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use super::input::{Begin, InputKind, Terms};
 use super::state::{AgentId, State};
@@ -110,6 +111,8 @@ pub struct Conversation {
     mailbox: mpsc::Sender<Command>,
     log: Arc<EventLog>,
     live: broadcast::Sender<Live>,
+    /// Receives from the start, for the first listener: what is attached to may send output before anyone can listen.
+    first_live: Mutex<Option<broadcast::Receiver<Live>>>,
     state: watch::Receiver<Arc<State>>,
     task: JoinHandle<Result<(), ConversationError>>,
 }
@@ -165,11 +168,13 @@ impl Conversation {
         let log = Arc::new(log);
         let state = State::fold(events.iter().map(Arc::as_ref));
         let (mailbox, commands) = mpsc::channel(MAILBOX);
-        let (live, _) = broadcast::channel(LIVE);
+        let (live, first_live) = broadcast::channel(LIVE);
         let (show_state, shown_state) = watch::channel(Arc::new(state.clone()));
         let task = Task::new(parts, id.clone(), Arc::clone(&log), live.clone(), show_state, state, events);
-        let task = tokio::spawn(task.run(commands, first));
-        Ok(Self { id, mailbox, log, live, state: shown_state, task })
+        let span = tracing::info_span!("conversation", %id);
+        let task = tokio::spawn(task.run(commands, first).instrument(span));
+        let first_live = Mutex::new(Some(first_live));
+        Ok(Self { id, mailbox, log, live, first_live, state: shown_state, task })
     }
 
     /// The conversation's id.
@@ -182,9 +187,10 @@ impl Conversation {
         &self.log
     }
 
-    /// What happens between events, from now on.
+    /// What happens between events: for the first listener since the conversation was opened, for others from now on.
     pub fn live(&self) -> broadcast::Receiver<Live> {
-        self.live.subscribe()
+        let first = self.first_live.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.unwrap_or_else(|| self.live.subscribe())
     }
 
     /// The state now. What it says is in the log already.
@@ -249,7 +255,16 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserConfirm { action })
+        self.tell(InputKind::UserConfirm { action, and_similar: false })
+    }
+
+    /// Does the same for the rest of the conversation: actions like this one are not asked about again. What is alike is
+    /// [`security::approval`](crate::security::approval)'s to say.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn confirm_similar(&self, action: EventId) -> Result<(), ConversationError> {
+        self.tell(InputKind::UserConfirm { action: Some(action), and_similar: true })
     }
 
     /// Does not let the action pass that waits, as above. With a reason the agent goes on, without one it waits for the user.

@@ -44,6 +44,8 @@ pub enum InputKind {
     UserConfirm {
         /// Which one is meant: of several the first waits for the word. Nothing: whichever waits.
         action: Option<EventId>,
+        /// Whether those like it pass for the rest of the conversation too.
+        and_similar: bool,
     },
     /// The user does not let the action pass.
     UserReject {

@@ -9,6 +9,7 @@ mod handle;
 mod input;
 #[cfg(test)]
 mod laws;
+mod read_state;
 mod setup;
 mod state;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod transition;
 pub use fork::fork;
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind, News, Terms};
+pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{AgentId, Child, Pending, Request, Run, State};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};

@@ -18,6 +18,9 @@ pub(super) const STEP_TIME: f64 = 600.0;
 /// How long after its time the answer may come, in seconds: to be killed takes one.
 pub(super) const CANCEL_TIME: f64 = 30.0;
 
+/// Where an organization's knowledge is cloned to, in the workspace.
+const KNOWLEDGE_FOLDER: &str = ".openhands-organization";
+
 /// How much of a failed step's output an error quotes, in lines and characters.
 const QUOTED_LINES: usize = 3;
 const QUOTED_CHARACTERS: usize = 600;
@@ -27,6 +30,8 @@ const QUOTED_CHARACTERS: usize = 600;
 pub enum SetupStep {
     /// Clone the repository into a folder of the workspace.
     Clone,
+    /// Clone the repository that holds the organization's knowledge, if there is one.
+    CloneKnowledge,
     /// Make the workspace a repository.
     Initialize,
     /// Run the set-up script, if there is one.
@@ -49,6 +54,9 @@ impl SetupStep {
     /// What a set-up consists of, in order.
     pub(super) fn all_of(setup: &WorkspaceSetup) -> &'static [Self] {
         match setup {
+            WorkspaceSetup::Repository { url, .. } if organization_repository(url).is_some() => {
+                &[Self::Clone, Self::CloneKnowledge, Self::RunScript, Self::InstallHook]
+            }
             WorkspaceSetup::Repository { .. } => &[Self::Clone, Self::RunScript, Self::InstallHook],
             WorkspaceSetup::EmptyRepository => &[Self::Initialize],
             WorkspaceSetup::Folder => &[Self::RunScript, Self::InstallHook],
@@ -75,7 +83,15 @@ impl SetupStep {
             (Self::Clone, WorkspaceSetup::Repository { url, branch }) => {
                 (clone(url, branch.as_deref(), working_dir), clone_title(url, branch.as_deref()))
             }
-            (Self::Clone | Self::Initialize, _) => (
+            (Self::CloneKnowledge, WorkspaceSetup::Repository { url, .. }) => {
+                let url = organization_repository(url).unwrap_or_default();
+                let values = format!("url={}\nfolder={KNOWLEDGE_FOLDER}\n", quote(&url));
+                (
+                    apart(working_dir, &values, include_str!("setup/clone_knowledge.sh")),
+                    format!("Looking for the organization's knowledge at {url}"),
+                )
+            }
+            (Self::Clone | Self::CloneKnowledge | Self::Initialize, _) => (
                 apart(working_dir, "", include_str!("setup/initialize.sh")),
                 "Making the workspace a repository".to_owned(),
             ),
@@ -140,6 +156,29 @@ fn apart(folder: &str, values: &str, text: &str) -> String {
     format!("cd -- {} && (\n{values}{text}) </dev/null", quote(folder))
 }
 
+/// The repository with an organization's knowledge for all of its repositories; `None` if the URL names no owner, as a path
+/// does not.
+///
+/// V0's names: `.openhands`, and `openhands-config` at GitLab and Azure DevOps, where no name starts with a dot.
+fn organization_repository(url: &str) -> Option<String> {
+    let trimmed = url.trim_end_matches('/');
+    let (host, path) = match trimmed.split_once("://") {
+        Some(("file", _)) => return None,
+        Some((_, rest)) => rest.split_once('/')?,
+        None if trimmed.starts_with('/') => return None,
+        None => trimmed.split_once(':')?,
+    };
+    let (owner, _) = path.rsplit_once('/').filter(|(owner, _)| !owner.is_empty())?;
+    let before_path = trimmed.strip_suffix(path)?;
+    if host.ends_with("dev.azure.com") {
+        let (organization, _) = path.split_once('/')?;
+        return Some(format!("{before_path}{organization}/openhands-config/_git/openhands-config"));
+    }
+    let name = if host.contains("gitlab") { "openhands-config" } else { ".openhands" };
+    let ending = if path.ends_with(".git") { ".git" } else { "" };
+    Some(format!("{before_path}{owner}/{name}{ending}"))
+}
+
 /// The repository that a set-up clones, and where.
 pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Repository> {
     let WorkspaceSetup::Repository { url, branch } = setup else { return None };
@@ -150,6 +189,7 @@ pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Re
         name: parts.join("/"),
         branch: branch.clone().unwrap_or_default(),
         folder: folder_of(setup, working_dir),
+        knowledge: join(working_dir, KNOWLEDGE_FOLDER),
     })
 }
 
@@ -252,6 +292,62 @@ mod tests {
     }
 
     #[test]
+    fn organization_repository_is_named_as_in_v0() {
+        for (url, expected) in [
+            ("https://github.com/octo/hello.git", Some("https://github.com/octo/.openhands.git")),
+            ("https://github.com/octo/hello/", Some("https://github.com/octo/.openhands")),
+            ("git@github.com:octo/hello.git", Some("git@github.com:octo/.openhands.git")),
+            ("ssh://git@h:22/octo/hello", Some("ssh://git@h:22/octo/.openhands")),
+            ("https://gitlab.com/octo/team/hello", Some("https://gitlab.com/octo/team/openhands-config")),
+            (
+                "https://dev.azure.com/octo/project/_git/hello",
+                Some("https://dev.azure.com/octo/openhands-config/_git/openhands-config"),
+            ),
+            ("/srv/octo/hello", None),
+            ("file:///srv/octo/hello", None),
+            ("https://h/hello", None),
+            ("git@h:hello", None),
+            ("/hello", None),
+            ("", None),
+        ] {
+            assert_eq!(organization_repository(url).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn organization_knowledge_is_cloned_if_there_is_any() {
+        if !has_git() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        let stale = work.join(KNOWLEDGE_FOLDER).join("microagents/stale.md");
+        std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
+        std::fs::write(&stale, "").unwrap();
+        let origins = format!("[url \"file://{}/\"]\ninsteadOf = https://h/\n", folder.path().display());
+        std::fs::write(work.join(".gitconfig"), origins).unwrap();
+        let setup = repository("https://h/owner's/hello", None);
+        assert!(SetupStep::all_of(&setup).contains(&SetupStep::CloneKnowledge));
+        let (code, said) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
+        assert!(code == 0 && said.contains("There is no repository"), "{said}");
+        assert!(!work.join(KNOWLEDGE_FOLDER).exists());
+
+        let origin = folder.path().join("owner's/.openhands");
+        std::fs::create_dir_all(origin.join("microagents")).unwrap();
+        std::fs::write(origin.join("microagents/house.md"), "House rules.").unwrap();
+        assert!(
+            git(&origin, &["init"]) && git(&origin, &["add", "."]) && git(&origin, &["commit", "-m", "x"])
+        );
+        let (code, said) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
+        assert_eq!(code, 0, "{said}");
+        assert!(work.join(KNOWLEDGE_FOLDER).join("microagents/house.md").exists(), "{said}");
+
+        let programs = folder.path().join("empty");
+        let (code, _) = perform(SetupStep::CloneKnowledge, &setup, &work, Some(&programs));
+        assert_eq!(code, 0, "a sandbox without git");
+    }
+
+    #[test]
     fn whatever_url_and_branch_hold_nothing_of_it_is_run() {
         if !has_git() {
             return;
@@ -277,6 +373,7 @@ mod tests {
                 let folder = tempfile::tempdir().unwrap();
                 let (code, said) = perform(SetupStep::Clone, &setup, folder.path(), None);
                 assert_ne!(code, 0, "{said}");
+                perform(SetupStep::CloneKnowledge, &setup, folder.path(), None);
                 let left: Vec<_> = std::fs::read_dir(folder.path())
                     .unwrap()
                     .flatten()

@@ -16,12 +16,15 @@ use crate::condenser::Condensed;
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
-use crate::security;
+use crate::security::{self, Judgement};
 use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
 
 /// How long judging an action may take. After that nobody has judged it.
 const JUDGING: Duration = Duration::from_secs(30);
+
+/// Maximum length of the reason for a risk: it is kept in the log, and may come from a service.
+const MAX_REASON_CHARS: usize = 1000;
 
 /// What a step comes to.
 pub(super) enum Taken {
@@ -55,6 +58,8 @@ pub(super) struct Repository {
     pub(super) branch: String,
     /// Its folder.
     pub(super) folder: String,
+    /// Where the knowledge of its organization may be.
+    pub(super) knowledge: String,
 }
 
 /// What is known of a workspace, once it was looked at.
@@ -108,7 +113,7 @@ impl Steps {
     ) -> Result<Taken, LlmError> {
         // The calls of one response follow each other.
         if view.unmade_call().is_none() {
-            let offer = self.member.tool_servers.offer(place.sandbox.as_ref()).await;
+            let offer = self.offer(place).await;
             if let Some(obstacle) = offer.obstacle {
                 return Ok(Taken::Refused(obstacle));
             }
@@ -135,7 +140,7 @@ impl Steps {
                 step.briefing = member.map(|member| member.agent.system());
             }
             if let Some(history) = &shown {
-                self.judge(action, history).await;
+                step.risk_reason = self.judge(action, history).await;
             }
         }
         Ok(Taken::Decided(step))
@@ -148,52 +153,71 @@ impl Steps {
         news
     }
 
+    /// The tools of servers, also of those that the knowledge of the workspace asks for.
+    pub(super) async fn offer(&self, place: &Place) -> Offer {
+        self.read_knowledge(place).await;
+        self.member.tool_servers.offer(place.sandbox.as_ref()).await
+    }
+
+    /// Reads the knowledge of the workspace, once in each life of its sandbox.
+    async fn read_knowledge(&self, place: &Place) {
+        let (Some(own), Some(sandbox)) = (&self.parts.memory, &place.sandbox) else { return };
+        let lease = sandbox.lease();
+        let mut known = self.known.lock().await;
+        if known.boot_id.as_ref() != Some(&lease.boot_id) {
+            let Repository { folder, knowledge, .. } = &place.repository;
+            let folder = if folder.is_empty() { &lease.working_dir } else { folder };
+            let memory = own.clone().load(sandbox.as_ref(), folder, knowledge).await;
+            for problem in memory.problems() {
+                tracing::warn!(%problem, "knowledge of the workspace");
+            }
+            *known = Known { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
+        }
+        let servers = known.memory.as_ref().map(Memory::servers).unwrap_or_default();
+        drop(known);
+        self.member.tool_servers.set_sandbox_servers(servers).await;
+    }
+
     /// What the user's latest message brings to mind.
     async fn recall(&self, view: &View, place: &Place) -> Option<[News; 2]> {
         let own = self.parts.memory.as_ref()?;
         let query = view.unrecalled()?;
-        let facts = facts(place);
-        let mut known = self.known.lock().await;
-        if let Some(sandbox) =
-            place.sandbox.as_ref().filter(|sandbox| known.boot_id.as_ref() != Some(&sandbox.lease().boot_id))
-        {
-            let folder =
-                if facts.repo_directory.is_empty() { &facts.working_dir } else { &facts.repo_directory };
-            let memory = own.clone().load(sandbox.as_ref(), folder).await;
-            for problem in memory.problems() {
-                tracing::warn!(%problem, "knowledge of the workspace");
-            }
-            *known = Known { memory: Some(memory), boot_id: Some(sandbox.lease().boot_id.clone()) };
-        }
+        let known = self.known.lock().await;
         let memory = known.memory.as_ref().unwrap_or(own);
-        let recall = memory.recall(query, &facts, view.recalled())?;
+        let recall = memory.recall(query, &facts(place), view.recalled())?;
         let action = Body::Action(Action::from(recall.action));
         let asked = News { source: EventSource::User, body: action, is_outcome: false };
-        let found = News { source: EventSource::Agent, body: recall.observation.into(), is_outcome: true };
+        let found =
+            News { source: EventSource::Environment, body: recall.observation.into(), is_outcome: true };
         Some([asked, found])
     }
 
-    /// Only what the user can be asked about: a thought or a message costs no request.
-    async fn judge(&self, action: &mut Action, history: &View) {
-        let Some(analyzer) = &self.parts.analyzer else { return };
+    /// Has the action's risk assessed, if the user can be asked about it. Returns the reason; empty if there is none.
+    async fn judge(&self, action: &mut Action, history: &View) -> String {
+        let Some(analyzer) = &self.parts.analyzer else { return String::new() };
         if !security::asks(ConfirmationPolicy::Always, action) {
-            return;
+            return String::new();
         }
-        let judged = tokio::time::timeout(JUDGING, analyzer.assess(action, history)).await;
-        let risk = match judged {
-            Ok(Ok(risk)) => risk,
+        let assessed = tokio::time::timeout(JUDGING, analyzer.assess(action, history)).await;
+        let Judgement { risk, reason } = match assessed {
+            Ok(Ok(judgement)) => judgement,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "an action's risk stays unknown");
-                SecurityRisk::Unknown
+                Judgement { risk: SecurityRisk::Unknown, reason: error.to_string() }
             }
-            Err(_) => SecurityRisk::Unknown,
+            Err(_) => Judgement {
+                risk: SecurityRisk::Unknown,
+                reason: format!("the security analyzer did not answer within {JUDGING:?}"),
+            },
         };
+        tracing::debug!(action = action.kind(), ?risk, reason, "assessed an action's risk");
         action.set_security_risk(risk);
+        reason.chars().take(MAX_REASON_CHARS).collect()
     }
 }
 
 fn facts(Place { sandbox, repository }: &Place) -> Facts {
-    let Repository { name, branch, folder } = repository.clone();
+    let Repository { name, branch, folder, .. } = repository.clone();
     Facts {
         repo_name: name,
         repo_branch: branch,

@@ -7,11 +7,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use protocol::action::{CondensationAction, LoopRecoveryAction, MessageAction};
-use protocol::observation::LoopDetectionObservation;
+use protocol::observation::{LoopDetectionObservation, RunIpythonObservation};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
 use serde_json::value::RawValue;
@@ -46,7 +47,7 @@ pub struct Stuck {
 pub enum StuckKind {
     /// The same action with the same outcome, four times.
     SameOutcome,
-    /// The same action with errors, three times.
+    /// The same action with errors, or a cell with the same syntax error, three times.
     SameError,
     /// The agent says the same three times.
     Monologue,
@@ -83,9 +84,18 @@ struct Turn {
 /// Texts are told apart by 64 bits: who makes them collide only stops their own conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum What {
-    Step { action: u64, outcome: u64, has_failed: bool },
+    Step { action: u64, outcome: u64, failure: Option<Failure> },
     Message(u64),
     Condensation,
+}
+
+/// How a step failed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Failure {
+    /// With an error, whose text may differ from time to time.
+    Error,
+    /// Python cannot parse the cell.
+    Syntax,
 }
 
 /// A case, the number of turns that it takes, and whether these turns are it.
@@ -137,20 +147,20 @@ impl StuckDetector {
     }
 
     fn observe(&mut self, event: &Event, observation: &Observation) {
-        let has_failed = matches!(observation.kind, ObservationKind::Error(_));
+        let failure = failure(observation);
         let action = self.open.take_if(|open| event.cause == Some(open.id));
         match action {
             Some(action) if action.is_wait || is_running(observation) => self.recent.clear(),
             Some(action) => {
                 let outcome = outcome(observation);
-                self.push(action.id, What::Step { action: action.fingerprint, outcome, has_failed });
+                self.push(action.id, What::Step { action: action.fingerprint, outcome, failure });
             }
             // A call that could not become an action. Others may fail with the same words: no such tool.
-            None if has_failed && event.cause.is_none() => {
+            None if failure == Some(Failure::Error) && event.cause.is_none() => {
                 if let Some(call) = &event.tool_call_metadata {
                     let outcome = outcome(observation);
                     let action = fingerprint_of_call(call).unwrap_or(outcome);
-                    self.push(event.id, What::Step { action, outcome, has_failed });
+                    self.push(event.id, What::Step { action, outcome, failure });
                 }
             }
             None => {}
@@ -230,15 +240,13 @@ fn is_step(turns: &[Turn]) -> bool {
 }
 
 fn has_same_error(turns: &[Turn]) -> bool {
-    let failed = |turn: &Turn| match turn.what {
-        What::Step { action, has_failed: true, .. } => Some(action),
+    let error = |turn: &Turn| match turn.what {
+        What::Step { action, failure: Some(Failure::Error), .. } => Some((action, None)),
+        What::Step { action, outcome, failure: Some(Failure::Syntax) } => Some((action, Some(outcome))),
         _ => None,
     };
-    let mut failed = turns.iter().map(failed);
-    match failed.next().flatten() {
-        Some(first) => failed.all(|action| action == Some(first)),
-        None => false,
-    }
+    let first = turns.first().and_then(error);
+    first.is_some() && turns.iter().all(|turn| error(turn) == first)
 }
 
 fn is_running(observation: &Observation) -> bool {
@@ -269,7 +277,40 @@ fn outcome(observation: &Observation) -> u64 {
         ObservationKind::Run(run) => Some(run.metadata.exit_code),
         _ => None,
     };
-    hash(&(observation.kind.kind(), exit_code, &observation.content))
+    let content = match &observation.kind {
+        ObservationKind::RunIpython(_) => Cow::Owned(without_cell_numbers(&observation.content)),
+        _ => Cow::Borrowed(&observation.content),
+    };
+    hash(&(observation.kind.kind(), exit_code, content))
+}
+
+/// A traceback names its cell with the number of cells that were run, so that no two are equal.
+fn without_cell_numbers(traceback: &str) -> String {
+    // As IPython names a cell: since 8.7, 8.5, 8.0, and before.
+    const BEFORE_NUMBER: [&str; 4] = ["Cell In[", "Cell In [", "Input In [", "<ipython-input-"];
+    BEFORE_NUMBER.into_iter().fold(traceback.to_owned(), |text, before| {
+        let mut parts = text.split(before);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            text + before + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+        })
+    })
+}
+
+fn failure(observation: &Observation) -> Option<Failure> {
+    match &observation.kind {
+        ObservationKind::Error(_) => Some(Failure::Error),
+        ObservationKind::RunIpython(_) => {
+            let said = RunIpythonObservation::said(&observation.content).trim_end();
+            let error = said.lines().next_back()?;
+            // A syntax error and its two subclasses.
+            let is_syntax = ["SyntaxError: ", "IndentationError: ", "TabError: "]
+                .iter()
+                .any(|name| error.starts_with(name));
+            is_syntax.then_some(Failure::Syntax)
+        }
+        _ => None,
+    }
 }
 
 /// Without a key of this process: the same log folds to the same state everywhere.

@@ -22,9 +22,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
+use tracing::Instrument as _;
+
 use super::input::{Effect, Input, InputKind};
 use super::state::{AgentId, State};
-use super::step::{Steps, Taken};
+use super::step::{Place, Steps, Taken};
 use super::transition::{interrupted, transition};
 use crate::agent::ModelCall;
 use crate::agent::tools::add_code_graph;
@@ -348,6 +350,9 @@ impl Task {
             let events = appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
             self.latest_sandbox =
                 latest_sandbox(events.iter().map(Arc::as_ref)).or(self.latest_sandbox.take());
+            for event in events.iter() {
+                tracing::debug!(event = %event.id, kind = event.body.kind(), agent_state = %self.state.agent_state);
+            }
             self.events.extend(events.iter().cloned());
         }
         self.show_state.send_replace(Arc::new(self.state.clone()));
@@ -419,6 +424,10 @@ impl Task {
         }
     }
 
+    fn current_place(&self) -> Place {
+        Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() }
+    }
+
     /// The steps of the agent whose action it is.
     fn steps_of(&self, action: EventId) -> Steps {
         let pending = self.state.pending().find(|(_, pending)| pending.action == action);
@@ -429,13 +438,12 @@ impl Task {
     /// A tool server's answer, or that the user stopped it.
     fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
         let Some(cancel) = self.begin_performing(action, false) else { return };
-        let tool_servers = self.steps_of(action).tool_servers();
-        let sandbox = self.held();
+        let (steps, place) = (self.steps_of(action), self.current_place());
         self.work.spawn(async move {
             let answer = async {
                 // One that was started by an earlier process, or died, is started again.
-                drop(tool_servers.offer(sandbox.as_ref()).await);
-                tool_servers.call(&call.name, &call.arguments).await
+                drop(steps.offer(&place).await);
+                steps.tool_servers().call(&call.name, &call.arguments).await
             };
             let observation = tokio::select! {
                 biased;
@@ -451,10 +459,11 @@ impl Task {
             self.slot = Slot::Awaited;
             let Parts { provider, spec, .. } = self.parts.clone();
             let live = self.live.clone();
-            self.work.spawn(async move {
+            let placing = async move {
                 let on_progress = move |progress| drop(live.send(Live::Start(progress)));
                 Done::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
-            });
+            };
+            self.work.spawn(placing.instrument(tracing::info_span!("create_sandbox")));
         }
     }
 
@@ -509,7 +518,8 @@ impl Task {
         add_code_graph(&mut request);
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
-        self.work.spawn(async move {
+        let performing = async move {
+            tracing::debug!("performing an action");
             let on_output = move |chunk: OutputChunk<'_>| {
                 drop(live.send(match chunk {
                     OutputChunk::Bytes { bytes, .. } => Live::Output { action, bytes: bytes.to_vec() },
@@ -529,8 +539,10 @@ impl Task {
             {
                 tracing::warn!(action = %id, %error, "cancelling an action that cannot be followed");
             }
+            tracing::debug!(is_ok = result.is_ok(), "the action has ended");
             Done::Action { action, result }
-        });
+        };
+        self.work.spawn(performing.instrument(tracing::info_span!("action", id = %action)));
     }
 }
 

@@ -4,4 +4,4 @@ mod log;
 mod store;
 
 pub use log::{Cursor, EventLog};
-pub use store::{ConversationSummary, EventStore, StoreError};
+pub use store::{ConversationList, ConversationSummary, EventStore, StoreError};

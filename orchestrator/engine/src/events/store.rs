@@ -32,11 +32,27 @@ pub trait EventStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// All conversations, the one with the latest event first.
+    /// All conversations.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A damaged entry is part of the list.
+    async fn conversations(&self) -> Result<ConversationList, StoreError>;
+
+    /// Removes a conversation with its log. One that does not exist is no error. The caller makes sure that no process
+    /// appends to it.
     ///
     /// # Errors
     /// See [`StoreError`].
-    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError>;
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError>;
+}
+
+/// The conversations of a store.
+#[derive(Debug, Default)]
+pub struct ConversationList {
+    /// Those whose entry can be read, the one with the latest event first.
+    pub conversations: Vec<ConversationSummary>,
+    /// The entries that cannot be read, each a [`StoreError::DamagedEntry`].
+    pub damaged: Vec<StoreError>,
 }
 
 /// What a list shows of a conversation.
@@ -70,6 +86,15 @@ pub enum StoreError {
         conversation: ConversationId,
         /// The event.
         id: EventId,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What is stored of a conversation beside its log cannot be read.
+    #[error("the entry of conversation {conversation:?} is damaged")]
+    DamagedEntry {
+        /// What the entry says is the conversation's id; it may be anything.
+        conversation: String,
         /// What is wrong with it.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

@@ -3,11 +3,13 @@
 //! A subset of our own instead of a library: what is read here are a handful of names and lists, an error must name its
 //! line, and the files are hostile. No anchors, tags or aliases, so nothing grows; nesting beyond what is read is passed
 //! over and not followed. What people write in such files beside that is in it: plain, quoted and folded texts, lists of
-//! both kinds, lists of small maps.
+//! both kinds, small maps and lists of them.
 
 mod reader;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 /// A file taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +31,8 @@ struct Field {
 enum Value {
     Text(String),
     List(Vec<Item>),
-    /// A map, or something beyond the subset.
+    Map(Vec<Field>),
+    /// Something beyond the subset.
     Other,
 }
 
@@ -51,16 +54,18 @@ pub(crate) struct Malformed {
 }
 
 impl<'a> Document<'a> {
-    /// Takes a file apart. One that does not begin with `---`, or has no second such line, has no front matter.
+    /// Takes a file apart. One that does not begin with `---` after blank lines, or has no second such line, has no front
+    /// matter. All of the front matter may be indented.
     ///
     /// # Errors
     /// The first line that is none of a list of fields.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Malformed> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let Some((head, body)) = split(text) else { return Ok(Self { fields: Vec::new(), body: text }) };
-        // The head's first line is the file's second.
-        let lines: Vec<_> = (2..).zip(head.lines()).collect();
-        Ok(Self { fields: reader::fields(&lines, 0)?, body })
+        let Some((line, head, body)) = split(text) else {
+            return Ok(Self { fields: Vec::new(), body: text });
+        };
+        let lines: Vec<_> = (line..).zip(head.lines()).collect();
+        Ok(Self { fields: reader::fields(&reader::without_indent(&lines), 0)?, body })
     }
 
     /// The line of a field, from 1; the first of the file when it is not there.
@@ -101,7 +106,7 @@ impl<'a> Document<'a> {
                 });
                 texts.collect::<Result<_, _>>()?
             }
-            Some(Value::Other) => return Err(wrong()),
+            Some(Value::Map(_) | Value::Other) => return Err(wrong()),
         };
         Ok(texts.into_iter().filter_map(some).map(str::to_owned).collect())
     }
@@ -115,6 +120,27 @@ impl<'a> Document<'a> {
         values.filter_map(|value| if let Value::Text(text) = value { some(text) } else { None }).collect()
     }
 
+    /// The maps of the list `list` in the map `map`; none where one of them is not there.
+    ///
+    /// # Errors
+    /// The one is no map, or the other no list of maps.
+    pub(crate) fn maps_in(&self, map: &str, list: &str) -> Result<Vec<Fields<'_>>, Malformed> {
+        let found = match self.find(map).map(|field| &field.value) {
+            None => return Ok(Vec::new()),
+            Some(Value::Map(fields)) => last(fields, list),
+            Some(_) => return Err(self.malformed(map, "must be a map")),
+        };
+        let wrong = |line| Malformed { line, problem: format!("`{list}` must be a list of maps") };
+        match found.map(|field| (field.line, &field.value)) {
+            None => Ok(Vec::new()),
+            Some((line, Value::List(items))) => items
+                .iter()
+                .map(|item| if let Item::Map(fields) = item { Ok(Fields(fields)) } else { Err(wrong(line)) })
+                .collect(),
+            Some((line, _)) => Err(wrong(line)),
+        }
+    }
+
     /// The error for a field.
     pub(crate) fn malformed(&self, name: &str, problem: &str) -> Malformed {
         Malformed { line: self.line(name), problem: format!("`{name}` {problem}") }
@@ -122,6 +148,49 @@ impl<'a> Document<'a> {
 
     fn find(&self, name: &str) -> Option<&Field> {
         last(&self.fields, name)
+    }
+}
+
+/// A map within the front matter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'f>(&'f [Field]);
+
+impl<'f> Fields<'f> {
+    /// A text; `None` where there is none.
+    pub(crate) fn text(&self, name: &str) -> Option<&'f str> {
+        match &last(self.0, name)?.value {
+            Value::Text(text) => some(text),
+            _ => None,
+        }
+    }
+
+    /// The texts of a list, or the words of a command line; `None` if it is neither.
+    pub(crate) fn words(&self, name: &str) -> Option<Vec<String>> {
+        match last(self.0, name).map(|field| &field.value) {
+            None => Some(Vec::new()),
+            Some(Value::Text(line)) => shlex::split(line),
+            Some(Value::List(items)) => {
+                let text = |item: &Item| if let Item::Text(text) = item { Some(text.clone()) } else { None };
+                items.iter().map(text).collect()
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The texts of a map; `None` if it is not one.
+    pub(crate) fn texts_by_name(&self, name: &str) -> Option<BTreeMap<String, String>> {
+        match last(self.0, name).map(|field| &field.value) {
+            None => Some(BTreeMap::new()),
+            Some(Value::Text(text)) if some(text).is_none() => Some(BTreeMap::new()),
+            Some(Value::Map(fields)) => {
+                let entry = |field: &Field| match &field.value {
+                    Value::Text(text) => Some((field.name.clone(), text.clone())),
+                    _ => None,
+                };
+                fields.iter().map(entry).collect()
+            }
+            Some(_) => None,
+        }
     }
 }
 
@@ -135,18 +204,26 @@ fn some(text: &str) -> Option<&str> {
     (!matches!(text, "" | "~" | "null")).then_some(text)
 }
 
-/// The text between the first two lines of `---`, and what follows.
-fn split(text: &str) -> Option<(&str, &str)> {
-    let (first, rest) = text.split_once('\n')?;
-    if first.trim_end() != "---" {
+/// The text between the first two lines of `---`, with the number of its first line, and what follows.
+fn split(text: &str) -> Option<(usize, &str, &str)> {
+    let start = text.trim_start();
+    let blank_lines = text[..text.len() - start.len()].matches('\n').count();
+    let (first, rest) = start.split_once('\n')?;
+    if !is_boundary(first) {
         return None;
     }
     let mut end = 0;
     for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return Some((&rest[..end], &rest[end + line.len()..]));
+        if is_boundary(line) {
+            return Some((blank_lines + 2, &rest[..end], &rest[end + line.len()..]));
         }
         end += line.len();
     }
     None
+}
+
+/// As V0 reads it, which takes a longer line too.
+fn is_boundary(line: &str) -> bool {
+    let line = line.trim_end();
+    line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
 }

@@ -1,12 +1,19 @@
-//! Lines to fields. Recursion goes as deep as a list of maps and no deeper.
+//! Lines to fields. Recursion goes as deep as [`DEEPEST`] and no deeper.
 
 use super::{Field, Item, Malformed, Value};
 
 /// A line with its number in the file.
 type Line<'a> = (usize, &'a str);
 
-/// How deep maps are read: the head itself, and the maps of a list in it.
-const DEEPEST: usize = 1;
+/// How deep maps are read, the head itself not counted: as deep as `mcp_tools` with the environments of its servers.
+const DEEPEST: usize = 3;
+
+/// The lines without the indentation of the first field.
+pub(super) fn without_indent<'a>(lines: &[Line<'a>]) -> Vec<Line<'a>> {
+    let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
+    let edge = lines.iter().find(|(_, text)| !is_blank(text)).map_or(0, |(_, text)| indent(text));
+    lines.iter().map(|(line, text)| (*line, &text[indent(text).min(edge)..])).collect()
+}
 
 /// The fields that stand at the left edge of the lines.
 pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Malformed> {
@@ -72,6 +79,9 @@ fn read_block(block: &[Line<'_>], depth: usize) -> Value {
         return items(block, depth).map_or(Value::Other, Value::List);
     }
     match field(first.trim_start()) {
+        Some(_) if depth < DEEPEST => {
+            fields(&without_indent(block), depth + 1).map_or(Value::Other, Value::Map)
+        }
         Some(_) => Value::Other,
         None => read(first.trim(), rest, depth),
     }
@@ -103,7 +113,7 @@ fn item(lines: &[Line<'_>], depth: usize) -> Item {
     if field(first).is_none() {
         return match read(first, rest, depth) {
             Value::Text(text) => Item::Text(text),
-            Value::List(_) | Value::Other => Item::Other,
+            Value::List(_) | Value::Map(_) | Value::Other => Item::Other,
         };
     }
     if depth == DEEPEST {

@@ -30,17 +30,61 @@ fn what_people_write_is_read() {
 }
 
 #[test]
-fn what_is_nested_is_passed_over_but_for_the_names_in_a_list_of_maps() {
-    let text = "---\nmcp_tools:\n  stdio_servers:\n    - name: fetch\n      args: [\"x\"]\nanchor: &a b\n\
-                inputs:\n  - name: REPO\n    description: \"Which: one\"\n    deep:\n      - name: no\n  - name: BRANCH\n\
-                  - plain\nmap: {a: 1}\nname: last\nname: wins\n---\n";
+fn nested_maps_and_lists_are_read_within_bounds() {
+    let text = r#"---
+mcp_tools:
+  stdio_servers:
+    - name: fetch
+      args: ["x"]
+      env:
+        A: "b: c"
+    - args: -m 'a b'
+      env: [no]
+  sse:
+    - plain
+anchor: &a b
+inputs:
+  - name: REPO
+    description: "Which: one"
+    deep:
+      - name: no
+  - name: BRANCH
+  - plain
+map: {a: 1}
+name: last
+name: wins
+---
+"#;
     let document = parse(text);
     assert_eq!(document.names_in("inputs", "name"), ["REPO", "BRANCH"]);
     assert_eq!(document.text("name").unwrap(), Some("wins"));
     let wrong = Malformed { line: 2, problem: "`mcp_tools` must be a text".into() };
     assert_eq!(document.text("mcp_tools"), Err(wrong));
-    assert_eq!(document.texts("inputs").unwrap_err().to_string(), "7: `inputs` must be a list of texts");
+    assert_eq!(document.texts("inputs").unwrap_err().to_string(), "13: `inputs` must be a list of texts");
+    let servers = document.maps_in("mcp_tools", "stdio_servers").unwrap();
+    assert_eq!((servers[0].text("name"), servers[0].words("args")), (Some("fetch"), Some(vec!["x".into()])));
+    assert_eq!(servers[0].texts_by_name("env"), Some([("A".into(), "b: c".into())].into()));
+    assert_eq!(
+        (servers[1].words("args"), servers[1].texts_by_name("env")),
+        (Some(vec!["-m".into(), "a b".into()]), None)
+    );
+    assert!(document.maps_in("mcp_tools", "missing").unwrap().is_empty());
+    assert_eq!(document.maps_in("name", "a").unwrap_err().problem, "`name` must be a map");
+    assert_eq!(
+        document.maps_in("mcp_tools", "sse").unwrap_err().to_string(),
+        "10: `sse` must be a list of maps"
+    );
     assert!(document.text("anchor").is_err() && document.texts("map").is_err());
+}
+
+#[test]
+fn indented_front_matter_after_blank_lines_is_read() {
+    let text = "\n  \n ---\n  # comment\n  name: a\n  triggers:\n    - one\n  - two\n\n  folded: |\n    x\n      y\n  wrong: {a\n-----\nbody";
+    let document = parse(text);
+    assert_eq!((document.text("name").unwrap(), document.body), (Some("a"), "body"));
+    assert_eq!(document.texts("triggers").unwrap(), ["one", "two"]);
+    assert_eq!(document.text("folded").unwrap(), Some("x\n  y"));
+    assert_eq!(document.text("wrong").unwrap_err().line, 13);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A file with knowledge: what it is called, when it is told, and what it says.
 
-use crate::front_matter::Document;
+use crate::front_matter::{Document, Fields, Malformed};
+use crate::tool_servers::SandboxServer;
 
 /// How much of a file is read, in bytes: about sixteen thousand tokens, more than a model should be told of one thing.
 pub const LONGEST_FILE: usize = 64 << 10;
@@ -9,13 +10,17 @@ pub const LONGEST_FILE: usize = 64 << 10;
 const MOST_TRIGGERS: usize = 64;
 const LONGEST_TRIGGER: usize = 256;
 
+/// How many servers a file may ask for.
+const MOST_SERVERS: usize = 8;
+
 /// How many characters of a skill's description are told.
 const DESCRIPTION_CHARACTERS: usize = 1024;
 
 /// Files that are instructions wherever they stand, by what V0 calls them.
-pub(super) const INSTRUCTIONS: [(&str, &str); 5] = [
+pub(super) const INSTRUCTIONS: [(&str, &str); 6] = [
     (".openhands_instructions", "repo_legacy"),
     (".cursorrules", "cursorrules"),
+    ("agent.md", "agents"),
     ("AGENT.md", "agents"),
     ("agents.md", "agents"),
     ("AGENTS.md", "agents"),
@@ -65,6 +70,8 @@ pub(super) struct Knowledge {
     pub(super) name: String,
     pub(super) told: Told,
     pub(super) content: String,
+    /// Servers whose tools the agent may call.
+    pub(super) servers: Vec<SandboxServer>,
 }
 
 /// When knowledge is told.
@@ -106,9 +113,10 @@ pub(super) fn parse(
             name: (*name).to_owned(),
             told: Told::AtFirst,
             content: text.trim().to_owned(),
+            servers: Vec::new(),
         });
     }
-    let useless = |error: crate::front_matter::Malformed| Problem {
+    let useless = |error: Malformed| Problem {
         path: format!("{}:{}", file.path, error.line),
         problem: format!("{}: it is not told", error.problem),
     };
@@ -130,6 +138,7 @@ pub(super) fn parse(
         triggers.push(format!("/{}", document.text("name").map_err(useless)?.unwrap_or(&name)));
     }
     let description = document.text("description").map_err(useless)?;
+    let servers = servers(&document).map_err(useless)?;
     let told = match (is_skill(&file.below), place, description) {
         _ if !triggers.is_empty() => Told::When(triggers),
         (true, Place::Workspace, Some(description)) => Told::OnDemand {
@@ -138,7 +147,28 @@ pub(super) fn parse(
         },
         _ => Told::AtFirst,
     };
-    Ok(Knowledge { name, told, content: with_inputs(document.body.trim(), &inputs) })
+    // V0's rule: only knowledge that always applies brings tools.
+    let servers = if told == Told::AtFirst { servers } else { Vec::new() };
+    Ok(Knowledge { name, told, content: with_inputs(document.body.trim(), &inputs), servers })
+}
+
+/// V0's `mcp_tools`, of which it takes the servers that are programs.
+fn servers(document: &Document<'_>) -> Result<Vec<SandboxServer>, Malformed> {
+    let wrong =
+        || document.malformed("mcp_tools", "must hold servers with `name`, `command`, `args` and `env`");
+    let servers = document.maps_in("mcp_tools", "stdio_servers")?;
+    if servers.len() > MOST_SERVERS {
+        return Err(document.malformed("mcp_tools", &format!("may hold {MOST_SERVERS} servers")));
+    }
+    let server = |fields: Fields<'_>| {
+        Some(SandboxServer {
+            name: fields.text("name")?.to_owned(),
+            command: fields.text("command")?.to_owned(),
+            args: fields.words("args")?,
+            env: fields.texts_by_name("env")?,
+        })
+    };
+    servers.into_iter().map(|fields| server(fields).ok_or_else(wrong)).collect()
 }
 
 /// A skill is a folder whose file is called so.
@@ -191,6 +221,30 @@ mod tests {
         let instructions = read("AGENTS.md", "---\nkept: as it is\n---\nx");
         assert_eq!((instructions.name.as_str(), instructions.told), ("agents", Told::AtFirst));
         assert!(instructions.content.starts_with("---\nkept"));
+        assert_eq!(
+            (read("agent.md", "x").name.as_str(), read("AGENT.md", "x").told),
+            ("agents", Told::AtFirst)
+        );
+    }
+
+    #[test]
+    fn mcp_tools_of_knowledge_that_always_applies_are_read() {
+        let tools = "mcp_tools:\n  stdio_servers:\n    - name: fetch\n      command: uvx\n      args: [\"mcp-server-fetch\"]\n      env:\n        A: b\n";
+        let fetch = SandboxServer {
+            name: "fetch".into(),
+            command: "uvx".into(),
+            args: vec!["mcp-server-fetch".into()],
+            env: [("A".into(), "b".into())].into(),
+        };
+        assert_eq!(read("repo.md", &format!("---\n{tools}---\n")).servers, [fetch]);
+        assert_eq!(read("repo.md", &format!("---\n{tools}triggers: [a]\n---\n")).servers, []);
+        for wrong in
+            ["mcp_tools: x", "mcp_tools:\n  stdio_servers: x", "mcp_tools:\n  stdio_servers:\n  - name: x"]
+        {
+            let error =
+                parse(file("a.md", format!("---\n{wrong}\n---\n")), Place::Workspace, &mut Vec::new());
+            assert!(error.unwrap_err().to_string().contains(" must "), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! what is too long is cut, what cannot be read is a [`Problem`], and nothing of it is fatal. What is told to whom is
 //! decided purely; what was told already is folded from the log.
 
+mod built_in;
 mod knowledge;
 mod load;
 mod recall;
@@ -19,9 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use knowledge::{Knowledge, Place};
 
 use crate::sandbox::Sandbox;
+use crate::tool_servers::SandboxServer;
 
 /// How many files there may be of the user's own, and in a workspace.
 pub const MOST_FILES: usize = 256;
+
+/// How many tool servers all knowledge may ask for.
+const MOST_SERVERS: usize = 16;
 
 /// Everything that may be told.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +38,8 @@ pub struct Memory {
     problems: Vec<Problem>,
     /// Names of secrets and what they are for.
     secrets: BTreeMap<String, String>,
+    /// What the agent should know of its sandbox.
+    sandbox_facts: String,
 }
 
 impl Memory {
@@ -43,15 +50,35 @@ impl Memory {
         memory
     }
 
+    /// The same memory with the knowledge that comes with the program. The user's of the same name stands in its place.
+    #[must_use]
+    pub fn with_built_in(mut self) -> Self {
+        let mut built_in = self.read(built_in::files(), Place::Home);
+        built_in.retain(|built_in| self.own.iter().all(|own| own.name != built_in.name));
+        self.own.splice(0..0, built_in);
+        self
+    }
+
+    /// The tool servers that the knowledge asks for.
+    pub fn servers(&self) -> Vec<SandboxServer> {
+        self.all().flat_map(|knowledge| knowledge.servers.iter().cloned()).take(MOST_SERVERS).collect()
+    }
+
     /// The same memory, which tells of these secrets what they are for, by name.
     pub fn with_secrets(self, secrets: BTreeMap<String, String>) -> Self {
         Self { secrets, ..self }
     }
 
-    /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it. What
-    /// was there of another workspace goes. Ends within half a minute.
-    pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str) -> Self {
-        let (files, problems) = load::files(sandbox, folder).await;
+    /// The same memory, which tells what the agent should know of its sandbox.
+    pub fn with_sandbox_facts(self, sandbox_facts: String) -> Self {
+        Self { sandbox_facts, ..self }
+    }
+
+    /// The same memory with what the workspace in a sandbox holds; `folder` is its own, or the repository's in it.
+    /// `organization` is the folder of an organization's knowledge, empty if there is none: a file in `folder` replaces its
+    /// files of the same name. What was there of another workspace goes. Ends within half a minute.
+    pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str, organization: &str) -> Self {
+        let (files, problems) = load::files(sandbox, folder, organization).await;
         self.problems = problems;
         self.workspace = self.read(files, Place::Workspace);
         self

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::llm::Tool;
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{Offer, ToolServers};
+use crate::tool_servers::{Offer, SandboxServer, ToolServers};
 
 pub use probe::{BROWSERS, CHROMIUM, Facts, IPYTHON, PROBE, PYTHON, facts};
 
@@ -102,6 +102,10 @@ impl ToolServers for SandboxTools {
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
         self.servers.call(name, arguments).await
+    }
+
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>) {
+        self.servers.set_sandbox_servers(servers).await;
     }
 
     fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
 use super::Redactor;
-use crate::events::{ConversationSummary, EventStore, StoreError};
+use crate::events::{ConversationList, EventStore, StoreError};
 
 /// Takes the secrets out of every event before it is stored. What is read was stored so.
 pub struct GuardedStore {
@@ -56,7 +56,11 @@ impl EventStore for GuardedStore {
         self.store.read(conversation, from, limit).await
     }
 
-    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
         self.store.conversations().await
+    }
+
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.store.remove(conversation).await
     }
 }

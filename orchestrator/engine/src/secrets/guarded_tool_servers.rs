@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Redactor;
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{CALL_FAILED, Offer, ToolServers};
+use crate::tool_servers::{CALL_FAILED, Offer, SandboxServer, ToolServers};
 
 /// Stands before the tool servers of a conversation.
 pub struct GuardedToolServers {
@@ -38,6 +38,10 @@ impl ToolServers for GuardedToolServers {
                 CALL_FAILED,
             )
         })
+    }
+
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>) {
+        self.servers.set_sandbox_servers(servers).await;
     }
 
     fn is_empty(&self) -> bool {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::Placeholders;
+
 /// One secret.
 #[derive(Debug, Clone)]
 pub struct Secret {
@@ -25,9 +27,22 @@ impl Registry {
         Self(Arc::new(secrets))
     }
 
+    /// Placeholders for these secrets.
+    pub fn placeholders(&self) -> Placeholders {
+        Placeholders::new(self.0.iter().map(|(name, secret)| (name.as_str(), &secret.value)))
+    }
+
     /// What agents are told: names, and what each is for.
     pub fn descriptions(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|(name, secret)| (name.clone(), secret.description.clone())).collect()
+    }
+
+    /// The variables for a command: the secrets that its text names, as whole words, with their values.
+    pub fn named_in(&self, text: &str) -> BTreeMap<String, String> {
+        let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words = text.split(|letter| !is_of_a_name(letter));
+        let named = words.filter_map(|word| self.0.get_key_value(word));
+        named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect()
     }
 
     /// The same request with the secrets that its command or cell names, as whole words, in its environment; nothing when it names
@@ -38,11 +53,7 @@ impl Registry {
             SandboxAction::RunIpython(cell) => &cell.code,
             _ => return None,
         };
-        let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let words = text.split(|letter| !is_of_a_name(letter));
-        let named = words.filter_map(|word| self.0.get_key_value(word));
-        let named: BTreeMap<_, _> =
-            named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect();
+        let named = self.named_in(text);
         if named.is_empty() {
             return None;
         }

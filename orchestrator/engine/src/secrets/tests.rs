@@ -287,6 +287,7 @@ async fn a_tool_servers_answer_shows_no_secret() {
         async fn call(&self, _: &str, _: &serde_json::Map<String, serde_json::Value>) -> Observation {
             Observation::error(format!("it is {VALUE}"), "")
         }
+        async fn set_sandbox_servers(&self, _: Vec<crate::tool_servers::SandboxServer>) {}
         async fn shut_down(&self) {}
     }
     let guarded = GuardedToolServers::new(Arc::new(Telling), redactor());

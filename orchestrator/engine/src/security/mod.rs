@@ -12,22 +12,47 @@ use protocol::{Action, SecurityRisk};
 
 use crate::view::View;
 
-pub use policy::asks;
-pub use rules::{Judgement, PolicyError, Rules};
+pub use policy::{approval, asks, covers};
+pub use rules::{PolicyError, Rules};
 
 /// Judges actions before they are performed.
 #[async_trait]
 pub trait SecurityAnalyzer: Send + Sync {
-    /// The risk of an action. `history` is what the agent was shown before it decided on it. The caller bounds the time
-    /// that this may take.
+    /// The risk of an action, and why. `history` is what the agent was shown before it decided on it. The caller bounds the
+    /// time that this may take.
     ///
     /// # Errors
     /// When it cannot judge now; the action's risk is unknown then.
-    async fn assess(&self, action: &Action, history: &View) -> Result<SecurityRisk, AnalyzerError>;
+    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError>;
 
     /// Whether the agent's tools are to ask the model for the risk of each call.
     fn wants_declared_risk(&self) -> bool {
         false
+    }
+}
+
+/// A risk, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The risk.
+    pub risk: SecurityRisk,
+    /// The reason in a sentence; empty if there is none. May come from outside.
+    pub reason: String,
+}
+
+impl From<SecurityRisk> for Judgement {
+    fn from(risk: SecurityRisk) -> Self {
+        Self { risk, reason: String::new() }
+    }
+}
+
+/// Orders risks: a risk that more policies ask about is worse.
+fn severity(risk: SecurityRisk) -> u8 {
+    match risk {
+        SecurityRisk::Low => 0,
+        SecurityRisk::Medium => 1,
+        SecurityRisk::Unknown => 2,
+        SecurityRisk::High => 3,
     }
 }
 
@@ -48,8 +73,8 @@ pub struct DeclaredRisk;
 
 #[async_trait]
 impl SecurityAnalyzer for DeclaredRisk {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<SecurityRisk, AnalyzerError> {
-        Ok(action.security_risk())
+    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
+        Ok(action.security_risk().into())
     }
 
     fn wants_declared_risk(&self) -> bool {

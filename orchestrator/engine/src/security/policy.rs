@@ -1,11 +1,37 @@
 //! Which actions the user is asked about.
 
 use protocol::Action;
+use protocol::record::{ApprovalGranted, ApprovalScope};
 use protocol::risk::ConfirmationPolicy;
+
+use super::severity;
 
 /// Whether the user is asked about an action, as far as it is judged.
 pub fn asks(policy: ConfirmationPolicy, action: &Action) -> bool {
     does_something(action) && policy.asks(action.security_risk())
+}
+
+/// The narrowest approval that covers an action and those like it. `None` where every action needs an approval of its
+/// own: input to a running process and calls in a browser mean something else each time.
+pub fn approval(action: &Action) -> Option<ApprovalGranted> {
+    let scope = match action {
+        Action::Run(run) if !run.is_input && !run.is_static => {
+            ApprovalScope::Command { command: run.command.clone() }
+        }
+        Action::RunIpython(cell) => ApprovalScope::Cell { code: cell.code.clone() },
+        Action::CallToolMcp(call) => ApprovalScope::McpTool { name: call.name.clone() },
+        Action::Read(_) | Action::Write(_) | Action::Edit(_) => {
+            ApprovalScope::Action { action: action.kind().to_owned() }
+        }
+        _ => return None,
+    };
+    Some(ApprovalGranted { scope, risk: action.security_risk() })
+}
+
+/// Whether an approval covers an action: it is like the approved one, and no riskier.
+pub fn covers(granted: &ApprovalGranted, action: &Action) -> bool {
+    approval(action)
+        .is_some_and(|own| own.scope == granted.scope && severity(own.risk) <= severity(granted.risk))
 }
 
 /// Not: thinking, talking, waiting for what runs.
@@ -38,7 +64,9 @@ fn does_something(action: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use protocol::SecurityRisk::{High, Low, Medium, Unknown};
-    use protocol::action::{FinishAction, MessageAction, RunAction, ThinkAction};
+    use protocol::action::{
+        BrowseAction, CallToolMcpAction, EditAction, FinishAction, MessageAction, RunAction, ThinkAction,
+    };
 
     use super::*;
 
@@ -53,6 +81,27 @@ mod tests {
         assert_eq!(asked(ConfirmationPolicy::Risky { from: High }), [true, false, false, true]);
         assert_eq!(asked(ConfirmationPolicy::Risky { from: Medium }), [true, false, true, true]);
         assert_eq!(asked(ConfirmationPolicy::Always), [true; 4]);
+    }
+
+    #[test]
+    fn an_approval_covers_what_is_alike_and_no_riskier() {
+        let run = |command: &str, security_risk| -> Action {
+            RunAction { command: command.into(), security_risk, ..Default::default() }.into()
+        };
+        let granted = approval(&run("make test", Medium)).unwrap();
+        assert!(covers(&granted, &run("make test", Low)) && covers(&granted, &run("make test", Medium)));
+        for other in
+            [run("make test ", Low), run("make", Low), run("make test", High), run("make test", Unknown)]
+        {
+            assert!(!covers(&granted, &other), "{other:?}");
+        }
+        let call = |name: &str| Action::from(CallToolMcpAction { name: name.into(), ..Default::default() });
+        let granted = approval(&call("search")).unwrap();
+        assert!(covers(&granted, &call("search")) && !covers(&granted, &call("delete")));
+        let edit = |path: &str| Action::from(EditAction::of(path, "create"));
+        assert!(covers(&approval(&edit("/a")).unwrap(), &edit("/b")));
+        let input = RunAction { command: "y".into(), is_input: true, ..Default::default() };
+        assert_eq!((approval(&input.into()), approval(&BrowseAction::default().into())), (None, None));
     }
 
     #[test]

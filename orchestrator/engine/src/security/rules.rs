@@ -16,7 +16,7 @@ use protocol::{Action, SecurityRisk};
 
 use self::facts::{Facts, Target};
 use self::pattern::{CommandPattern, HostPattern, Likeness, PathPattern};
-use super::{AnalyzerError, SecurityAnalyzer};
+use super::{AnalyzerError, Judgement, SecurityAnalyzer, severity};
 use crate::view::View;
 
 pub use self::file::PolicyError;
@@ -38,15 +38,6 @@ struct Rule {
     writes: Vec<PathPattern>,
     hosts: Vec<HostPattern>,
     actions: Vec<String>,
-}
-
-/// A risk, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
-    /// The risk.
-    pub risk: SecurityRisk,
-    /// The rule's reason, or why there is no rule.
-    pub reason: String,
 }
 
 impl Rules {
@@ -117,10 +108,8 @@ impl Rules {
 
 #[async_trait]
 impl SecurityAnalyzer for Rules {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<SecurityRisk, AnalyzerError> {
-        let Judgement { risk, reason } = self.judge(action);
-        tracing::debug!(action = action.kind(), ?risk, reason, "judged by the policy's rules");
-        Ok(risk)
+    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
+        Ok(self.judge(action))
     }
 }
 
@@ -141,14 +130,4 @@ impl Rule {
 
 fn worst(judgements: impl Iterator<Item = Judgement>) -> Option<Judgement> {
     judgements.max_by_key(|judgement| severity(judgement.risk))
-}
-
-/// What asks under more policies is worse.
-fn severity(risk: SecurityRisk) -> u8 {
-    match risk {
-        SecurityRisk::Low => 0,
-        SecurityRisk::Medium => 1,
-        SecurityRisk::Unknown => 2,
-        SecurityRisk::High => 3,
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
-use crate::events::{ConversationSummary, EventStore, StoreError};
+use crate::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 
 /// Keeps logs as long as it lives.
 #[derive(Default)]
@@ -53,8 +53,8 @@ impl EventStore for MemoryStore {
         }))
     }
 
-    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
-        let mut summaries: Vec<_> = self.with(|logs| {
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
+        let mut conversations: Vec<_> = self.with(|logs| {
             logs.iter()
                 .filter_map(|(id, log)| {
                     Some(ConversationSummary {
@@ -66,7 +66,12 @@ impl EventStore for MemoryStore {
                 })
                 .collect()
         });
-        summaries.sort_by(|a, b| b.last_updated_at.cmp(&a.last_updated_at));
-        Ok(summaries)
+        conversations.sort_by(|a, b| b.last_updated_at.cmp(&a.last_updated_at));
+        Ok(ConversationList { conversations, damaged: Vec::new() })
+    }
+
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.with(|logs| logs.remove(conversation));
+        Ok(())
     }
 }

@@ -169,7 +169,7 @@ fn tell_setup(step: &RunAction, observation: &Observation) -> Message {
             let folder = folder.map(|folder| format!("\n[Working directory: {folder}]")).unwrap_or_default();
             said + &folder
         }
-        _ => observation.content.clone(),
+        _ => end_of(&observation.content),
     };
     user(format!("Before you began: {}: {text}", step.thought))
 }

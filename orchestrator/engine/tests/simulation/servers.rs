@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::llm::Tool;
 use engine::sandbox::Sandbox;
-use engine::tool_servers::{Offer, ToolServers};
+use engine::tool_servers::{Offer, SandboxServer, ToolServers};
 use protocol::Observation;
 use protocol::observation::McpObservation;
 use serde_json::{Map, Value, json};
@@ -26,6 +26,8 @@ impl ToolServers for Servers {
         let answered = McpObservation { name: name.to_owned(), ..Default::default() };
         Observation::new("a thing for hands", answered)
     }
+
+    async fn set_sandbox_servers(&self, _: Vec<SandboxServer>) {}
 
     async fn shut_down(&self) {}
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use engine::events::{ConversationSummary, EventStore, StoreError};
+use engine::events::{ConversationList, EventStore, StoreError};
 use engine::testing::MemoryStore;
 use protocol::{ConversationId, Event, EventId};
 
@@ -35,7 +35,11 @@ impl EventStore for DeadlyStore {
         self.logs.read(conversation, from, limit).await
     }
 
-    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
         self.logs.conversations().await
+    }
+
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.logs.remove(conversation).await
     }
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, SecurityAnalyzer};
+use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -67,27 +67,30 @@ impl GraySwanAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for GraySwanAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<SecurityRisk, AnalyzerError> {
+    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError> {
         let mut trace = trace::from_history(history, MAX_PAST_EVENTS);
         trace.extend(trace::from_action(action, history));
         let body = json!({ "messages": encode(trace), "policy_id": self.policy_id });
         let key = self.api_key.expose_secret();
         let request = self.service.post().bearer_auth(key).header("x-grayswan-api-key", key);
         let asked = self.service.send(request, Some(&body), "{violation}");
-        risk(&self.service.with_timeout(asked).await?)
+        judgement(&self.service.with_timeout(asked).await?)
     }
 }
 
-fn risk(answer: &Answer) -> Result<SecurityRisk, AnalyzerError> {
+fn judgement(answer: &Answer) -> Result<Judgement, AnalyzerError> {
     if answer.ipi == Some(true) {
-        return Ok(SecurityRisk::High);
+        let reason = "it follows an instruction that came in with a tool's output".to_owned();
+        return Ok(Judgement { risk: SecurityRisk::High, reason });
     }
-    match answer.violation.or_else(|| answer.output["data"]["violation"].as_f64()) {
-        Some(score) if score <= LOW => Ok(SecurityRisk::Low),
-        Some(score) if score <= MEDIUM => Ok(SecurityRisk::Medium),
-        Some(_) => Ok(SecurityRisk::High),
-        None => Err(refused("answered without a score".to_owned())),
-    }
+    let score = answer.violation.or_else(|| answer.output["data"]["violation"].as_f64());
+    let score = score.ok_or_else(|| refused("answered without a score".to_owned()))?;
+    let risk = match score {
+        ..=LOW => SecurityRisk::Low,
+        ..=MEDIUM => SecurityRisk::Medium,
+        _ => SecurityRisk::High,
+    };
+    Ok(Judgement { risk, reason: format!("Gray Swan's violation score is {score:.2}") })
 }
 
 /// The trace as OpenAI's messages. A thought is the content of the message with its call.

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, SecurityAnalyzer};
+use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use reqwest::Method;
@@ -61,7 +61,7 @@ impl InvariantAnalyzer {
         Ok(Self { service: Service::new(url, timeout)?, monitor: Mutex::default() })
     }
 
-    async fn check(&self, past: &Value, pending: &Value) -> Result<SecurityRisk, AnalyzerError> {
+    async fn check(&self, past: &Value, pending: &Value) -> Result<Judgement, AnalyzerError> {
         let mut kept = self.monitor.lock().await;
         if let Some(monitor) = kept.as_ref() {
             match self.request_check(monitor, past, pending).await {
@@ -92,18 +92,18 @@ impl InvariantAnalyzer {
         Monitor { session, id }: &Monitor,
         past: &Value,
         pending: &Value,
-    ) -> Result<SecurityRisk, AnalyzerError> {
+    ) -> Result<Judgement, AnalyzerError> {
         let path = ["monitor", id, "check"];
         let request = self.service.request_below(Method::POST, &path, &[("session_id", session)]);
         let body = json!({ "past_events": past, "pending_events": pending });
         let violations: Vec<Value> = self.service.send(request, Some(&body), "a list of violations").await?;
-        Ok(risk(&violations))
+        Ok(judgement(&violations))
     }
 }
 
 #[async_trait]
 impl SecurityAnalyzer for InvariantAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<SecurityRisk, AnalyzerError> {
+    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError> {
         let past = encode(trace::from_history(history, MAX_PAST_EVENTS));
         let pending = encode(trace::from_action(action, history));
         self.service.with_timeout(self.check(&past, &pending)).await
@@ -129,13 +129,19 @@ fn encode(trace: Vec<Element>) -> Value {
 }
 
 /// The highest risk of the violations. A violation that states no risk does not count, as in V0.
-fn risk(violations: &[Value]) -> SecurityRisk {
+fn judgement(violations: &[Value]) -> Judgement {
     let risks = [
         ("risk=high", SecurityRisk::High),
         ("risk=medium", SecurityRisk::Medium),
         ("risk=low", SecurityRisk::Low),
     ];
-    let texts: Vec<String> = violations.iter().map(Value::to_string).collect();
-    let worst = risks.iter().find(|(words, _)| texts.iter().any(|text| text.contains(words)));
-    worst.map_or(SecurityRisk::Low, |(_, risk)| *risk)
+    let texts: Vec<String> = violations
+        .iter()
+        .map(|violation| violation.as_str().map_or_else(|| violation.to_string(), str::to_owned))
+        .collect();
+    let found = |(words, risk): &(&str, SecurityRisk)| {
+        let text = texts.iter().find(|text| text.contains(words))?;
+        Some(Judgement { risk: *risk, reason: text.clone() })
+    };
+    risks.iter().find_map(found).unwrap_or_else(|| SecurityRisk::Low.into())
 }

@@ -13,7 +13,7 @@ mod trace;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, SecurityAnalyzer};
+use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -75,7 +75,7 @@ impl HttpAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for HttpAnalyzer {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<SecurityRisk, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
         let arguments = serde_json::to_value(action.fields())
             .map_err(|error| service::failed("cannot be sent the action", error))?;
         let body = json!({"action": {"action": action.kind(), "args": arguments}});
@@ -86,12 +86,12 @@ impl SecurityAnalyzer for HttpAnalyzer {
         };
         let answer: Answer =
             self.service.with_timeout(self.service.send(request, Some(&body), "{risk, reason}")).await?;
-        tracing::debug!(action = action.kind(), reason = answer.reason, "judged by the analyzer");
-        Ok(match answer.risk {
+        let risk = match answer.risk {
             Risk::Low => SecurityRisk::Low,
             Risk::Medium => SecurityRisk::Medium,
             Risk::High => SecurityRisk::High,
             Risk::Unknown => SecurityRisk::Unknown,
-        })
+        };
+        Ok(Judgement { risk, reason: answer.reason })
     }
 }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::{CALL_BYTES, RecordingError};
 use crate::error_name::ErrorName;
-use crate::secrets::Secrets;
 
 /// A call and what came of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,6 +39,14 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// The same with another response, if it is an answer.
+    pub(super) fn map_response(mut self, map: impl FnOnce(Value) -> Value) -> Self {
+        if let Self::Answer { response, .. } = &mut self {
+            *response = map(response.take());
+        }
+        self
+    }
+
     /// What the call cost, as far as that is known.
     pub(super) fn cost(&self) -> f64 {
         match self {
@@ -94,23 +101,11 @@ impl Call {
     }
 }
 
-/// A request as JSON, without the secrets.
-pub(super) fn described(request: &LlmRequest, secrets: &Secrets) -> Value {
+/// A request as JSON.
+pub(super) fn described(request: &LlmRequest) -> Value {
     let messages: Value = request.messages.iter().map(message).collect();
     let tools: Value = request.tools.iter().map(Tool::to_openai).collect();
-    without(json!({ "messages": messages, "tools": tools }), secrets)
-}
-
-/// The same without the secrets in its texts.
-pub(super) fn without(value: Value, secrets: &Secrets) -> Value {
-    match value {
-        Value::String(text) => secrets.redacted(text).into(),
-        Value::Array(items) => items.into_iter().map(|item| without(item, secrets)).collect(),
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(key, value)| (key, without(value, secrets))).collect())
-        }
-        other => other,
-    }
+    json!({ "messages": messages, "tools": tools })
 }
 
 fn message(message: &Message) -> Value {

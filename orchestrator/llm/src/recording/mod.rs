@@ -2,7 +2,10 @@
 //! an agent does can be a test without a provider.
 //!
 //! A folder holds one JSON file a call, `000001.json` and so on in the order in which the calls began: the model, the
-//! request, and the answer or the error after all retries. Of a call that was cancelled there is none. Keys are taken out.
+//! request, and the answer or the error after all retries. Of a call that was cancelled there is none.
+//!
+//! Files are redacted as the log is, which the models read. In an answer a secret leaves a placeholder that is replaced by
+//! the secret when the answer is replayed, so that a command that repeats one does the same again.
 
 mod call;
 mod difference;
@@ -13,8 +16,19 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use engine::secrets::{Placeholders, Redactor};
+
 pub use recorder::RecordingLlm;
 pub use replay::ReplayLlm;
+
+/// What keeps secrets out of recorded calls.
+#[derive(Debug, Clone, Default)]
+pub struct RecordingRedaction {
+    /// For all of a call.
+    pub redactor: Redactor,
+    /// For the answer, before that.
+    pub placeholders: Placeholders,
+}
 
 /// More calls than any conversation makes.
 const MOST_CALLS: usize = 100_000;

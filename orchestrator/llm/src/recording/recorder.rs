@@ -8,19 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
-use secrecy::SecretString;
 use serde_json::json;
 
-use super::call::{Call, Outcome, described, without};
-use super::{MOST_CALLS, RecordingError, files};
-use crate::secrets::Secrets;
+use super::call::{Call, Outcome, described};
+use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
 
 /// A model whose calls are recorded. A file that cannot be written is told in the log of the program, and the call goes on:
 /// it was paid for.
 pub struct RecordingLlm {
     inner: Arc<dyn Llm>,
     folder: PathBuf,
-    secrets: Secrets,
+    redaction: RecordingRedaction,
     /// The number of the next call, unless another has it.
     next: Arc<AtomicU64>,
 }
@@ -34,16 +32,15 @@ impl RecordingLlm {
     pub fn new(
         inner: Arc<dyn Llm>,
         folder: &Path,
-        secrets: impl IntoIterator<Item = SecretString>,
+        redaction: RecordingRedaction,
     ) -> Result<Self, RecordingError> {
         let unusable = |source| RecordingError::Folder { folder: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let last = files(folder)?.last().map_or(0, |(number, _)| *number);
-        let secrets = Secrets::from_iter(secrets);
         Ok(Self {
             inner,
             folder: folder.to_owned(),
-            secrets,
+            redaction,
             next: Arc::new(AtomicU64::new(last.saturating_add(1))),
         })
     }
@@ -62,10 +59,11 @@ impl RecordingLlm {
     ) -> std::io::Result<()> {
         let call = Call {
             model: self.inner.model().to_owned(),
-            request: described(request, &self.secrets),
-            outcome: Outcome::from(result),
+            request: described(request),
+            outcome: Outcome::from(result)
+                .map_response(|response| self.redaction.placeholders.hide(response)),
         };
-        let call = without(json!(call), &self.secrets);
+        let call = self.redaction.redactor.json(json!(call));
         on_disk(move || draft.finish(&format!("{call:#}\n"))).await
     }
 }

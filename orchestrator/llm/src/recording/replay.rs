@@ -10,13 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
-use secrecy::SecretString;
 use serde_json::Value;
 
 use super::call::{Call, described};
 use super::difference::difference;
-use super::{MOST_CALLS, RecordingError, files};
-use crate::secrets::Secrets;
+use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
 
 /// A model that says again what another one said.
 #[derive(Debug)]
@@ -24,7 +22,7 @@ pub struct ReplayLlm {
     model: String,
     /// What the dearest call cost.
     most_cost: f64,
-    secrets: Secrets,
+    redaction: RecordingRedaction,
     /// Requests hold the whole conversation, so only their hashes are kept. Never held across an await.
     calls: Mutex<Vec<Recorded>>,
 }
@@ -41,10 +39,7 @@ impl ReplayLlm {
     ///
     /// # Errors
     /// See [`RecordingError`].
-    pub fn open(
-        folder: &Path,
-        secrets: impl IntoIterator<Item = SecretString>,
-    ) -> Result<Self, RecordingError> {
+    pub fn open(folder: &Path, redaction: RecordingRedaction) -> Result<Self, RecordingError> {
         let files = files(folder)?;
         if files.is_empty() || files.len() > MOST_CALLS {
             return Err(RecordingError::Count { folder: folder.to_owned(), calls: files.len() });
@@ -57,7 +52,7 @@ impl ReplayLlm {
             model = call.model;
             most_cost = most_cost.max(call.outcome.cost());
         }
-        Ok(Self { model, most_cost, secrets: Secrets::from_iter(secrets), calls: Mutex::new(calls) })
+        Ok(Self { model, most_cost, redaction, calls: Mutex::new(calls) })
     }
 
     /// The file that answers, or the next one that does not.
@@ -91,9 +86,12 @@ impl Llm for ReplayLlm {
         request: &LlmRequest,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let request = described(request, &self.secrets);
+        let request = self.redaction.redactor.json(described(request));
         match self.take(&request) {
-            Ok(file) => read(file).await?.outcome.into(),
+            Ok(file) => {
+                let outcome = read(file).await?.outcome;
+                outcome.map_response(|response| self.redaction.placeholders.restore(response)).into()
+            }
             Err(None) => Err(not_recorded("all recorded calls are used".to_owned())),
             Err(Some(file)) => {
                 let name = file.display().to_string();

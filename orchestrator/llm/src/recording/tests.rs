@@ -1,12 +1,18 @@
 use std::sync::Arc;
 
 use engine::llm::{Llm, LlmErrorKind, LlmRequest, Message, Part, Tool};
+use engine::secrets::{Redactor, Registry, Secret};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::ScriptedLlm;
 
 const KEY: &str = "sk-canary-1234567890";
+
+fn redaction() -> RecordingRedaction {
+    let redactor = Redactor::new([("key", &KEY.into())]).unwrap();
+    RecordingRedaction { redactor, ..Default::default() }
+}
 
 fn request(text: &str) -> LlmRequest {
     LlmRequest {
@@ -29,7 +35,7 @@ async fn record(
         { "text": format!("The key is {KEY}.") }, { "error": "rate_limited" }, { "text": "Done." },
     ] });
     let inner = Arc::new(ScriptedLlm::from_json(&script.to_string()).unwrap());
-    let llm = RecordingLlm::new(inner, folder, [KEY.into()]).unwrap();
+    let llm = RecordingLlm::new(inner, folder, redaction()).unwrap();
     let mut results = Vec::new();
     for text in texts {
         results.push(llm.complete(&request(text), &|_| ()).await);
@@ -38,7 +44,7 @@ async fn record(
 }
 
 fn replay(folder: &Path) -> ReplayLlm {
-    ReplayLlm::open(folder, [KEY.into()]).unwrap()
+    ReplayLlm::open(folder, redaction()).unwrap()
 }
 
 #[tokio::test]
@@ -49,7 +55,7 @@ async fn what_is_recorded_is_said_again() {
     let llm = replay(&folder);
     assert_eq!(llm.model(), "scripted");
     let one = llm.complete(&request("one"), &|_| ()).await.unwrap();
-    assert_eq!(one.response.text(), "The key is [redacted].");
+    assert_eq!(one.response.text(), "The key is <secret_hidden>.");
     assert_eq!(one.usage, recorded[0].as_ref().unwrap().usage);
     assert_eq!(llm.complete(&request("two"), &|_| ()).await, recorded[1]);
     assert_eq!(llm.complete(&request("three"), &|_| ()).await, recorded[2]);
@@ -97,7 +103,7 @@ async fn several_models_record_into_one_folder_and_none_writes_over_another() {
     let script = json!({ "responses": vec![json!({ "text": "so" }); 8] }).to_string();
     let llm = || {
         let inner = Arc::new(ScriptedLlm::from_json(&script).unwrap());
-        RecordingLlm::new(inner, folder.path(), []).unwrap()
+        RecordingLlm::new(inner, folder.path(), RecordingRedaction::default()).unwrap()
     };
     // All of them begin to count before the first writes.
     let (one, two, three) = (llm(), llm(), llm());
@@ -109,7 +115,7 @@ async fn several_models_record_into_one_folder_and_none_writes_over_another() {
     tokio::join!(record(&one), record(&two), record(&three));
     let names: Vec<_> = files(folder.path()).unwrap().into_iter().map(|(number, _)| number).collect();
     assert_eq!(names, (1..=24).collect::<Vec<_>>());
-    let llm = ReplayLlm::open(folder.path(), []).unwrap();
+    let llm = ReplayLlm::open(folder.path(), RecordingRedaction::default()).unwrap();
     for number in (0..8).cycle().take(24) {
         llm.complete(&request(&number.to_string()), &|_| ()).await.unwrap();
     }
@@ -139,7 +145,7 @@ async fn a_call_that_is_cancelled_leaves_nothing() {
     }
 
     let folder = tempfile::tempdir().unwrap();
-    let llm = RecordingLlm::new(Arc::new(Silent), folder.path(), []).unwrap();
+    let llm = RecordingLlm::new(Arc::new(Silent), folder.path(), RecordingRedaction::default()).unwrap();
     let left = || std::fs::read_dir(folder.path()).unwrap().count();
     let request = request("one");
     let call = llm.complete(&request, &|_| ());
@@ -156,10 +162,31 @@ async fn a_call_that_is_cancelled_leaves_nothing() {
 #[test]
 fn what_cannot_be_replayed_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let error = || ReplayLlm::open(folder.path(), []).unwrap_err().to_string();
+    let error = || ReplayLlm::open(folder.path(), RecordingRedaction::default()).unwrap_err().to_string();
     assert!(error().ends_with("holds 0 recorded calls, not 1 to 100000"), "{}", error());
     std::fs::write(folder.path().join("000001.json"), "{}").unwrap();
     assert!(error().ends_with("000001.json is not a recorded call"), "{}", error());
-    let missing = ReplayLlm::open(&folder.path().join("missing"), []).unwrap_err();
+    let missing = ReplayLlm::open(&folder.path().join("missing"), RecordingRedaction::default()).unwrap_err();
     assert!(matches!(missing, RecordingError::Folder { .. }), "{missing}");
+}
+
+#[tokio::test]
+async fn secret_that_the_model_repeats_is_restored_by_replay() {
+    const TOKEN: &str = "hunter2 \"quoted\"";
+    let secret = Secret { value: TOKEN.into(), description: String::new() };
+    let registry = Registry::new([("TOKEN".to_owned(), secret)].into());
+    let redaction = RecordingRedaction {
+        redactor: Redactor::new([("TOKEN", &TOKEN.into())]).unwrap(),
+        placeholders: registry.placeholders(),
+    };
+    let call = json!({"name": "execute_bash", "arguments": {"command": format!("echo {TOKEN}")}});
+    let script = json!({"responses": [{"text": TOKEN, "tool_calls": [call]}]}).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let inner = Arc::new(ScriptedLlm::from_json(&script).unwrap());
+    let llm = RecordingLlm::new(inner, folder.path(), redaction.clone()).unwrap();
+    let recorded = llm.complete(&request(TOKEN), &|_| ()).await.unwrap();
+    let file = std::fs::read_to_string(folder.path().join("000001.json")).unwrap();
+    assert!(!file.contains("hunter2") && file.contains("<secret_hidden:TOKEN:"), "{file}");
+    let replayed = ReplayLlm::open(folder.path(), redaction).unwrap();
+    assert_eq!(replayed.complete(&request(TOKEN), &|_| ()).await.unwrap().response, recorded.response);
 }

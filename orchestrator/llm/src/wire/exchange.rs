@@ -4,7 +4,7 @@
 
 use engine::llm::{LlmErrorKind, LlmProgress};
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Response};
+use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
@@ -38,6 +38,11 @@ impl Exchange {
         let client = client(&endpoint.url, &timeouts)?;
         let failures = Failures::new(&endpoint);
         Ok(Self { client, endpoint, failures, timeouts })
+    }
+
+    /// Where requests go.
+    pub(crate) fn url(&self) -> &Url {
+        &self.endpoint.url
     }
 
     pub(crate) async fn call(

@@ -20,6 +20,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
+use reqwest::Url;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -114,6 +115,11 @@ impl ProviderLlm {
         })
     }
 
+    /// Where requests go.
+    pub(crate) fn url(&self) -> &Url {
+        self.exchange.url()
+    }
+
     /// Refuses what clearly does not fit, before it is sent.
     async fn check_window(&self, request: &LlmRequest) -> Result<(), LlmError> {
         let Some(room) = self.prices.room(self.max_tokens.unwrap_or_default()).await else { return Ok(()) };
@@ -163,6 +169,8 @@ impl ProviderLlm {
             None => self.window.guess(request, &decoded.response),
         };
         let (usage, cost) = self.prices.settle(usage, stated).await;
+        let (tokens_in, tokens_out) = (usage.prompt_tokens, usage.completion_tokens);
+        tracing::debug!(model = self.model, ?latency, tokens_in, tokens_out, cost, "the model has answered");
         Ok(Completion { response: decoded.response, usage, cost, latency })
     }
 }
@@ -182,6 +190,7 @@ impl Llm for ProviderLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
+        tracing::debug!(model = self.model, messages = request.messages.len(), "asking the model");
         self.check_window(request).await?;
         self.retry.run(on_progress, || self.attempt(request, on_progress)).await
     }

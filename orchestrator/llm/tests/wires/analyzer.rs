@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::security::SecurityAnalyzer;
+use engine::security::{Judgement, SecurityAnalyzer};
 use engine::view::View;
 use llm::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::action::{MessageAction, RunAction};
@@ -16,11 +16,12 @@ use crate::server::{Reply, Seen, Server};
 /// More than an answer takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-async fn assess(reply: Reply, timeout: Duration) -> (Result<SecurityRisk, String>, Server) {
+async fn assess(reply: Reply, timeout: Duration) -> (Result<Judgement, String>, Server) {
     let server = Server::start(vec![reply]).await;
     let config = AnalyzerConfig { url: server.url.clone(), api_key: Some("the-key".into()), timeout };
-    let risk = judge(&HttpAnalyzer::new(config).unwrap(), &run("ls"), &View::default()).await;
-    (risk, server)
+    let analyzer = HttpAnalyzer::new(config).unwrap();
+    let judged = analyzer.assess(&run("ls"), &View::default()).await;
+    (judged.map_err(|error| error.to_string()), server)
 }
 
 async fn judge(
@@ -28,7 +29,8 @@ async fn judge(
     action: &Action,
     history: &View,
 ) -> Result<SecurityRisk, String> {
-    analyzer.assess(action, history).await.map_err(|error| error.to_string())
+    let judged = analyzer.assess(action, history).await;
+    judged.map(|judgement| judgement.risk).map_err(|error| error.to_string())
 }
 
 fn run(command: &str) -> Action {
@@ -183,7 +185,7 @@ async fn grayswan_without_a_score_is_an_error() {
 async fn an_action_is_posted_and_its_risk_read() {
     let (risk, mut server) =
         assess(Reply::json(200, &json!({"risk": "HIGH", "reason": "because"})), LONG).await;
-    assert_eq!(risk, Ok(SecurityRisk::High));
+    assert_eq!(risk, Ok(Judgement { risk: SecurityRisk::High, reason: "because".into() }));
     let Seen::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("authorization: Bearer the-key"), "{head}");
     assert_eq!(
@@ -192,7 +194,7 @@ async fn an_action_is_posted_and_its_risk_read() {
     );
     assert_eq!(
         assess(Reply::json(200, &json!({"risk": "unknown"})), LONG).await.0,
-        Ok(SecurityRisk::Unknown)
+        Ok(SecurityRisk::Unknown.into())
     );
 }
 

@@ -4,6 +4,7 @@
 //! never runs an action twice: it asks again by the action's id, from the byte it has heard last. It ends when it is
 //! dropped; what runs in the sandbox goes on.
 
+mod answer;
 mod connection;
 mod dialer;
 mod door;

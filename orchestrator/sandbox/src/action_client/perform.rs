@@ -10,11 +10,12 @@ use engine::sandbox::{OnOutput, SandboxError};
 use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use protocol::sandbox_api::{ActionRequest, ErrorCode, FrameDecoder};
+use protocol::sandbox_api::{ActionRequest, ErrorCode, FrameDecoder, SandboxAction};
 use protocol::{ActionId, Observation};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use super::answer;
 use super::heard::Heard;
 use super::link::Link;
 use super::request;
@@ -37,7 +38,7 @@ pub(super) async fn perform(
     let body = serde_json::to_vec(action)
         .map_err(|error| SandboxError::Malformed { detail: format!("encoding action {id}: {error}") })?;
     let heard = Heard::nothing(on_output);
-    let performance = Performance { link, key, id, body: body.into(), heard };
+    let performance = Performance { link, key, id, action: &action.action, body: body.into(), heard };
     let limit = action.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match limit.and_then(|limit| limit.checked_add(GRACE)) {
         None => performance.run().await,
@@ -66,6 +67,7 @@ struct Performance<'a> {
     link: &'a Link,
     key: &'a HeaderValue,
     id: &'a ActionId,
+    action: &'a SandboxAction,
     body: Bytes,
     heard: Heard<'a>,
 }
@@ -146,7 +148,7 @@ impl Performance<'_> {
             while let Some(frame) = decoder.next_frame().map_err(|error| malformed(error.to_string()))? {
                 let ended = self.heard.hear(frame).map_err(|error| malformed(error.to_string()))?;
                 if let Some(observation) = ended {
-                    return Ok(Answer::Ended(observation));
+                    return answer::check(self.action, observation).map(Answer::Ended);
                 }
             }
             // Of a flood there is always more: whoever waits beside this, for ^C or for the time, would never come to it.

@@ -1,17 +1,16 @@
 //! A server's unix socket in a folder that the sandbox can write to.
 //!
 //! The name may be replaced at any time by a link to another socket of the host. So the name is opened once, without
-//! following links, and what was opened is what is connected to.
+//! following links, and what was opened is what is connected to. Who listens there is for the caller to check.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use async_trait::async_trait;
 use rustix::fs::{FileType, Mode, OFlags};
 use tokio::net::UnixStream;
 
-use super::{ByteStream, ConnectError, Connector};
+use super::ConnectError;
 
 /// Connects to a unix socket, never through a symbolic link.
 pub(crate) struct UnixSocket {
@@ -23,14 +22,12 @@ impl UnixSocket {
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
-}
 
-#[async_trait]
-impl Connector for UnixSocket {
-    async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
+    /// Opens a connection to whatever listens there.
+    pub(crate) async fn connect(&self) -> Result<UnixStream, ConnectError> {
         let path = self.path.display();
         match connect(&self.path).await {
-            Ok(stream) => Ok(Box::new(stream)),
+            Ok(stream) => Ok(stream),
             // Nobody listens any more: a listener that lives queues or answers, it does not refuse.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(ConnectError::Gone(format!("no server listens at {path}")))
@@ -58,7 +55,7 @@ mod tests {
 
     use tokio::net::UnixListener;
 
-    use super::super::{ConnectError, Connector};
+    use super::super::ConnectError;
     use super::UnixSocket;
 
     #[tokio::test]

@@ -19,6 +19,9 @@ pub(super) const OUR_FOLDER: &str = "/.glovebox";
 pub(super) const SERVER: &str = "/.glovebox/action-server";
 /// Its socket: in a file system of its own, so that the image needs no writable folder.
 pub(super) const SOCKET: &str = "/.glovebox/run/socket";
+/// The server's process in a container: the first one, which nothing inside can stop or take the place of. `dial` makes sure
+/// that it listens on the socket, whose name what runs inside can give to another.
+pub(super) const SERVER_PID: &str = "1";
 /// Where the agent works.
 pub(super) const WORKSPACE: &str = "/workspace";
 
@@ -83,6 +86,8 @@ impl ContainerPlan<'_> {
         let disk_option = || HashMap::from([("size".to_owned(), disk_bytes.to_string())]);
         HostConfig {
             // The others are joined before the start: an engine takes only one here.
+            // Whatever the engine's own default is: another first process would not be the server.
+            init: Some(false),
             network_mode: Some(self.config.networks().next().unwrap_or("none").to_owned()),
             storage_opt: self.is_disk_bounded.then(disk_option),
             // Where the storage cannot bound all that is written, no single file grows beyond this.
@@ -179,7 +184,7 @@ mod tests {
         assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
         assert_eq!((host.cpu_quota, host.pids_limit), (Some(150_000), Some(100)));
         assert_eq!(host.cap_drop.as_deref(), Some(&["ALL".to_owned()][..]));
-        assert_eq!(host.privileged, None);
+        assert_eq!((host.privileged, host.init), (None, Some(false)));
         assert_eq!(host.port_bindings, None);
         assert_eq!(host.storage_opt.unwrap()["size"], "2147483648");
         assert_eq!(host.ulimits.unwrap()[0].hard, Some(2 << 30));

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio_util::io::StreamReader;
 
-use super::container::{SERVER, SOCKET};
+use super::container::{SERVER, SERVER_PID, SOCKET};
 use super::engine::{Engine, said, status};
 use crate::connect::{ByteStream, ConnectError, Connector, expect_greeting};
 
@@ -79,7 +79,7 @@ impl Connector for ExecStream {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            cmd: Some(vec![SERVER, "dial", "--socket", SOCKET]),
+            cmd: Some(vec![SERVER, "dial", "--socket", SOCKET, "--server-pid", SERVER_PID]),
             ..CreateExecOptions::default()
         };
         let docker = &self.engine.docker;

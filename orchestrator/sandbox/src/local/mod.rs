@@ -11,6 +11,7 @@ mod bubblewrap;
 mod folder;
 mod isolation;
 mod process;
+mod server_socket;
 mod start;
 mod view;
 
@@ -29,7 +30,6 @@ use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
-use crate::connect::UnixSocket;
 use crate::placement::{check_workspace, sandbox_id_of, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
@@ -37,6 +37,7 @@ pub use bounds::Bounds;
 pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
 pub use isolation::{Isolation, IsolationChoice, IsolationKind};
+use server_socket::ServerSocket;
 use start::{Bounded, Isolated, ServerStart};
 use view::View;
 
@@ -218,7 +219,7 @@ impl LocalProvider {
             runtime: RUNTIME,
             sandbox: sandbox.clone(),
             key: self.config.secret.key_of(sandbox),
-            connector: Box::new(UnixSocket::at(self.folder(sandbox)?.socket())),
+            connector: Box::new(ServerSocket { folder: self.folder(sandbox)? }),
         })
     }
 }

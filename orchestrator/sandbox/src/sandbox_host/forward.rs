@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use super::Shared;
+use super::clients::Client;
 use super::error::HostError;
 use super::stream::open;
 use crate::placement::chain;
@@ -40,6 +41,7 @@ pub(super) async fn forward(
     mut request: Request,
 ) -> Result<Response, HostError> {
     let (in_use, server) = open(&shared, &sandbox, request.headers()).await?;
+    Client::authenticate(request.extensions());
     *request.uri_mut() = below(request.uri(), &sandbox, &path)?;
     strip(request.headers_mut());
     request.headers_mut().insert(header::HOST, HeaderValue::from_static("sandbox"));

@@ -8,10 +8,12 @@
 //!
 //! At the end it closes its streams. The sandboxes stay for its next start, unless they are to be removed.
 
+mod clients;
 mod connections;
 mod error;
 mod forward;
 mod keys;
+mod lingering;
 mod register;
 mod routes;
 mod runtimes;

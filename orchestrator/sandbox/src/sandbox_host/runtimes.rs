@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::clients::Client;
 use super::error::HostError;
 use super::keys::KeyName;
 use super::register::{Lending, Register, Reservation};
@@ -45,6 +46,7 @@ impl FromRequestParts<Arc<Shared>> for Caller {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, HostError> {
         let given = parts.headers.get(API_KEY_HEADER).ok_or(HostError::Forbidden)?;
         let key = shared.config.keys.name_of(given.as_bytes()).ok_or(HostError::Forbidden)?.clone();
+        Client::authenticate(&parts.extensions);
         let origin = match &shared.config.public_url {
             Some(url) => url.to_string(),
             // Only the caller is told what the caller says.

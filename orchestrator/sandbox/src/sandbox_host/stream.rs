@@ -20,6 +20,7 @@ use tokio::io::copy_bidirectional_with_sizes;
 use tokio::time::timeout;
 
 use super::Shared;
+use super::clients::Client;
 use super::error::HostError;
 use super::register::Use;
 use crate::remote::wire::STREAM_PROTOCOL;
@@ -37,6 +38,7 @@ pub(super) async fn stream(
     mut request: Request,
 ) -> Result<Response, HostError> {
     let (in_use, server) = open(&shared, &sandbox, request.headers()).await?;
+    Client::authenticate(request.extensions());
     let asked = request.headers().get(header::UPGRADE).map(HeaderValue::as_bytes);
     if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(STREAM_PROTOCOL.as_bytes())) {
         return Err(HostError::Invalid(format!(

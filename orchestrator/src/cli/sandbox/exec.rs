@@ -1,28 +1,20 @@
 //! `glovebox sandbox exec`: one program in a sandbox that is there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{ByteSource, OutputChunk, Sandbox, SandboxError};
-use engine::secrets::{Redactor, StreamRedactor};
+use engine::sandbox::Sandbox;
 use protocol::ProcessId;
-use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
+use protocol::sandbox_api::ProcessRequest;
 
 use super::create::variables;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::follow::Interrupts;
-use crate::cli::written::Written;
+use crate::cli::program::{self, Left};
 use crate::cli::{completions, print};
 use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
-
-/// As a shell tells of a program that it does not find, and of one that it may not run.
-const NO_PROGRAM: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -65,8 +57,6 @@ pub(super) struct ExecArguments {
 pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let stdin: Option<ByteSource> =
-        if arguments.no_stdin { None } else { Some(Box::new(tokio::io::stdin())) };
     let request = ProcessRequest {
         env: variables(&arguments.env)?,
         cwd: arguments.workdir,
@@ -74,69 +64,14 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
         ..ProcessRequest::new(arguments.command)
     };
     let (host, sandbox) = hosts.connect(&arguments.name).await?;
-    let id: ProcessId = format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?;
-    let output = Output::new(&compose::redactor(&host.config)?);
-    let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);
-    let ended = tokio::select! {
-        exit = sandbox.exec(&id, &request, stdin, &on_output) => {
-            output.finish();
-            return match exit {
-                Ok(_) if let Some(exit) = output.written.failure() => exit,
-                Err(error @ SandboxError::NoProgram { exists, .. }) => {
-                    print::problem(&error.to_string());
-                    Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { NO_PROGRAM }))
-                }
-                exit => exit_of(exit?, &output),
-            };
+    let (id, redactor) = (program::new_id()?, compose::redactor(&host.config)?);
+    let reads_stdin = !arguments.no_stdin;
+    match program::run(sandbox.as_ref(), &id, &request, reads_stdin, &redactor, &mut interrupts).await? {
+        Left::Ended(exit) => Ok(exit),
+        Left::Running(exit) => {
+            end(sandbox.as_ref(), &id).await;
+            exit
         }
-        exit = output.written.failed() => exit,
-        () = interrupts.next() => Ok(Exit::Interrupted),
-    };
-    end(sandbox.as_ref(), &id).await;
-    ended
-}
-
-/// What the program writes, but for secrets, and how writing that on went.
-struct Output {
-    stdout: Mutex<StreamRedactor>,
-    stderr: Mutex<StreamRedactor>,
-    lost_bytes: AtomicU64,
-    written: Written,
-}
-
-impl Output {
-    fn new(redactor: &Redactor) -> Self {
-        let hiding = || Mutex::new(StreamRedactor::new(redactor.clone()));
-        Self {
-            stdout: hiding(),
-            stderr: hiding(),
-            lost_bytes: AtomicU64::new(0),
-            written: Written::default(),
-        }
-    }
-
-    fn hear(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
-        match chunk {
-            OutputChunk::Gap { from, to } => {
-                self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
-            }
-            OutputChunk::Bytes { bytes, .. } => self.show(stream, |shown| shown.push(bytes)),
-        }
-    }
-
-    /// No more comes.
-    fn finish(&self) {
-        self.show(OutputStream::Stdout, StreamRedactor::finish);
-        self.show(OutputStream::Stderr, StreamRedactor::finish);
-    }
-
-    fn show(&self, stream: OutputStream, take: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
-        let taken =
-            |from: &Mutex<StreamRedactor>| take(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
-        self.written.hear(match stream {
-            OutputStream::Stdout => print::program_stdout(&taken(&self.stdout)),
-            OutputStream::Stderr => print::program_stderr(&taken(&self.stderr)),
-        });
     }
 }
 
@@ -144,28 +79,4 @@ async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
     if let Err(error) = sandbox.end_program(id).await {
         print::warning(&format!("ending the program: {error}"));
     }
-}
-
-fn exit_of(exit: ProcessExit, output: &Output) -> anyhow::Result<Exit> {
-    match output.lost_bytes.load(Ordering::Relaxed) {
-        0 => of_program(&exit),
-        // Output with a hole in it is worse than a failure.
-        bytes => anyhow::bail!("{bytes} bytes of output came faster than they could be carried and are lost"),
-    }
-}
-
-/// The exit as a shell tells it.
-pub(super) fn of_program(exit: &ProcessExit) -> anyhow::Result<Exit> {
-    let code = match (exit.reason, exit.code, exit.signal) {
-        (ExitReason::Failed, ..) => {
-            anyhow::bail!(
-                "the sandbox lost sight of the program: {}",
-                exit.error.as_deref().unwrap_or("no reason")
-            )
-        }
-        (_, Some(code), _) => code,
-        (_, None, Some(signal)) => signal.saturating_add(128),
-        (_, None, None) => 1,
-    };
-    Ok(Exit::OfCommand(u8::try_from(code).unwrap_or(1)))
 }

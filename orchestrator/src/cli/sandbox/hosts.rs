@@ -12,7 +12,7 @@ use crate::cli::conversation_id::meant;
 use crate::cli::print;
 use crate::compose;
 use crate::config::{Config, Overrides};
-use crate::exit::UsageError;
+use crate::exit::{Exit, UsageError};
 
 /// How long one runtime may keep those of the others from being shown.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,6 +126,22 @@ impl Hosts {
             known.join(", ")
         );
         Err(UsageError(text).into())
+    }
+
+    /// Those of these names that there are, each once. The others are reported; with one of them the command has failed.
+    pub(super) async fn existing_of(&self, names: &[Name]) -> anyhow::Result<(Vec<(&Host, Placed)>, Exit)> {
+        let (mut existing, mut exit) = (Vec::<(&Host, Placed)>::new(), Exit::Finished);
+        for name in names {
+            match self.existing(name).await {
+                Ok((_, placed)) if existing.iter().any(|(_, known)| known.sandbox == placed.sandbox) => {}
+                Ok(found) => existing.push(found),
+                Err(error) => {
+                    print::problem(&format!("{error:#}"));
+                    exit = Exit::Failed;
+                }
+            }
+        }
+        Ok((existing, exit))
     }
 
     /// Speaks with the sandbox of this name, which must run.

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::host::{At, Host};
 use super::hosts::Hosts;
 use super::name::Name;
-use super::table;
-use crate::cli::print;
+use crate::cli::{print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -97,7 +96,7 @@ pub(super) fn image_name(image: &str) -> &str {
 }
 
 fn age_of(created_at: Option<Timestamp>) -> String {
-    created_at.map_or_else(|| "-".into(), |at| age(Timestamp::now().as_second() - at.as_second()))
+    created_at.map_or_else(|| "-".into(), |at| table::age(Timestamp::now().as_second() - at.as_second()))
 }
 
 fn row(placed: &Placed, host: &Host) -> [String; 6] {
@@ -124,28 +123,5 @@ fn maker(placed: &Placed) -> &'static str {
         (Lifetime::UntilRemoved, _) => "by hand",
         (Lifetime::Conversation, Some(_)) => "for a conversation",
         (Lifetime::Conversation, None) => "ahead",
-    }
-}
-
-fn age(seconds: i64) -> String {
-    match seconds.max(0) {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::age;
-
-    #[test]
-    fn an_age_is_one_number() {
-        for (seconds, shown) in
-            [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (864_000, "10 d")]
-        {
-            assert_eq!(age(seconds), shown);
-        }
     }
 }

@@ -16,7 +16,6 @@ mod rm;
 mod shell;
 mod snapshot;
 mod stats;
-mod table;
 mod terminal_mode;
 
 use std::time::Duration;

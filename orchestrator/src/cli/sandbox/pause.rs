@@ -2,23 +2,32 @@
 
 use super::host::SomeSandboxes;
 use super::hosts::Hosts;
+use super::name::Name;
+use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 pub(super) async fn pause(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
-    for name in &arguments.names {
-        let (host, placed) = hosts.existing(name).await?;
-        host.provider.pause(&placed.sandbox).await?;
-    }
-    Ok(Exit::Finished)
+    change(arguments, overrides, true).await
 }
 
 pub(super) async fn resume(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
+    change(arguments, overrides, false).await
+}
+
+/// One that cannot be paused or resumed keeps none of the others.
+async fn change(arguments: SomeSandboxes, overrides: &Overrides, pauses: bool) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
-    for name in &arguments.names {
-        let (host, placed) = hosts.existing(name).await?;
-        host.provider.resume(&placed.sandbox).await?;
+    let (existing, mut exit) = hosts.existing_of(&arguments.names).await?;
+    for (host, placed) in existing {
+        let changed = match pauses {
+            true => host.provider.pause(&placed.sandbox).await,
+            false => host.provider.resume(&placed.sandbox).await,
+        };
+        if let Err(error) = changed {
+            print::problem(&format!("{}: {error:#}", Name::of(&placed)));
+            exit = Exit::Failed;
+        }
     }
-    Ok(Exit::Finished)
+    Ok(exit)
 }

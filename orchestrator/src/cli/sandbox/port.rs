@@ -16,9 +16,8 @@ use tokio::task::JoinSet;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use super::table;
-use crate::cli::print;
-use crate::cli::{completions, follow::Interrupts};
+use crate::cli::follow::Interrupts;
+use crate::cli::{completions, print, table};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -27,19 +26,22 @@ const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints the address of each, and forwards until ^C. Only programs of this machine reach it. Nothing is published, and the
-sandbox needs no network.
+Prints the address of each, and forwards until ^C. Without BIND only programs of this machine reach it. The sandbox needs
+no network.
 Examples:
-  glovebox sandbox port box                 lists what is listened on inside
-  glovebox sandbox port box 8080            127.0.0.1:8080 leads to 8080 inside
-  glovebox sandbox port box 8080:0 --wait   waits until it is listened on; any free port here")]
+  glovebox sandbox port box                   lists what is listened on inside
+  glovebox sandbox port box 8080              127.0.0.1:8080 leads to 8080 inside
+  glovebox sandbox port box 9090:8080         127.0.0.1:9090 leads to 8080 inside
+  glovebox sandbox port box 0:8080 --wait     any free port; waits until 8080 is listened on inside
+  glovebox sandbox port box 0.0.0.0:80:8080   other machines reach it too")]
 pub(super) struct PortArguments {
     /// The sandbox.
     #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
     name: Name,
 
-    /// A port inside, and the one of this machine that leads to it: the same, or 0 for any that is free.
-    #[arg(value_name = "PORT[:LOCAL]")]
+    /// A port of this machine, or 0 for any that is free, and the port inside to which it leads. One number is both. BIND is
+    /// the address of this machine to listen on, 127.0.0.1 without it.
+    #[arg(value_name = "[[BIND:]HOST:]SANDBOX")]
     ports: Vec<Forward>,
 
     /// Wait until the ports are listened on inside, for at most so long.
@@ -56,19 +58,28 @@ pub(super) struct PortArguments {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Forward {
-    inside: u16,
-    local: u16,
+    /// The address of this machine.
+    host: SocketAddr,
+    /// The port inside.
+    sandbox: u16,
 }
 
 impl FromStr for Forward {
     type Err = &'static str;
 
+    /// As `docker run -p` and `ssh -L` read it, IPv6 addresses in brackets.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (inside, local) = text.split_once(':').unwrap_or((text, text));
-        match (inside.parse(), local.parse()) {
-            (Ok(inside), Ok(local)) if inside != 0 => Ok(Self { inside, local }),
-            _ => Err("expected a port, or two as 8080:9090"),
-        }
+        const EXPECTED: &str =
+            "expected a port, or HOST:SANDBOX as 9090:8080, or BIND:HOST:SANDBOX as 0.0.0.0:80:8080";
+        let port = |text: &str| text.parse::<u16>().map_err(|_| EXPECTED);
+        let (rest, sandbox) = text.rsplit_once(':').unwrap_or((text, text));
+        let sandbox = port(sandbox)?;
+        let host = match rest.rsplit_once(':') {
+            None => SocketAddr::from((Ipv4Addr::LOCALHOST, port(rest)?)),
+            Some(("localhost", host)) => SocketAddr::from((Ipv4Addr::LOCALHOST, port(host)?)),
+            Some(_) => rest.parse().map_err(|_| EXPECTED)?,
+        };
+        if sandbox == 0 { Err(EXPECTED) } else { Ok(Self { host, sandbox }) }
     }
 }
 
@@ -106,12 +117,11 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
 /// Ends only when the sandbox is lost.
 async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyhow::Result<Exit> {
     let mut listeners = Vec::new();
-    for Forward { inside, local } in &arguments.ports {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *local));
-        let listener = TcpListener::bind(address)
+    for Forward { host, sandbox } in &arguments.ports {
+        let listener = TcpListener::bind(host)
             .await
-            .map_err(|error| UsageError(format!("listening on {address}: {error}")))?;
-        listeners.push((*inside, listener));
+            .map_err(|error| UsageError(format!("cannot listen on {host}: {error}")))?;
+        listeners.push((*sandbox, listener));
     }
     if let Some(seconds) = arguments.wait {
         for (inside, _) in &listeners {
@@ -182,10 +192,19 @@ mod tests {
     use super::Forward;
 
     #[test]
-    fn ports_are_read_as_one_or_two() {
-        assert_eq!("8080".parse(), Ok(Forward { inside: 8080, local: 8080 }));
-        assert_eq!("80:0".parse(), Ok(Forward { inside: 80, local: 0 }));
-        for wrong in ["", "0", "x", "80:", ":80", "80:90:1", "70000", "-1"] {
+    fn ports_are_read_as_docker_and_ssh_read_them() {
+        for (text, host, sandbox) in [
+            ("8080", "127.0.0.1:8080", 8080),
+            ("9090:80", "127.0.0.1:9090", 80),
+            ("0:80", "127.0.0.1:0", 80),
+            ("localhost:9090:80", "127.0.0.1:9090", 80),
+            ("0.0.0.0:9090:80", "0.0.0.0:9090", 80),
+            ("[::1]:9090:80", "[::1]:9090", 80),
+        ] {
+            assert_eq!(text.parse(), Ok(Forward { host: host.parse().unwrap(), sandbox }), "{text}");
+        }
+        for wrong in ["", "0", "x", "80:", ":80", "80:0", "80:90:1", "::1:80:90", "name:80:90", "70000", "-1"]
+        {
             assert!(wrong.parse::<Forward>().is_err(), "{wrong}");
         }
     }

@@ -14,7 +14,8 @@ use crate::exit::{Exit, UsageError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A conversation's sandbox is removed only while no process works on the conversation. A folder that was given with -d
-stays; everything else in the sandbox is gone.")]
+stays; everything else in the sandbox is gone. What does not exist or cannot be removed is named, the others are removed,
+and the exit code is 1.")]
 pub(super) struct RmArguments {
     /// The sandboxes.
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "snapshot"], conflicts_with = "all")]
@@ -35,8 +36,8 @@ pub(super) struct RmArguments {
 
 pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let mut exit = Exit::Finished;
-    for (host, placed) in asked(&hosts, &arguments).await? {
+    let (chosen, mut exit) = choose(&hosts, &arguments).await?;
+    for (host, placed) in chosen {
         // One that cannot be removed must not keep the others.
         match remove(host, &placed).await {
             Ok(()) => print::line(&Name::of(&placed))?,
@@ -71,17 +72,17 @@ async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
     Ok(host.provider.remove_snapshot(&found.image).await?)
 }
 
-async fn asked<'a>(hosts: &'a Hosts, arguments: &RmArguments) -> anyhow::Result<Vec<(&'a Host, Placed)>> {
+/// The sandboxes to remove, and the exit code so far. One that does not exist is reported and keeps none of the others.
+async fn choose<'a>(
+    hosts: &'a Hosts,
+    arguments: &RmArguments,
+) -> anyhow::Result<(Vec<(&'a Host, Placed)>, Exit)> {
     if arguments.all {
         let mut all = hosts.list().await?;
         all.retain(|(_, placed)| placed.lifetime == Lifetime::UntilRemoved);
-        return Ok(all);
+        return Ok((all, Exit::Finished));
     }
-    let mut asked = Vec::new();
-    for name in &arguments.names {
-        asked.push(hosts.existing(name).await?);
-    }
-    Ok(asked)
+    hosts.existing_of(&arguments.names).await
 }
 
 async fn remove(host: &Host, placed: &Placed) -> anyhow::Result<()> {

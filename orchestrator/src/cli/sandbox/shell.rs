@@ -12,13 +12,12 @@ use protocol::sandbox_api::{Decoder, ProcessExit, TerminalInput, TerminalOutput,
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::exec::of_program;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
 use super::terminal_mode::{RawMode, size};
-use crate::cli::print;
-use crate::cli::{completions, follow::Interrupts};
+use crate::cli::program::exit_of_program;
+use crate::cli::{completions, follow::Interrupts, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -61,7 +60,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     };
     drop(raw);
     match ended? {
-        Some(exit) => of_program(&exit),
+        Some(exit) => exit_of_program(&exit),
         None => Ok(Exit::Interrupted),
     }
 }

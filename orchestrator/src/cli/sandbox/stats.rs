@@ -8,8 +8,7 @@ use serde_json::json;
 use super::host::{At, Host};
 use super::hosts::Hosts;
 use super::name::Name;
-use super::table;
-use crate::cli::{completions, print};
+use crate::cli::{completions, print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -31,14 +30,18 @@ pub(super) struct StatsArguments {
 pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut used: Vec<(String, Usage)> = Vec::new();
-    for (host, placed) in asked(&hosts, &arguments.names).await? {
+    let (chosen, mut exit) = choose(&hosts, &arguments.names).await?;
+    for (host, placed) in chosen {
         match host.provider.usage(&placed.sandbox).await {
             Ok(usage) => used.push((Name::of(&placed), usage)),
             // It was not asked for by its name.
             Err(error) if arguments.names.is_empty() => {
                 print::warning(&format!("{} is left out: {error}", Name::of(&placed)));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                print::problem(&format!("{}: {error}", Name::of(&placed)));
+                exit = Exit::Failed;
+            }
         }
     }
     if arguments.json {
@@ -59,20 +62,16 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
         let rows: Vec<_> = used.into_iter().map(row).collect();
         table::print(["NAME", "CPUS", "MEMORY", "LIMIT", "PIDS"], &rows)?;
     }
-    Ok(Exit::Finished)
+    Ok(exit)
 }
 
-async fn asked<'a>(hosts: &'a Hosts, names: &[Name]) -> anyhow::Result<Vec<(&'a Host, Placed)>> {
+async fn choose<'a>(hosts: &'a Hosts, names: &[Name]) -> anyhow::Result<(Vec<(&'a Host, Placed)>, Exit)> {
     if names.is_empty() {
         let mut all = hosts.list().await?;
         all.retain(|(_, placed)| placed.condition != Condition::Ended);
-        return Ok(all);
+        return Ok((all, Exit::Finished));
     }
-    let mut asked = Vec::new();
-    for name in names {
-        asked.push(hosts.existing(name).await?);
-    }
-    Ok(asked)
+    hosts.existing_of(names).await
 }
 
 fn row((name, usage): (String, Usage)) -> [String; 5] {

@@ -15,10 +15,10 @@ pub(super) struct Append {
     rows: Vec<String>,
 }
 
-/// Why an append was not carried out.
+/// Why a change was not carried out.
 pub(super) enum Refusal {
-    /// The log ends elsewhere.
-    OutOfOrder,
+    /// It does not fit what is stored.
+    Rejected(StoreError),
     /// The storage failed.
     Failed(rusqlite::Error),
 }
@@ -48,7 +48,7 @@ impl Append {
         }))
     }
 
-    pub(super) fn out_of_order(&self) -> StoreError {
+    fn out_of_order(&self) -> StoreError {
         StoreError::OutOfOrder { conversation: self.conversation.clone(), id: self.first }
     }
 
@@ -59,7 +59,7 @@ impl Append {
             None => (self.create_log(connection)?, 0),
         };
         if self.first.0 != end {
-            return Err(Refusal::OutOfOrder);
+            return Err(Refusal::Rejected(self.out_of_order()));
         }
         let mut insert =
             connection.prepare_cached("INSERT INTO events (conversation, id, json) VALUES (?1, ?2, ?3)")?;

@@ -3,7 +3,7 @@
 //! Our own and not refinery: that reads what has run and runs the rest in transactions of their own, so that of two
 //! processes which open a new file at once, one fails. Here one write transaction decides and does.
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::open::{Location, OpenError};
 
@@ -24,6 +24,17 @@ pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<()
     Ok(())
 }
 
+/// Fails if the tables of a file that cannot be written have another shape.
+pub(super) fn check(connection: &Connection, location: &Location) -> Result<(), OpenError> {
+    let file = || location.file().to_owned();
+    let found = version(connection).map_err(|source| OpenError::Open { file: file(), source })?;
+    match found {
+        KNOWN => Ok(()),
+        found if found > KNOWN => Err(OpenError::TooNew { file: file(), found, known: KNOWN }),
+        found => Err(OpenError::TooOld { file: file(), found, known: KNOWN }),
+    }
+}
+
 /// Returns the version that it found; does nothing when that is one that we do not know.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<i64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -40,6 +51,6 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<i64> {
     Ok(found)
 }
 
-fn version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
-    transaction.pragma_query_value(None, "user_version", |row| row.get(0))
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }

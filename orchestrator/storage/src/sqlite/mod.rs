@@ -16,19 +16,20 @@ mod migrations;
 mod open;
 mod read;
 mod readers;
+mod remove;
 mod writer;
 
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use engine::events::{ConversationSummary, EventStore, StoreError};
+use engine::events::{ConversationList, EventStore, StoreError};
 use protocol::{ConversationId, Event, EventId};
 
 use append::Append;
 use open::Location;
 pub use open::OpenError;
 use readers::Readers;
-use writer::Writer;
+use writer::{Change, Writer};
 
 /// What an append that is acknowledged survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,9 +43,15 @@ pub enum Durability {
 
 /// Logs in one SQLite file.
 pub struct SqliteStore {
-    writer: Writer,
+    /// `None` if the file can only be read.
+    writer: Option<Writer>,
     readers: Readers,
 }
+
+/// Why a store that was opened to be read takes no events.
+#[derive(Debug, thiserror::Error)]
+#[error("the file {} cannot be written", .0.display())]
+struct ReadOnly(PathBuf);
 
 impl SqliteStore {
     /// Opens the file; creates it (mode 0600), its folder (mode 0700) and its tables when they are not there.
@@ -52,9 +59,30 @@ impl SqliteStore {
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(file: impl Into<PathBuf>, durability: Durability) -> Result<Self, OpenError> {
-        let location = Location::new(file.into(), durability);
+        Self::open_with(Location::new(file.into(), durability), Self::open_blocking).await
+    }
+
+    /// Opens the file to read it. Where the file or its folder cannot be written, nothing is created or migrated, and
+    /// every change of the store fails.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open_to_read(file: impl Into<PathBuf>, durability: Durability) -> Result<Self, OpenError> {
+        let open = |location: Location| match Self::open_blocking(location.clone()) {
+            Err(error) if error.may_be_read_only() && location.file().exists() => {
+                Self::open_read_only(&location)
+            }
+            opened => opened,
+        };
+        Self::open_with(Location::new(file.into(), durability), open).await
+    }
+
+    async fn open_with(
+        location: Location,
+        open: impl FnOnce(Location) -> Result<Self, OpenError> + Send + 'static,
+    ) -> Result<Self, OpenError> {
         let subject = location.clone();
-        tokio::task::spawn_blocking(move || Self::open_blocking(location))
+        tokio::task::spawn_blocking(move || open(location))
             .await
             .unwrap_or_else(|source| Err(OpenError::Aborted { file: subject.into_file(), source }))
     }
@@ -62,9 +90,23 @@ impl SqliteStore {
     fn open_blocking(location: Location) -> Result<Self, OpenError> {
         location.create()?;
         let mut connection = location.connect()?;
+        location.check_writable(&connection)?;
         migrations::run(&mut connection, &location)?;
-        let writer = Writer::start(connection, &location)?;
+        let writer = Some(Writer::start(connection, &location)?);
         Ok(Self { writer, readers: Readers::new(location) })
+    }
+
+    fn open_read_only(location: &Location) -> Result<Self, OpenError> {
+        let location = location.read_only()?;
+        migrations::check(&location.connect()?, &location)?;
+        Ok(Self { writer: None, readers: Readers::new(location) })
+    }
+
+    async fn change(&self, change: Change) -> Result<(), StoreError> {
+        match &self.writer {
+            Some(writer) => writer.perform(change).await,
+            None => Err(failed(writer::DOING, ReadOnly(self.readers.file().to_owned()))),
+        }
     }
 }
 
@@ -73,7 +115,7 @@ impl EventStore for SqliteStore {
     /// A dropped call may still be carried out: what is queued is committed.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
         match Append::new(conversation, events)? {
-            Some(append) => self.writer.append(append).await,
+            Some(append) => self.change(Change::Append(append)).await,
             None => Ok(()),
         }
     }
@@ -88,8 +130,13 @@ impl EventStore for SqliteStore {
         self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
     }
 
-    async fn conversations(&self) -> Result<Vec<ConversationSummary>, StoreError> {
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
         self.readers.with(read::conversations).await
+    }
+
+    /// A dropped call may still be carried out, as for an append.
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.change(Change::Remove(conversation.clone())).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A row that is missing, or does not hold the event that its key names, is damage and never skipped.
 
-use engine::events::{ConversationSummary, StoreError};
+use engine::events::{ConversationList, ConversationSummary, StoreError};
 use protocol::{ConversationId, Event, EventId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
@@ -91,18 +91,30 @@ fn event(id: EventId, json: &[u8], before: Option<&Event>) -> Result<Event, Dama
     if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
 }
 
-/// The latest first. Times compare as text: ISO 8601, written by us in UTC.
-pub(super) fn conversations(connection: &mut Connection) -> Result<Vec<ConversationSummary>, StoreError> {
-    let list = |connection: &Connection| -> rusqlite::Result<Vec<ConversationSummary>> {
-        connection
-            .prepare_cached(
-                "SELECT id, events, created_at, last_updated_at FROM conversations
-                 ORDER BY last_updated_at DESC, number DESC",
-            )?
-            .query_map([], summary)?
-            .collect()
+/// The latest first. Times compare as text: ISO 8601, written by us in UTC. A damaged row does not hide the others.
+pub(super) fn conversations(connection: &mut Connection) -> Result<ConversationList, StoreError> {
+    let list = |connection: &Connection| -> rusqlite::Result<ConversationList> {
+        let mut statement = connection.prepare_cached(
+            "SELECT id, events, created_at, last_updated_at FROM conversations
+             ORDER BY last_updated_at DESC, number DESC",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut list = ConversationList::default();
+        while let Some(row) = rows.next()? {
+            match summary(row) {
+                Ok(summary) => list.conversations.push(summary),
+                Err(source) => list.damaged.push(damaged_entry(row, source)?),
+            }
+        }
+        Ok(list)
     };
     list(connection).map_err(|error| failed(CONVERSATIONS, error))
+}
+
+fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
+    let id = row.get_ref(0)?.as_bytes().unwrap_or_default();
+    let conversation = String::from_utf8_lossy(id).into_owned();
+    Ok(StoreError::DamagedEntry { conversation, source: Box::new(source) })
 }
 
 fn summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {

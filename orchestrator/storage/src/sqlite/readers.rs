@@ -2,6 +2,7 @@
 //!
 //! A read that nobody waits for any more runs to its end, which its limit bounds.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::events::StoreError;
@@ -31,6 +32,10 @@ impl Readers {
     pub(super) fn new(location: Location) -> Self {
         let idle = Idle { location, connections: Mutex::new(Vec::with_capacity(READERS)) };
         Self { permits: Arc::new(Semaphore::new(READERS)), idle: Arc::new(idle) }
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        self.idle.location.file()
     }
 
     /// Lends a connection to `read`, on a thread that may block.

@@ -1,24 +1,25 @@
 //! The one thread that writes: takes what is queued, commits it together, tells each caller its own outcome.
 //!
-//! An append that is refused leaves nothing and harms no other. The thread ends when the store is dropped, after the
+//! A change that is refused leaves nothing and harms no other. The thread ends when the store is dropped, after the
 //! queue is committed. It never retries: SQLite has waited its busy timeout by then.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use engine::events::StoreError;
+use protocol::ConversationId;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::append::{Append, Refusal};
-use super::failed;
 use super::open::{Location, OpenError};
+use super::{failed, remove};
 
 /// Callers that wait for a commit, and with it the size of a group: each conversation has at most one, so this many
 /// conversations append at once before one waits to be queued.
 const QUEUE: usize = 256;
 
-const DOING: &str = "appending events";
+pub(super) const DOING: &str = "changing the event store";
 
 type Outcome = Result<(), StoreError>;
 
@@ -29,8 +30,23 @@ pub(super) struct Writer {
 }
 
 struct Request {
-    append: Append,
+    change: Change,
     reply: oneshot::Sender<Outcome>,
+}
+
+/// What is written in one savepoint.
+pub(super) enum Change {
+    Append(Append),
+    Remove(ConversationId),
+}
+
+impl Change {
+    fn write(&self, connection: &Connection) -> Result<(), Refusal> {
+        match self {
+            Self::Append(append) => append.write(connection),
+            Self::Remove(conversation) => Ok(remove::write(connection, conversation)?),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +63,11 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    pub(super) async fn append(&self, append: Append) -> Outcome {
+    pub(super) async fn perform(&self, change: Change) -> Outcome {
         let (reply, outcome) = oneshot::channel();
         let ended = || failed(DOING, WriterEnded);
         let queue = self.queue.as_ref().ok_or_else(ended)?;
-        queue.send(Request { append, reply }).await.map_err(|_| ended())?;
+        queue.send(Request { change, reply }).await.map_err(|_| ended())?;
         outcome.await.unwrap_or_else(|_| Err(ended()))
     }
 }
@@ -84,13 +100,13 @@ fn commit(connection: &mut Connection, group: &[Request]) -> Vec<Outcome> {
     })
 }
 
-/// One transaction, one savepoint an append. An error here is everyone's: nothing was committed.
+/// One transaction, one savepoint a change. An error here is everyone's: nothing was committed.
 fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result<Vec<Outcome>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
-    for Request { append, .. } in group {
+    for Request { change, .. } in group {
         let savepoint = transaction.savepoint()?;
-        let refusal = append.write(&savepoint).err();
+        let refusal = change.write(&savepoint).err();
         match refusal {
             None => {
                 savepoint.commit()?;
@@ -100,7 +116,7 @@ fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result
             // and commit what is then reported as failed.
             Some(Refusal::Failed(error)) if savepoint.is_autocommit() => return Err(error),
             Some(Refusal::Failed(error)) => outcomes.push(Err(failed(DOING, error))),
-            Some(Refusal::OutOfOrder) => outcomes.push(Err(append.out_of_order())),
+            Some(Refusal::Rejected(error)) => outcomes.push(Err(error)),
         }
     }
     transaction.commit()?;

@@ -58,3 +58,22 @@ async fn a_row_that_should_not_be_there_fails_its_own_append_only() {
     appended.unwrap();
     assert_eq!(store.read(&bad, id(0), 10).await.unwrap(), events(0..1));
 }
+
+#[tokio::test]
+async fn damaged_entry_is_named_and_the_others_are_listed() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    for name in ["a", "b", "c", "d"] {
+        store.append(&conversation(name), &events(0..1)).await.unwrap();
+    }
+    scene.tamper(
+        "UPDATE conversations SET id = '../b' WHERE id = 'b';
+         UPDATE conversations SET events = -1 WHERE id = 'c';
+         UPDATE conversations SET created_at = CAST(x'ff' AS TEXT) WHERE id = 'd'",
+    );
+    let list = store.conversations().await.unwrap();
+    assert_eq!(list.conversations.into_iter().map(|known| known.id).collect::<Vec<_>>(), [conversation("a")]);
+    let mut damaged: Vec<_> = list.damaged.iter().map(ToString::to_string).collect();
+    damaged.sort();
+    assert_eq!(damaged, ["../b", "c", "d"].map(|id| format!("the entry of conversation {id:?} is damaged")));
+}

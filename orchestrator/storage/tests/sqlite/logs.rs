@@ -55,7 +55,7 @@ async fn a_refused_first_append_makes_no_conversation() {
     let store = scene.store().await;
     let error = store.append(&conversation("a"), &[event(1)]).await.unwrap_err();
     assert_eq!(error.to_string(), "event 1 of conversation a does not follow the end of its log");
-    assert_eq!(store.conversations().await.unwrap(), []);
+    assert_eq!(store.conversations().await.unwrap().conversations, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +98,7 @@ async fn the_list_shows_the_latest_conversation_first() {
         last_updated_at: at(last),
     };
     assert_eq!(
-        store.conversations().await.unwrap(),
+        store.conversations().await.unwrap().conversations,
         [summary("new", 5, "2025-10-03T12:00:04.000000"), summary("old", 2, "2025-10-03T12:00:01.000000"),]
     );
 }
@@ -153,4 +153,22 @@ async fn a_file_that_is_no_database_is_named() {
     let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::Open { .. }), "{error}");
     assert_eq!(error.to_string(), format!("opening {}", scene.file().display()));
+}
+
+#[tokio::test]
+async fn removed_conversation_is_gone_with_its_events() {
+    let scene = Scene::new();
+    let store = scene.store().await;
+    let (removed, kept) = (conversation("removed"), conversation("kept"));
+    for log in [&removed, &kept] {
+        store.append(log, &events(0..3)).await.unwrap();
+    }
+    store.remove(&removed).await.unwrap();
+    store.remove(&removed).await.unwrap();
+    assert_eq!(store.read(&removed, id(0), 10).await.unwrap(), []);
+    assert_eq!(store.read(&kept, id(0), 10).await.unwrap(), events(0..3));
+    assert_eq!(store.conversations().await.unwrap().conversations.len(), 1);
+    // Its id can be used again, from the first event.
+    store.append(&removed, &events(0..1)).await.unwrap();
+    assert_eq!(store.read(&removed, id(0), 10).await.unwrap(), events(0..1));
 }

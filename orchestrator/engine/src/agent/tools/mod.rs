@@ -281,7 +281,7 @@ fn to_unjudged_action(
         ToolName::Browser => browser::to_action(arguments(call)?, thought)?,
         ToolName::StrReplaceEditor => str_replace_editor::to_action(arguments(call)?, thought)?,
         ToolName::EditFile => edit_file::to_action(arguments(call)?, thought),
-        ToolName::Think => think::to_action(arguments(call)?),
+        ToolName::Think => think::to_action(arguments(call)?, thought),
         ToolName::Finish => finish::to_action(arguments(call)?, thought),
         ToolName::TaskTracker => task_tracker::to_action(arguments(call)?, thought)?,
         ToolName::RequestCondensation => request_condensation::to_action(),

@@ -53,6 +53,17 @@ pub(super) struct Arguments {
     task_list: Option<Vec<TrackedTask>>,
 }
 
+/// Fills in what the model left out, as V0 does.
+fn completed(task: TrackedTask, number: usize) -> TrackedTask {
+    let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+    TrackedTask {
+        id: or(task.id, &format!("task-{number}")),
+        title: or(task.title, "Untitled task"),
+        status: or(task.status, "todo"),
+        notes: task.notes,
+    }
+}
+
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
     let wrong = |problem: String| Err(ToolError::Arguments { tool: NAME.into(), problem });
     let length = |task: &TrackedTask| task.id.len() + task.title.len() + task.status.len() + task.notes.len();
@@ -64,7 +75,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
         ("plan", Some(tasks)) if tasks.iter().any(|task| length(task) > LONGEST_TASK) => {
             return wrong(format!("a task in `task_list` is longer than {LONGEST_TASK} bytes: shorten it"));
         }
-        ("plan", Some(tasks)) => tasks,
+        ("plan", Some(tasks)) => (1..).zip(tasks).map(|(number, task)| completed(task, number)).collect(),
         ("plan", None) => return wrong("missing field `task_list`".to_owned()),
         _ => return Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),
     };

@@ -110,6 +110,39 @@ fn a_list_of_tasks_is_bounded() {
     );
 }
 
+#[test]
+fn tasks_without_id_or_status_are_completed() {
+    let list = json!([{"title": "one"}, {"id": null, "title": "", "status": "", "notes": "n"}, {"id": 7, "status": "done"}]);
+    let planned = call("task_tracker", &json!({"command": "plan", "task_list": list}));
+    let Ok(Action::TaskTracking(planned)) = planned else { panic!("a plan") };
+    let task = |id: &str, title: &str, status: &str, notes: &str| TrackedTask {
+        id: id.into(),
+        title: title.into(),
+        status: status.into(),
+        notes: notes.into(),
+    };
+    let expected = [
+        task("task-1", "one", "todo", ""),
+        task("task-2", "Untitled task", "todo", "n"),
+        task("7", "Untitled task", "done", ""),
+    ];
+    assert_eq!(planned.task_list, expected);
+}
+
+#[test]
+fn think_keeps_the_text_beside_its_call() {
+    let think = |thought: &str, beside: &str| {
+        let arguments = json!({ "thought": thought }).to_string();
+        let call = ToolCall { id: "c".into(), name: "think".into(), arguments };
+        match to_action(&agent(&ToolName::ALL), &[], &call, beside).unwrap().0 {
+            Action::Think(think) => think.thought,
+            action => panic!("{action:?}"),
+        }
+    };
+    assert_eq!(think("a", "why"), "why\na");
+    assert_eq!((think("a", ""), think("", "why")), ("a".to_owned(), "why".to_owned()));
+}
+
 /// What a search prints, run as the sandbox would run it.
 fn search(folder: &Path, tool: &str, arguments: &Value) -> String {
     let Ok(Action::Run(RunAction { command, .. })) = call(tool, arguments) else {

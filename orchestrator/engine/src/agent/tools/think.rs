@@ -28,6 +28,11 @@ pub(super) struct Arguments {
     thought: String,
 }
 
-pub(super) fn to_action(arguments: Arguments) -> Action {
-    ThinkAction { thought: arguments.thought }.into()
+/// Puts the text beside the call before the thought, as V0 does.
+pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
+    let thought = match thought {
+        "" => arguments.thought,
+        beside => format!("{beside}\n{}", arguments.thought).trim_end().to_owned(),
+    };
+    ThinkAction { thought }.into()
 }

@@ -160,10 +160,10 @@ fn a_word_about_one_action_is_none_about_another() {
     let tasks = children(&world);
     tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
     let asked = world.state.asked().unwrap().1.action;
-    world.tell(InputKind::UserConfirm { action: Some(asked.next()) });
+    world.tell(InputKind::UserConfirm { action: Some(asked.next()), and_similar: false });
     world.tell(InputKind::UserReject { action: Some(EventId(0)), reason: String::new() });
     assert_eq!(world.state.asked().unwrap().1.action, asked);
-    world.tell(InputKind::UserConfirm { action: Some(asked) });
+    world.tell(InputKind::UserConfirm { action: Some(asked), and_similar: false });
     assert_eq!(world.executing(), Some(asked));
 }
 

@@ -40,6 +40,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Pause),
         1 => any::<bool>().prop_map(Happening::Resume),
         2 => Just(Happening::Confirm),
+        1 => Just(Happening::Approve),
         1 => Just(Happening::TitleIsFound),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
@@ -312,6 +313,36 @@ fn stepping(keeps_whole_history: bool) -> World {
     [Message, SandboxComes].iter().for_each(|happening| world.happen(happening));
     assert!(world.is_stepping());
     world
+}
+
+#[test]
+fn an_approval_of_similar_actions_outlives_a_crash() {
+    let mut world = World::begun(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+    let risky = StepEnds(Decision::RunRisky);
+    for happening in [SandboxComes, Message, risky.clone(), Happening::Approve, ActionEnds] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.approvals.len(), 1);
+    for happening in [Crash, SandboxComes, risky] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.agent_state, AgentState::Running);
+    assert!(world.executing().is_some(), "the same command is not asked about again");
+    // What is not alike still is.
+    for happening in [ActionEnds, StepEnds(Decision::CallTool)] {
+        world.happen(&happening);
+    }
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+}
+
+#[test]
+fn the_reason_for_a_risk_is_kept_with_the_question() {
+    let mut world = World::begun(None, ConfirmationPolicy::Always);
+    for happening in [SandboxComes, Message, StepEnds(Decision::RunRisky), Crash] {
+        world.happen(&happening);
+    }
+    let (_, asked) = world.state.asked().unwrap();
+    assert_eq!(asked.risk_reason, "it deletes");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, Workspa
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
 use serde_json::json;
 
 use crate::agent::tools::DELEGATE;
@@ -22,6 +22,7 @@ use crate::conversation::transition::interrupted;
 use crate::conversation::{AgentId, Begin, Effect, Input, InputKind, News, State, Terms, transition};
 use crate::draft_editor::Drafted;
 use crate::llm::{LlmError, LlmErrorKind};
+use crate::security;
 use crate::testing::timestamp;
 use crate::view::View;
 
@@ -37,6 +38,7 @@ pub(in crate::conversation) enum Happening {
     Pause,
     Resume(bool),
     Confirm,
+    Approve,
     TitleIsFound,
     Reject(&'static str),
     CallIsRetried(bool),
@@ -242,7 +244,8 @@ impl World {
                 let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);
                 self.tell(InputKind::UserResume(Terms { max_iterations, max_budget, confirmation: None }));
             }
-            Happening::Confirm => self.tell(InputKind::UserConfirm { action: None }),
+            Happening::Confirm => self.tell(InputKind::UserConfirm { action: None, and_similar: false }),
+            Happening::Approve => self.tell(InputKind::UserConfirm { action: None, and_similar: true }),
             Happening::TitleIsFound => {
                 self.tell(InputKind::Titled { title: "work".into(), call: None });
             }
@@ -490,7 +493,10 @@ impl World {
                 if changed.agent_state == AgentState::UserConfirmed)
         });
         let asks = self.state.confirmation.asks(asked.security_risk());
-        assert!(!asks || is_confirmed, "nothing is performed before it is confirmed");
+        let is_approved = self.log.iter().take(event.id.0 as usize).any(|event| {
+            matches!(&event.body, Body::Record(Record::ApprovalGranted(approval)) if security::covers(approval, asked))
+        });
+        assert!(!asks || is_confirmed || is_approved, "nothing is performed before it is confirmed");
     }
 
     /// From wherever it is: let everything that is going on end well, and ask for work.
@@ -550,8 +556,9 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         Decision::Overflow => return Err(failure(LlmErrorKind::ContextWindowExceeded)),
         Decision::Delegate(_) => unreachable!("it has metadata"),
     };
-    let call = call();
-    Ok(Box::new(Step { body, timeout: None, tool_call_metadata: None, call, briefing: None }))
+    let risk_reason =
+        if matches!(decision, Decision::RunRisky) { "it deletes".into() } else { String::new() };
+    Ok(Box::new(Step { call: call(), risk_reason, ..Step::new(body) }))
 }
 
 fn call() -> Option<ModelCall> {
@@ -565,11 +572,10 @@ fn call() -> Option<ModelCall> {
 /// One of several calls in a response that hand on a task each.
 fn delegate(metadata: ToolCallMetadata, call: Option<ModelCall>) -> Step {
     Step {
-        body: Action::from(DelegateAction { agent: "helper".into(), ..Default::default() }).into(),
-        timeout: None,
         tool_call_metadata: Some(metadata),
         call,
         briefing: Some(system()),
+        ..Step::new(Action::from(DelegateAction { agent: "helper".into(), ..Default::default() }))
     }
 }
 
@@ -581,7 +587,7 @@ fn failure(kind: LlmErrorKind) -> LlmError {
     LlmError { kind, detail: "no".into(), retry_after: None }
 }
 
-fn ran(exit_code: i32) -> Observation {
+fn ran(exit_code: i64) -> Observation {
     let metadata = CommandMetadata { exit_code, ..Default::default() };
     Observation::new("out", RunObservation { metadata, ..Default::default() })
 }

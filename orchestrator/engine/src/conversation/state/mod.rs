@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use protocol::action::MessageAction;
 use protocol::metrics::Metrics;
-use protocol::record::{ConversationStarted, Limit, SandboxLeased};
+use protocol::observation::AgentStateChangedObservation;
+use protocol::record::{ApprovalGranted, ConversationStarted, Limit, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{
@@ -42,6 +43,8 @@ pub struct State {
     pub max_budget: Option<f64>,
     /// What the agent may do unasked.
     pub confirmation: ConfirmationPolicy,
+    /// What the user approved for the rest of the conversation.
+    pub approvals: Vec<ApprovalGranted>,
     /// The limit that stopped the agent, until it goes on.
     pub limit_reached: Option<Limit>,
     /// What the model's calls have cost, without the calls.
@@ -75,6 +78,7 @@ impl Default for State {
             max_iterations: 0,
             max_budget: None,
             confirmation: ConfirmationPolicy::Never,
+            approvals: Vec::new(),
             limit_reached: None,
             metrics: Metrics::default(),
             lease: None,
@@ -119,7 +123,7 @@ impl State {
                     self.end_action(action, event.delegation, observation);
                 }
                 if let ObservationKind::AgentStateChanged(changed) = &observation.kind {
-                    self.enter(event.id, changed.agent_state);
+                    self.enter(event.id, changed);
                 }
             }
             Body::Record(record) => self.apply_record(record),
@@ -264,14 +268,16 @@ impl State {
     }
 
     /// `id` is the word's own: what waits for the user is told right before it.
-    fn enter(&mut self, id: EventId, agent_state: AgentState) {
-        self.agent_state = agent_state;
-        match agent_state {
+    fn enter(&mut self, id: EventId, changed: &AgentStateChangedObservation) {
+        self.agent_state = changed.agent_state;
+        match changed.agent_state {
             AgentState::Loading => self.setup_losses = 0,
             AgentState::AwaitingUserConfirmation => {
                 let told = self.runs_mut().filter_map(|run| run.pending.as_mut());
-                told.filter(|pending| pending.action.next() == id)
-                    .for_each(|pending| pending.is_asked = true);
+                for pending in told.filter(|pending| pending.action.next() == id) {
+                    pending.is_asked = true;
+                    pending.risk_reason.clone_from(&changed.reason);
+                }
             }
             AgentState::UserConfirmed => {
                 let asked = self.runs_mut().filter_map(|run| run.pending.as_mut());
@@ -318,6 +324,7 @@ impl State {
                         .timeout
                         .map(|seconds| clock::epoch_seconds(&event.timestamp) + seconds),
                     is_asked: false,
+                    risk_reason: String::new(),
                 });
             }
             _ => {}
@@ -354,6 +361,7 @@ impl State {
                 }
             }
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
+            Record::ApprovalGranted(approval) => self.approvals.push(approval.clone()),
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
             // What is edited is its agent's.
             Record::ModelRetried(_) | Record::EditDrafted(_) => {}

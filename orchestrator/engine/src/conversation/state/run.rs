@@ -45,6 +45,8 @@ pub struct Pending {
     pub cancelled_at: Option<f64>,
     /// Whether it waits for the user's word.
     pub is_asked: bool,
+    /// Why a security analyzer gave it its risk; empty if none did, or if the user is not asked.
+    pub risk_reason: String,
 }
 
 /// What an action without an ending asks.
@@ -130,6 +132,7 @@ impl Run {
                     setup: None,
                     cancelled_at: None,
                     is_asked: false,
+                    risk_reason: String::new(),
                 });
             }
             _ => {}

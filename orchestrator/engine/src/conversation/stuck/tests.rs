@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use protocol::AgentState;
-use protocol::action::{BrowseAction, RunAction, ThinkAction};
-use protocol::observation::{AgentStateChangedObservation, CommandMetadata, RunObservation};
+use protocol::action::{BrowseAction, RunAction, RunIpythonAction, ThinkAction};
+use protocol::observation::{
+    AgentStateChangedObservation, CommandMetadata, RunIpythonObservation, RunObservation,
+};
 use protocol::tool_call::ToolCallMetadata;
 use serde_json::json;
 
@@ -59,13 +61,28 @@ impl Log {
         self.events.last_mut().unwrap().cause = Some(cause);
     }
 
-    fn run(&mut self, command: &str, exit_code: i32, output: &str) -> EventId {
+    fn cell(&mut self, code: &str, output: &str) -> EventId {
+        let cell = RunIpythonAction {
+            code: code.into(),
+            thought: format!("thought {}", self.events.len()),
+            include_extra: true,
+            confirmation_state: protocol::action::ConfirmationState::default(),
+            security_risk: protocol::SecurityRisk::default(),
+            kernel_init_code: String::new(),
+        };
+        let id = self.append(EventSource::Agent, Action::from(cell));
+        let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /bin/python]";
+        self.answer(id, Observation::new(format!("{output}{place}"), RunIpythonObservation::default()));
+        id
+    }
+
+    fn run(&mut self, command: &str, exit_code: i64, output: &str) -> EventId {
         let unique = self.events.len();
         let thought = format!("thought {unique}");
         let run = RunAction { command: command.into(), thought, ..Default::default() };
         let id = self.append(EventSource::Agent, Action::from(run));
         let metadata =
-            CommandMetadata { exit_code, pid: i32::try_from(unique).unwrap(), ..Default::default() };
+            CommandMetadata { exit_code, pid: i64::try_from(unique).unwrap(), ..Default::default() };
         self.answer(id, Observation::new(output, RunObservation { metadata, ..Default::default() }));
         id
     }
@@ -220,6 +237,59 @@ proptest! {
             log.run("make test", 1, &format!("{at}: {output}"));
             prop_assert_eq!(log.found(), None);
         }
+    }
+}
+
+#[test]
+fn failing_cell_is_a_loop_whatever_its_number() {
+    type Traceback = fn(usize) -> String;
+    let tracebacks: [Traceback; 4] = [
+        |number| format!("Cell In[{number}], line 1\n----> 1 1/0\n\nZeroDivisionError: division by zero"),
+        |number| {
+            format!(
+                "Cell In [{number}], line 1, in <cell line: 1>()\nCell In [{number}], line 2, in f()\nKeyError: 'a'"
+            )
+        },
+        |number| format!("Input In [{number}], in <module>\nKeyError: 'a'"),
+        |number| format!("<ipython-input-{number}-9e1622b385b6> in <module>\nKeyError: 'a'"),
+    ];
+    for traceback in tracebacks {
+        let mut log = Log::default();
+        for number in 8..12 {
+            assert_eq!(log.found(), None);
+            log.cell("1/0", &traceback(number));
+        }
+        assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameOutcome, since: EventId(0) }));
+    }
+    let mut log = Log::default();
+    for number in 0..6 {
+        log.cell("step()", &format!("done In[{number}]"));
+        assert_eq!(log.found(), None, "output of the cell's own");
+    }
+}
+
+#[test]
+fn same_syntax_error_three_times_is_a_loop() {
+    let error = |cell: usize, line: usize, kind: &str| {
+        format!("  Cell In[{cell}], line {line}\n    x = (\n        ^\n{kind}: wrong at line {line}\n")
+    };
+    for kind in ["SyntaxError", "IndentationError", "TabError"] {
+        let mut log = Log::default();
+        for cell in 1..4 {
+            assert_eq!(log.found(), None);
+            log.cell("x = (", &error(cell, 1, kind));
+        }
+        assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameError, since: EventId(0) }));
+        let mut changing = Log::default();
+        for cell in 1..9 {
+            changing.cell("import generated", &error(cell, cell, kind));
+            assert_eq!(changing.found(), None);
+        }
+    }
+    let mut log = Log::default();
+    for cell in 1..4 {
+        log.cell("print(e)", &(error(cell, 1, "SyntaxError") + "and more output"));
+        assert_eq!(log.found(), None, "no error");
     }
 }
 

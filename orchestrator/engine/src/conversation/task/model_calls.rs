@@ -7,13 +7,13 @@ use protocol::EventId;
 use protocol::record::ModelRetried;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::AbortHandle;
+use tracing::Instrument as _;
 
 use super::{Done, Draft, Performance, Retry, Slot, Task, Worker};
 use crate::conversation::budget;
 use crate::conversation::handle::{ConversationError, Live};
 use crate::conversation::input::InputKind;
 use crate::conversation::state::AgentId;
-use crate::conversation::step::Place;
 use crate::conversation::transition::UNPAID;
 use crate::draft_editor::{self, Drafted};
 use crate::llm::{Llm, LlmErrorKind, LlmProgress};
@@ -61,14 +61,14 @@ impl Task {
         if !self.admits(|| worker.steps.most_cost(&worker.view)) {
             return;
         }
-        let place = Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() };
+        let place = self.current_place();
         let seen = self.state.next_id;
         let Some(worker) = self.workers.get_mut(&agent) else { return };
         let (view, steps) = (worker.view.clone(), worker.steps.clone());
         let on_progress = tell_progress(agent, seen, self.live.clone(), self.retries.0.clone());
-        let begun = self.work.spawn(async move {
-            Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
-        });
+        let step =
+            async move { Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await } };
+        let begun = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
         worker.step = Some((seen, Some(begun)));
     }
 

@@ -97,13 +97,7 @@ impl Agent for Finishing {
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Step, LlmError> {
-        Ok(Step {
-            body: Action::from(FinishAction::default()).into(),
-            timeout: None,
-            tool_call_metadata: None,
-            call: None,
-            briefing: None,
-        })
+        Ok(Step::new(Action::from(FinishAction::default())))
     }
 }
 

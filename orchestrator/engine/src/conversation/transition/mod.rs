@@ -103,7 +103,7 @@ impl Turn {
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
             InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
-            InputKind::UserConfirm { action } => self.confirm(action),
+            InputKind::UserConfirm { action, and_similar } => self.confirm(action, and_similar),
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
             InputKind::CallRetried { agent, retry, is_rate_limited } => {
                 if self.state.is_stepping(agent) {

@@ -42,7 +42,7 @@ impl Turn {
         }
         let id = self.append_step(agent, &step);
         if waits {
-            return self.change_state(AgentState::AwaitingUserConfirmation, "");
+            return self.change_state(AgentState::AwaitingUserConfirmation, &step.risk_reason);
         }
         let Body::Action(action) = step.body else { return };
         match action {
@@ -78,12 +78,14 @@ impl Turn {
         }
     }
 
-    /// Whether the user decides on it: it is performed outside of the conversation, and its risk asks for that.
+    /// Whether the user decides on it: it is performed outside of the conversation, its risk asks for that, and no earlier
+    /// approval covers it.
     fn is_asked_about(&self, body: &Body) -> bool {
         let Body::Action(action) = body else { return false };
         let is_performed =
             matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
-        is_performed && security::asks(self.state.confirmation, action)
+        let is_approved = || self.state.approvals.iter().any(|approval| security::covers(approval, action));
+        is_performed && security::asks(self.state.confirmation, action) && !is_approved()
     }
 
     /// An agent has no more to do; the conversation's own unless the user said something that it has not seen.

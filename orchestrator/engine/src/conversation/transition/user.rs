@@ -7,6 +7,7 @@ use protocol::{Action, AgentState, EventId, EventSource, Record};
 use super::{AgentId, Turn, interrupted, not_performed, rejected};
 use crate::conversation::input::Terms;
 use crate::conversation::stuck::Recovery;
+use crate::security::approval;
 
 impl Turn {
     pub(super) fn hear(&mut self, message: MessageAction) {
@@ -110,8 +111,14 @@ impl Turn {
         action.is_none_or(|action| action == pending.action).then_some(agent)
     }
 
-    pub(super) fn confirm(&mut self, action: Option<EventId>) {
-        if self.asked(action).is_some() {
+    pub(super) fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
+        if let Some(agent) = self.asked(action) {
+            let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+            if let Some(approval) =
+                pending.filter(|_| and_similar).and_then(|pending| approval(&pending.asked()))
+            {
+                self.append(None, EventSource::User, Record::from(approval));
+            }
             self.change_state_for_user(AgentState::UserConfirmed, "");
             self.change_state(self.working_state(), "");
         }

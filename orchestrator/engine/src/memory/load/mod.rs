@@ -16,6 +16,9 @@ use crate::sandbox::{Sandbox, SandboxError, Shape};
 const FOLDERS: [&str; 4] =
     [".openhands/microagents", ".openhands/skills", ".glovebox/microagents", ".glovebox/skills"];
 
+/// Folders of an organization's repository that hold knowledge: V0's, and the newer name.
+const ORGANIZATION_FOLDERS: [&str; 2] = ["microagents", "skills"];
+
 /// How much of a folder is read, in bytes of its archive: skills may have programs and data beside them.
 const LONGEST_FOLDER: u64 = 8 << 20;
 
@@ -26,11 +29,19 @@ const MOST_LINKS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The files, and what could not be read.
-pub(super) async fn files(sandbox: &dyn Sandbox, workspace: &str) -> (Vec<KnowledgeFile>, Vec<Problem>) {
+pub(super) async fn files(
+    sandbox: &dyn Sandbox,
+    workspace: &str,
+    organization: &str,
+) -> (Vec<KnowledgeFile>, Vec<Problem>) {
     let workspace = workspace.trim_end_matches('/');
     let instructions =
         INSTRUCTIONS.map(|(name, _)| instructions(sandbox, format!("{workspace}/{name}"), name));
-    let folders = FOLDERS.map(|name| folder(sandbox, format!("{workspace}/{name}")));
+    let of_organization = ORGANIZATION_FOLDERS.iter().filter(|_| !organization.is_empty());
+    let folders = of_organization
+        .map(|name| format!("{organization}/{name}"))
+        .chain(FOLDERS.iter().map(|name| format!("{workspace}/{name}")))
+        .map(|path| folder(sandbox, path));
     let all = async { (join_all(instructions).await, join_all(folders).await) };
     let Ok((instructions, folders)) = timeout(PATIENCE, all).await else {
         let problem =

@@ -126,7 +126,7 @@ impl Sandbox for Sandboxed {
 }
 
 async fn problems(says: Says) -> Vec<String> {
-    let memory = Memory::default().load(&Sandboxed(says), "/w").await;
+    let memory = Memory::default().load(&Sandboxed(says), "/w", "").await;
     assert_eq!(memory.recall("anything", &Facts::default(), &Recalled::default()), None);
     memory.problems().iter().map(ToString::to_string).collect()
 }

@@ -104,6 +104,10 @@ impl Memory {
             conversation_instructions,
             working_dir,
         } = facts;
+        let additional_agent_instructions = match additional_agent_instructions.is_empty() {
+            true => self.sandbox_facts.clone(),
+            false => additional_agent_instructions,
+        };
         RecallObservation {
             recall_type: RecallType::WorkspaceContext,
             repo_name,

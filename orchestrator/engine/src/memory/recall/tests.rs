@@ -93,6 +93,23 @@ fn a_workspaces_knowledge_stands_in_the_place_of_the_users() {
 }
 
 #[test]
+fn built_in_knowledge_can_be_replaced_and_disabled() {
+    let disabled = ["docker", "ssh"].map(str::to_owned).into();
+    let memory = Memory::new(vec![triggered("github", "github")], disabled).with_built_in();
+    assert_eq!(memory.problems(), []);
+    let recall = |query: &str| memory.recall(query, &Facts::default(), &Recalled::default());
+    let told = recall("See GitHub and kubectl, docker, ssh").unwrap();
+    assert_eq!(names(&told), ["kubernetes", "github"]);
+    assert_eq!(found(&told).microagent_knowledge[1].content, "All of github.");
+    assert_eq!(names(&recall("/codereview the branch").unwrap()), ["code-review"]);
+    assert_eq!(recall("Fix the digital clock"), None);
+    let all = Memory::default().with_built_in();
+    assert!(
+        all.all().all(|knowledge| matches!(knowledge.told, Told::When(_)) && knowledge.content.len() < 4096)
+    );
+}
+
+#[test]
 fn what_is_told_is_bounded() {
     let long = "é".repeat(32 << 10);
     let instructions = (0..9).map(|number| file(&format!("i{number}.md"), &long));

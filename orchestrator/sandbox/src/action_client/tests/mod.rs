@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use engine::sandbox::{OutputChunk, Sandbox, SandboxError};
 use protocol::action::RunAction;
-use protocol::observation::ThinkObservation;
+use protocol::observation::RunObservation;
 use protocol::sandbox_api::{ActionRequest, Frame, SandboxAction};
-use protocol::{ActionId, Observation};
+use protocol::{ActionId, Observation, ObservationKind};
 use tokio::time::Instant;
 
 use super::{ActionClient, Address};
@@ -38,7 +38,7 @@ fn id() -> ActionId {
 }
 
 fn done() -> Observation {
-    Observation::new("done", ThinkObservation {})
+    Observation::new("done", RunObservation::default())
 }
 
 fn output(offset: u64, text: &str) -> Frame {
@@ -227,5 +227,25 @@ async fn bytes_that_are_not_http_are_an_error_in_time() {
         let error = ActionClient::first(address, Duration::from_secs(10)).await.err().unwrap();
         assert!(matches!(error, SandboxError::Start { .. }), "{error}");
         assert!(begun.elapsed() <= Duration::from_secs(11));
+    }
+}
+
+/// A server that what runs in the sandbox has taken over: the only thing that it can do to an action is to fail it.
+#[tokio::test]
+async fn an_answer_of_a_kind_that_does_not_fit_is_refused() {
+    let extras =
+        r#"{"agent_state":"finished","recall_type":"knowledge","file_path":"/a","path":"/a","outputs":{}}"#;
+    for kind in ObservationKind::KINDS {
+        let json = format!(r#"{{"observation":"{kind}","content":"said","extras":{extras}}}"#);
+        let mut frame = vec![3];
+        frame.extend(u32::try_from(json.len()).unwrap().to_be_bytes());
+        frame.extend(json.bytes());
+        let server = FakeServer::new("boot-1")
+            .on("POST /v1/actions/c.1?after=0", Act::Answer { bytes: frame, cut: false });
+        let (ended, _) = perform(&client(&server).await).await;
+        match *kind {
+            "run" | "error" => assert_eq!(ended.unwrap().kind.kind(), *kind),
+            _ => assert!(matches!(ended, Err(SandboxError::Malformed { .. })), "{kind}: {ended:?}"),
+        }
     }
 }

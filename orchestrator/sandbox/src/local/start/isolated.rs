@@ -18,7 +18,7 @@ use super::super::view::View;
 use super::super::{Isolation, bubblewrap};
 use super::{START_WAIT, ServerStart};
 use crate::confine::Preparation;
-use crate::connect::{Connector as _, UnixSocket};
+use crate::connect::UnixSocket;
 
 /// Between two looks at whether the server listens: nobody tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);

@@ -1,0 +1,168 @@
+//! Connections that show no key keep no client out that has one, on any listener; and an early answer reaches a client that
+//! is still sending.
+
+use std::io::{Read as _, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use protocol::sandbox_api::KEY_HEADER;
+
+use crate::harness::{PATIENCE, Server, program, until};
+use crate::v0::{Sandbox, free_port};
+
+const KEY: &str = "canary-f100d";
+
+/// More than there are places for, with a key or without.
+const CONNECTIONS: usize = 450;
+
+/// A client that has the key waits for no timeout of the others: the shortest is 15 s.
+const PROMPT: Duration = Duration::from_secs(8);
+
+const HALF_REQUESTS: [&[u8]; 5] = [
+    b"",
+    b"GET /v1/in",
+    b"POST /v1/actions/a HTTP/1.1\r\nhost: x\r\ncontent-le",
+    b"POST /execute_action HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+];
+
+trait Stream: std::io::Read + Write {}
+
+impl<S: std::io::Read + Write> Stream for S {}
+
+/// Floods the listener with each kind of half request, and looks in the middle of it whether `request` is answered.
+fn survives_floods(connect: impl Fn() -> Box<dyn Stream>, request: &str) {
+    for beginning in HALF_REQUESTS {
+        let mut flood = Vec::new();
+        for number in 0..CONNECTIONS {
+            let mut stream = connect();
+            // The oldest are closed meanwhile.
+            let _ = stream.write_all(beginning);
+            flood.push(stream);
+            if number % 150 == 149 {
+                let asked = Instant::now();
+                let answer = ask(&mut *connect(), request);
+                assert!(answer.starts_with("HTTP/1.1 200"), "{beginning:?}: {answer}");
+                assert!(
+                    asked.elapsed() < PROMPT,
+                    "{:?}: {:?}",
+                    String::from_utf8_lossy(beginning),
+                    asked.elapsed()
+                );
+            }
+        }
+    }
+}
+
+fn ask(stream: &mut dyn Stream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn unix(server: &Server) -> Box<dyn Stream> {
+    let stream = UnixStream::connect(server.socket()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Box::new(stream)
+}
+
+fn tcp(port: u16) -> Box<dyn Stream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Box::new(stream)
+}
+
+fn get(path: &str, key: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{KEY_HEADER}: {key}\r\n\r\n")
+}
+
+/// A command, as V0's clients send it.
+fn execute(key: &str) -> String {
+    let body = r#"{"action":{"action":"run","args":{"command":"true"}}}"#;
+    let length = body.len();
+    format!(
+        "POST /execute_action HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{KEY_HEADER}: {key}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Killed when dropped.
+struct Tcp(Child);
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(self.0.id() as i32),
+            nix::sys::signal::Signal::SIGTERM,
+        );
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_flood_of_a_unix_socket_keeps_no_client_out() {
+    let server = Server::start_with_key(KEY);
+    survives_floods(|| unix(&server), &get("/v1/info", KEY));
+}
+
+#[test]
+fn a_flood_of_a_tcp_socket_keeps_no_client_out() {
+    let port = free_port();
+    let mut command = program();
+    command.args(["serve", "--key-stdin", "--working-dir", "/", "--listen", &port.to_string()]);
+    let mut server = Tcp(command.stdin(Stdio::piped()).spawn().unwrap());
+    server.0.stdin.take().unwrap().write_all(format!("{KEY}\n").as_bytes()).unwrap();
+    until("the server listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+    survives_floods(|| tcp(port), &get("/v1/info", KEY));
+}
+
+#[test]
+fn a_flood_of_v0_keeps_no_client_out() {
+    let sandbox = Sandbox::start_with(&[], Some(KEY));
+    survives_floods(|| tcp(sandbox.port()), &execute(KEY));
+}
+
+/// If there is no key, clients that have sent a whole request come before those that have not.
+#[test]
+fn a_flood_of_v0_without_a_key_keeps_no_client_out() {
+    let sandbox = Sandbox::start_with(&[], None);
+    survives_floods(|| tcp(sandbox.port()), &execute(""));
+}
+
+#[test]
+fn a_silent_connection_is_closed_in_time() {
+    let server = Server::start_with_key(KEY);
+    let mut silent = UnixStream::connect(server.socket()).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+}
+
+/// The client sends all of its body before it reads: it must find the answer, and no reset connection.
+#[test]
+fn an_early_refusal_reaches_a_client_that_still_sends() {
+    let server = Server::start_with_key(KEY);
+    let sandbox = Sandbox::start_with(&[], Some(KEY));
+    let body = vec![b'x'; 8 << 20];
+    for (connect, path, key, status) in [
+        (&(|| unix(&server)) as &dyn Fn() -> Box<dyn Stream>, "/v1/files?path=/a", "wrong", "403"),
+        (&|| unix(&server), "/v1/files/tree?path=/proc/1/fd", KEY, "4"),
+        (&|| tcp(sandbox.port()), "/upload_file", "wrong", "403"),
+        (&|| tcp(sandbox.port()), "/nowhere", KEY, "404"),
+    ] {
+        let mut stream = connect();
+        let method = if path == "/upload_file" { "POST" } else { "PUT" };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{KEY_HEADER}: {key}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&body).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The way to a local sandbox's server: its socket, and the process that must listen there.
+//!
+//! What runs in the sandbox can rename the socket and put its own in that one's place. The kernel reports who called
+//! `listen`: a connection to any other process than the one on record is closed before a byte is sent.
+
+use std::io;
+
+use async_trait::async_trait;
+
+use super::folder::SandboxFolder;
+use crate::connect::{ByteStream, ConnectError, Connector, UnixSocket};
+
+/// Connects to the server of one sandbox.
+pub(super) struct ServerSocket {
+    pub(super) folder: SandboxFolder,
+}
+
+#[async_trait]
+impl Connector for ServerSocket {
+    async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
+        let path = self.folder.socket();
+        let failed = |source: io::Error| {
+            let doing = format!("asking which process listens on {}", path.display());
+            ConnectError::Failed { doing, source }
+        };
+        let serving = self.folder.server().map_err(|error| failed(io::Error::other(error)))?;
+        let gone = || ConnectError::Gone(format!("the server of {} has ended", path.display()));
+        let server = serving.ok_or_else(gone)?.server;
+        let stream = UnixSocket::at(path.clone()).connect().await?;
+        let peer = stream.peer_cred().map_err(failed)?.pid();
+        if peer != Some(server.pid) {
+            let peer = peer.map(|pid| pid.to_string()).unwrap_or_default();
+            return Err(ConnectError::Gone(format!(
+                "the process {peer} listens on {} in the place of the sandbox's server, process {}",
+                path.display(),
+                server.pid
+            )));
+        }
+        // After the connection: until then its id may have become another's.
+        if server.is_alive() { Ok(Box::new(stream)) } else { Err(gone()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use engine::sandbox::Lifetime;
+    use tokio::net::UnixListener;
+
+    use super::super::process::{KnownProcess, Serving};
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_process_on_record_is_connected_to() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = SandboxFolder::of(state.path(), &"glovebox-c".parse().unwrap()).unwrap();
+        folder.create(Lifetime::Conversation).unwrap();
+        let socket = ServerSocket { folder: folder.clone() };
+        let listener = UnixListener::bind(folder.socket()).unwrap();
+        assert!(matches!(socket.connect().await, Err(ConnectError::Gone(_))), "there is no record");
+
+        let this = KnownProcess::with_pid(std::process::id().try_into().unwrap()).unwrap();
+        folder.record_server(&Serving::alone(this)).unwrap();
+        assert!(socket.connect().await.is_ok());
+
+        let mut other = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let known = KnownProcess::with_pid(other.id().try_into().unwrap()).unwrap();
+        folder.record_server(&Serving::alone(known)).unwrap();
+        let error = socket.connect().await.err().unwrap().to_string();
+        assert!(error.contains("in the place of the sandbox's server"), "{error}");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        drop(listener);
+    }
+}

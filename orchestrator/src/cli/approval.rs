@@ -1,0 +1,180 @@
+//! What is shown of an action before it is approved: all of it, the risk, and why that was given. Pure.
+//!
+//! The text comes from a model. Each line of it is marked, so that none can pose as a line of ours, and what a terminal would
+//! act on or not show is written out.
+
+use engine::conversation::Pending;
+use protocol::action::{EditAction, ReadAction, WriteAction};
+use protocol::{Action, SecurityRisk};
+
+use super::print::{visible, visible_line};
+
+/// Describes an action that waits for the user, in lines; `network` is the sandbox's.
+pub(super) fn describe(pending: &Pending, network: &str) -> String {
+    let action = pending.asked();
+    let (title, text) = what_runs(&action);
+    let lines = match text.matches('\n').count() {
+        0 | 1 => String::new(),
+        lines => format!(" ({lines} lines)"),
+    };
+    let reason = match pending.risk_reason.as_str() {
+        "" => String::new(),
+        reason => format!(": {}", visible_line(reason)),
+    };
+    let network = visible_line(network);
+    let risk = name_of(action.security_risk());
+    format!(
+        "\napproval needed: {title}{lines}\n{text}  risk: {risk}{reason}\n  network of the sandbox: {network}\n"
+    )
+}
+
+/// What approving this action and those like it means; `None` if each needs an approval of its own.
+pub(super) fn similar(action: &Action) -> Option<&'static str> {
+    engine::security::approval(action)?;
+    Some(match action {
+        Action::Run(_) => "this command",
+        Action::RunIpython(_) => "this cell",
+        Action::CallToolMcp(_) => "this tool",
+        Action::Read(_) => "reading files at this risk",
+        _ => "edits at this risk",
+    })
+}
+
+fn name_of(risk: SecurityRisk) -> &'static str {
+    match risk {
+        SecurityRisk::Unknown => "unknown",
+        SecurityRisk::Low => "low",
+        SecurityRisk::Medium => "medium",
+        SecurityRisk::High => "high",
+    }
+}
+
+/// A title, and the marked lines of what will run.
+fn what_runs(action: &Action) -> (String, String) {
+    match action {
+        Action::Run(run) if run.is_input => {
+            ("type into the running program".into(), marked('>', &run.command))
+        }
+        Action::Run(run) => ("run a command".into(), marked('$', &run.command)),
+        Action::RunIpython(cell) => ("run a Python cell".into(), marked('|', &cell.code)),
+        Action::Edit(edit) => edited(edit),
+        Action::Write(WriteAction { path, content, start, end, .. }) => {
+            let range = match (start, end) {
+                (0, -1) => String::new(),
+                _ => format!(", in the place of lines {start} to {end}"),
+            };
+            (format!("write {}{range}", visible_line(path)), marked('+', content))
+        }
+        Action::Read(ReadAction { path, .. }) => (format!("read {}", visible_line(path)), String::new()),
+        Action::CallToolMcp(call) => {
+            let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+            (format!("call the MCP tool {}", visible_line(&call.name)), marked('|', &arguments))
+        }
+        Action::Browse(browse) => (format!("open {}", visible_line(&browse.url)), String::new()),
+        Action::BrowseInteractive(browse) => {
+            ("act in the browser".into(), marked('|', &browse.browser_actions))
+        }
+        other => (other.kind().to_owned(), marked('|', &other.message())),
+    }
+}
+
+fn edited(edit: &EditAction) -> (String, String) {
+    let path = visible_line(&edit.path);
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match edit.command.as_str() {
+        _ if edit.is_draft() => {
+            let end = if edit.end == -1 { "the end".to_owned() } else { edit.end.to_string() };
+            let title =
+                format!("edit {path}, lines {} to {end}, from a draft that a model completes", edit.start);
+            (title, marked('|', &edit.content))
+        }
+        "create" => (format!("create {path}"), marked('+', &text(&edit.file_text))),
+        "str_replace" => {
+            let diff = marked('-', &text(&edit.old_str)) + &marked('+', &text(&edit.new_str));
+            (format!("edit {path}"), diff)
+        }
+        "insert" => {
+            let line = edit.insert_line.unwrap_or_default();
+            (format!("edit {path}, after line {line}"), marked('+', &text(&edit.new_str)))
+        }
+        "undo_edit" => (format!("undo the latest edit of {path}"), String::new()),
+        other => (format!("{} {path}", visible_line(other)), String::new()),
+    }
+}
+
+/// Each line of a text behind a mark.
+fn marked(mark: char, text: &str) -> String {
+    text.split_terminator('\n').map(|line| format!("  {mark} {}\n", visible(line))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::conversation::Request;
+    use protocol::EventId;
+    use protocol::action::{CallToolMcpAction, RunAction};
+    use protocol::sandbox_api::{ActionRequest, SandboxAction};
+    use serde_json::json;
+
+    use super::*;
+
+    fn described(action: Action, risk_reason: &str) -> String {
+        let request = match (SandboxAction::try_from(action.clone()), action) {
+            (Ok(action), _) => Request::Sandbox(ActionRequest::new(action, None)),
+            (Err(_), Action::CallToolMcp(call)) => Request::Tool(call),
+            (Err(_), other) => panic!("{other:?}"),
+        };
+        let pending = Pending {
+            action: EventId(7),
+            request,
+            tool_call_metadata: None,
+            setup: None,
+            cancelled_at: None,
+            is_asked: true,
+            risk_reason: risk_reason.into(),
+        };
+        describe(&pending, "none")
+    }
+
+    #[test]
+    fn a_command_is_shown_whole_with_risk_and_reason() {
+        let command = "cd build\nrm -rf *".to_owned();
+        let run = RunAction { command, security_risk: SecurityRisk::High, ..Default::default() };
+        assert_eq!(
+            described(run.into(), "it deletes\nfiles"),
+            "\napproval needed: run a command (2 lines)\n  $ cd build\n  $ rm -rf *\n  risk: high: it deletes\\nfiles\n  \
+             network of the sandbox: none\n"
+        );
+    }
+
+    #[test]
+    fn an_edit_is_shown_as_what_goes_and_what_comes() {
+        let (old_str, new_str) = (Some("one\ntwo".to_owned()), Some("three\n".to_owned()));
+        let edit = EditAction { old_str, new_str, ..EditAction::of("/w/a b", "str_replace") };
+        let shown = described(edit.into(), "");
+        assert!(
+            shown.contains("edit /w/a b (3 lines)\n  - one\n  - two\n  + three\n  risk: unknown\n"),
+            "{shown}"
+        );
+        let file_text = Some((1..=500).map(|line| format!("{line}\n")).collect());
+        let create = EditAction { file_text, ..EditAction::of("/w/c", "create") };
+        assert!(described(create.into(), "").contains("  + 500\n"), "nothing of it is left out");
+    }
+
+    #[test]
+    fn the_arguments_of_a_tool_are_shown() {
+        let arguments = json!({"table": "users", "rows": [1, 2]}).as_object().cloned().unwrap();
+        let call = CallToolMcpAction { name: "delete".into(), arguments, ..Default::default() };
+        let shown = described(call.into(), "");
+        assert!(
+            shown.contains("call the MCP tool delete") && shown.contains("  |   \"table\": \"users\""),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn hostile_text_is_visible_and_poses_as_nothing_of_ours() {
+        let command = "ls\r\x1b[2K\u{9b}2J\u{202e}#\u{200b}\n  risk: low".to_owned();
+        let shown = described(RunAction { command, ..Default::default() }.into(), "");
+        assert!(shown.contains("  $ ls\\r\\x1b[2K\\x9b2J\\u{202e}#\\u{200b}\n  $   risk: low\n"), "{shown}");
+    }
+}

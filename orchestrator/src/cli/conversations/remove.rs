@@ -1,0 +1,173 @@
+//! `glovebox conversations rm`.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use clap_complete::engine::ArgValueCompleter;
+use engine::clock;
+use engine::conversation::read_state;
+use engine::events::{ConversationSummary, EventStore};
+use jiff::{Span, SpanRelativeTo};
+use protocol::ConversationId;
+
+use crate::cli::conversation_id::IdPrefix;
+use crate::cli::{completions, print};
+use crate::compose::{self, StateDir};
+use crate::config::Config;
+use crate::exit::{Exit, UsageError};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Removes the log of each conversation, its sandbox, and the folder that it worked in if that was not given with -d.
+Refuses a conversation that a process runs now. Prints the ids of what it removed.
+Examples:
+  glovebox conversations rm 0199a3
+  glovebox conversations rm --older-than 30d --yes")]
+pub(in crate::cli) struct RemoveArguments {
+    /// The conversations: their ids, or prefixes that no others have.
+    #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
+    #[arg(add = ArgValueCompleter::new(completions::conversations))]
+    ids: Vec<IdPrefix>,
+
+    /// All whose last event is older than this, such as 12h, 30d or 8w.
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    older_than: Option<f64>,
+
+    /// Do not ask.
+    #[arg(short = 'y', long)]
+    yes: bool,
+
+    /// Remove a conversation also if its sandbox or its folder cannot be removed.
+    #[arg(short = 'f', long)]
+    force: bool,
+
+    /// The machine of sandboxes that the runtime ssh placed: user@host:port, or a name from ~/.ssh/config.
+    #[arg(long, value_name = "HOST")]
+    pub(super) host: Option<String>,
+}
+
+pub(super) async fn run(
+    arguments: RemoveArguments,
+    config: &Config,
+    store: &dyn EventStore,
+    state_dir: &StateDir,
+) -> anyhow::Result<Exit> {
+    let (chosen, mut exit) = choose(&arguments, store, state_dir).await?;
+    if !arguments.yes && !is_confirmed(chosen.len(), arguments.older_than.is_some())? {
+        return Ok(Exit::Failed);
+    }
+    for id in chosen {
+        match remove(&id, arguments.force, config, store, state_dir).await {
+            Ok(()) => print::line(id.as_str())?,
+            Err(error) => {
+                print::problem(&format!("cannot remove conversation {id}: {error:#}"));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The conversations to remove. One that does not exist is reported and keeps none of the others.
+async fn choose(
+    arguments: &RemoveArguments,
+    store: &dyn EventStore,
+    state_dir: &StateDir,
+) -> anyhow::Result<(Vec<ConversationId>, Exit)> {
+    let list = store.conversations().await?.conversations;
+    if let Some(seconds) = arguments.older_than {
+        let limit = clock::epoch_seconds(&clock::now()) - seconds;
+        let is_old = |known: &ConversationSummary| clock::epoch_seconds(&known.last_updated_at) < limit;
+        let old = list.into_iter().filter(is_old).map(|known| known.id);
+        // What is asked about is what will be removed.
+        return Ok((old.filter(|id| !state_dir.is_locked(id)).collect(), Exit::Finished));
+    }
+    let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
+    for prefix in &arguments.ids {
+        match prefix.find_in(&list) {
+            Ok(id) if chosen.contains(&id) => {}
+            Ok(id) => chosen.push(id),
+            Err(error) => {
+                print::problem(&error.to_string());
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok((chosen, exit))
+}
+
+/// Asks at a terminal before many are removed. Elsewhere those that are named are removed unasked.
+fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
+    if count == 0 || (count == 1 && !is_by_age) {
+        return Ok(true);
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        if is_by_age {
+            let text = format!("{count} conversations would be removed: confirm with --yes");
+            return Err(UsageError(text).into());
+        }
+        return Ok(true);
+    }
+    let conversations = if count == 1 { "conversation" } else { "conversations" };
+    print::note(&format!("Remove {count} {conversations}, with sandboxes and own folders? [y/N] "));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The log goes last: what fails before can be repeated.
+async fn remove(
+    id: &ConversationId,
+    force: bool,
+    config: &Config,
+    store: &dyn EventStore,
+    state_dir: &StateDir,
+) -> anyhow::Result<()> {
+    let _lock = state_dir.lock(id)?;
+    for removed in [remove_sandbox(id, config, store, state_dir).await, state_dir.remove_workspace(id)] {
+        match removed {
+            Err(error) if force => print::warning(&format!("{error:#}")),
+            removed => removed?,
+        }
+    }
+    Ok(store.remove(id).await?)
+}
+
+async fn remove_sandbox(
+    id: &ConversationId,
+    config: &Config,
+    store: &dyn EventStore,
+    state_dir: &StateDir,
+) -> anyhow::Result<()> {
+    let Some(lease) = read_state(store, id).await?.lease else { return Ok(()) };
+    let config = Config { runtime: lease.runtime, ..config.clone() };
+    let provider = compose::provider(&config, state_dir)?;
+    let removed = provider.destroy(&lease.sandbox_id).await;
+    removed.context("cannot remove its sandbox (--force leaves it to `glovebox sandbox prune`)")
+}
+
+/// A time as `30d` or `1w 12h`, in seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    let span: Span = text.parse().map_err(|_| "expected a time, as 12h, 30d or 8w".to_owned())?;
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
+    let seconds = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
+    let seconds = seconds.as_secs_f64();
+    if seconds < 0.0 { Err("expected a time that is not negative".to_owned()) } else { Ok(seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        for (text, expected) in
+            [("30d", 2_592_000.0), ("12h", 43_200.0), ("8w", 4_838_400.0), ("1d 1s", 86_401.0)]
+        {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "30", "d", "1y", "2mo", "-1d", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Pictures that the user attaches to a task: read from files, checked, and made data URLs.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::exit::UsageError;
+
+/// Maximum size of a picture, in bytes: providers take no larger ones.
+const MAX_SIZE: u64 = 5 << 20;
+
+/// Maximum number of pictures.
+const MAX_COUNT: usize = 8;
+
+/// The pictures in these files, as data URLs.
+pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<String>, UsageError> {
+    if paths.len() > MAX_COUNT {
+        return Err(UsageError(format!("cannot attach {} pictures: at most {MAX_COUNT}", paths.len())));
+    }
+    paths.iter().map(|path| read_one(path)).collect()
+}
+
+fn read_one(path: &Path) -> Result<String, UsageError> {
+    let failed =
+        |problem: String| UsageError(format!("cannot attach the picture {}: {problem}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    // One byte more shows that there is more: the size of a device is not known before.
+    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_SIZE {
+        return Err(failed(format!("it is larger than {} MiB", MAX_SIZE >> 20)));
+    }
+    let kind = media_type(&bytes).ok_or_else(|| failed("it is no PNG, JPEG, GIF or WebP".to_owned()))?;
+    Ok(format!("data:{kind};base64,{}", STANDARD.encode(bytes)))
+}
+
+/// By how the file starts: its name may say anything.
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_known_by_how_they_start_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("picture");
+        for (content, url) in [
+            (&b"\x89PNG\r\n\x1a\n"[..], Some("data:image/png;base64,iVBORw0KGgo=")),
+            (b"\xff\xd8\xff\xe0", Some("data:image/jpeg;base64,/9j/4A==")),
+            (b"GIF89a", Some("data:image/gif;base64,R0lGODlh")),
+            (b"RIFF\0\0\0\0WEBP", Some("data:image/webp;base64,UklGRgAAAABXRUJQ")),
+            (b"<svg/>", None),
+            (b"", None),
+        ] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(read(std::slice::from_ref(&path)).ok(), url.map(|url| vec![url.to_owned()]));
+        }
+        let endless = read(&["/dev/zero".into()]).unwrap_err().to_string();
+        assert!(endless.ends_with("it is larger than 5 MiB"), "{endless}");
+        let nowhere = read(&[folder.path().join("nowhere")]).unwrap_err().to_string();
+        assert!(nowhere.contains("nowhere: No such file"), "{nowhere}");
+        assert!(read(&vec![path; 9]).is_err());
+    }
+}

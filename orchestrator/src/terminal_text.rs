@@ -1,0 +1,172 @@
+//! Text of sandboxes, models and repositories, made harmless for a terminal.
+//!
+//! A terminal acts on control characters of both sets, C0 and C1: they move the cursor, set the title, or write to the
+//! clipboard. Bidirectional controls make text read as other than it is.
+
+use std::borrow::Cow;
+
+/// Characters with the Unicode property Bidi_Control.
+fn is_bidi_control(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// Text with C1 and bidirectional controls as JSON escapes (`\u009b`). In JSON they occur only within strings, where the
+/// escape means the same. C0 controls stay: JSON has them escaped, and our own colours and line ends are such.
+pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_bidi_control(character);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Text without what a terminal would act on: only printable characters, tabs and line ends stay. A carriage return
+/// before a line end is dropped, another one ends the line, so that nothing is overwritten unseen.
+pub(crate) fn for_terminal(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => skip_escape(&mut characters),
+            '\r' if characters.peek() == Some(&'\n') => {}
+            '\r' => clean.push('\n'),
+            '\n' | '\t' => clean.push(character),
+            character if character.is_control() || is_bidi_control(character) => {}
+            character => clean.push(character),
+        }
+    }
+    clean
+}
+
+/// Text with everything written out that a terminal would act on or not show, as `\x1b` or `\u{202e}`: what is approved is
+/// what is read. Line ends and tabs stay.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            '\r' => shown.push_str("\\r"),
+            character if character.is_control() => {
+                shown.push_str(&format!("\\x{:02x}", u32::from(character)));
+            }
+            character if is_bidi_control(character) || is_invisible(character) => {
+                shown.extend(character.escape_unicode());
+            }
+            character => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// The same in one line.
+pub(crate) fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n")
+}
+
+/// Characters without a shape: soft hyphens, joiners, line separators, fillers, variation selectors, tags.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
+/// most to the line's end: what never ends must not hide the rest of the text.
+fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match characters.next_if(|character| *character != '\n') {
+        Some('[') => {
+            while let Some(character) = characters.next_if(|character| *character != '\n') {
+                if ('\u{40}'..='\u{7e}').contains(&character) {
+                    break;
+                }
+            }
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(character) = characters.next_if(|character| *character != '\n') {
+                if character == '\u{7}' {
+                    break;
+                }
+                if character == '\u{1b}' {
+                    characters.next_if_eq(&'\\');
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape_controls, for_terminal, visible, visible_line};
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_passes() {
+        for (hostile, shown) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]52;c;aGk=\u{1b}\\after", "after"),
+            ("50%\r100%\r\n", "50%\n100%\n"),
+            ("a\u{8}b\u{7}\u{9b}2Jc", "ab2Jc"),
+            ("evil\u{202e}txt\u{200f}\u{61c}", "eviltxt"),
+            ("cut \u{1b}[", "cut "),
+            ("\u{1b}]never ended\nrm -rf x", "\nrm -rf x"),
+        ] {
+            assert_eq!(for_terminal(hostile), shown);
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_or_hides_is_invisible() {
+        for (hostile, shown) in [
+            ("plain\ttext\näöü 漢字 🦀", "plain\ttext\näöü 漢字 🦀"),
+            ("\u{1b}]0;title\u{7}", "\\x1b]0;title\\x07"),
+            ("a\u{9b}2Jb\u{8}\u{7f}\0", "a\\x9b2Jb\\x08\\x7f\\x00"),
+            ("evil\u{202e}txt\u{2069}", "evil\\u{202e}txt\\u{2069}"),
+            ("r\u{200b}m\u{e0041}\r", "r\\u{200b}m\\u{e0041}\\r"),
+        ] {
+            assert_eq!(visible(hostile), shown);
+        }
+        assert_eq!(visible_line("a\nb"), "a\\nb");
+    }
+
+    #[test]
+    fn escaped_json_is_the_same_value_without_controls() {
+        let value =
+            serde_json::json!({"\u{9b}2J": ["a\u{202e}b\u{85}", "größer \u{1f9e4}", "\u{1b}\u{7f}\n"]});
+        for text in [value.to_string(), format!("{value:#}")] {
+            let escaped = escape_controls(&text);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+            assert_eq!(for_terminal(&escaped), escaped);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Reads a dictionary as Python's `repr` writes it.
+//!
+//! Hand-written because the crate `py_literal` recurses as deep as its input nests and brings a parser generator and big
+//! numbers into the action server, which links this crate. Only values that JSON has are read, nested at most
+//! [`MAX_DEPTH`] deep; nothing is evaluated.
+
+use serde_json::{Map, Value};
+
+const MAX_DEPTH: usize = 16;
+
+/// `None` if `text` is not one dictionary with texts as keys, or holds a value that JSON does not have.
+pub(crate) fn read_dict(text: &str) -> Option<Map<String, Value>> {
+    let mut reader = Reader { rest: text };
+    let value = reader.value(MAX_DEPTH)?;
+    match value {
+        Value::Object(map) if reader.skip_blanks().is_empty() => Some(map),
+        _ => None,
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn skip_blanks(&mut self) -> &'a str {
+        self.rest = self.rest.trim_start();
+        self.rest
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let rest = self.skip_blanks().strip_prefix(token);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut letters = self.rest.chars();
+        let letter = letters.next()?;
+        self.rest = letters.as_str();
+        Some(letter)
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        let inner = depth.checked_sub(1)?;
+        match self.skip_blanks().chars().next()? {
+            '\'' | '"' => self.text().map(Value::String),
+            '{' => self.dict(inner).map(Value::Object),
+            '[' => self.elements('[', ']', inner),
+            '(' => self.elements('(', ')', inner),
+            _ => self.word(),
+        }
+    }
+
+    fn dict(&mut self, depth: usize) -> Option<Map<String, Value>> {
+        let mut map = Map::new();
+        self.take("{");
+        while !self.take("}") {
+            self.skip_blanks();
+            let key = self.text()?;
+            if !self.take(":") {
+                return None;
+            }
+            map.insert(key, self.value(depth)?);
+            if !self.take(",") && !self.skip_blanks().starts_with('}') {
+                return None;
+            }
+        }
+        Some(map)
+    }
+
+    fn elements(&mut self, open: char, close: char, depth: usize) -> Option<Value> {
+        let mut elements = Vec::new();
+        self.rest = self.rest.strip_prefix(open)?;
+        while self.skip_blanks().strip_prefix(close).map(|rest| self.rest = rest).is_none() {
+            elements.push(self.value(depth)?);
+            if !self.take(",") && !self.skip_blanks().starts_with(close) {
+                return None;
+            }
+        }
+        Some(Value::Array(elements))
+    }
+
+    /// `None`, `True`, `False` or a number.
+    fn word(&mut self) -> Option<Value> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        let end = self.rest.find(|letter| !is_part(letter)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        match word {
+            "None" => Some(Value::Null),
+            "True" => Some(Value::Bool(true)),
+            "False" => Some(Value::Bool(false)),
+            number => serde_json::from_str(number).ok().filter(Value::is_number),
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let quote = self.next().filter(|letter| matches!(letter, '\'' | '"'))?;
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                letter if letter == quote => return Some(text),
+                '\n' => return None,
+                '\\' => self.escape(&mut text)?,
+                letter => text.push(letter),
+            }
+        }
+    }
+
+    fn escape(&mut self, text: &mut String) -> Option<()> {
+        let letter = match self.next()? {
+            '\n' => return Some(()),
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\u{b}',
+            letter @ ('\\' | '\'' | '"') => letter,
+            'x' => self.code_point(2)?,
+            'u' => self.code_point(4)?,
+            'U' => self.code_point(8)?,
+            // By name: `repr` does not write it.
+            'N' => return None,
+            first @ '0'..='7' => self.octal(first)?,
+            // Python keeps the backslash of an escape that it does not know.
+            other => {
+                text.push('\\');
+                other
+            }
+        };
+        text.push(letter);
+        Some(())
+    }
+
+    /// Half of a surrogate pair becomes U+FFFD.
+    fn code_point(&mut self, length: usize) -> Option<char> {
+        let (digits, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+        match value {
+            0xD800..=0xDFFF => Some(char::REPLACEMENT_CHARACTER),
+            value => char::from_u32(value),
+        }
+    }
+
+    /// Up to three digits.
+    fn octal(&mut self, first: char) -> Option<char> {
+        let mut value = first.to_digit(8)?;
+        for _ in 0..2 {
+            let Some(digit) = self.rest.chars().next().and_then(|letter| letter.to_digit(8)) else { break };
+            self.next();
+            value = value * 8 + digit;
+        }
+        char::from_u32(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{MAX_DEPTH, read_dict};
+
+    fn read(text: &str) -> Option<Value> {
+        read_dict(text).map(Value::Object)
+    }
+
+    #[test]
+    fn dict_is_read_as_python_evaluates_it() {
+        let text = r#" {'a': 'it\'s', "b": "\"\\\x41\u00e9\U0001f600\n", 'c': [1, -2, 0.5,], 'd': (None, True), 'e': {}, } "#;
+        let expected = json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}});
+        assert_eq!(read(text), Some(expected));
+        assert_eq!(read("{}"), Some(json!({})));
+        assert_eq!(
+            read(
+                r"{'a': '\q\101\0\ud800 a\
+b'}"
+            ),
+            Some(json!({"a": "\\qA\0\u{fffd} ab"}))
+        );
+    }
+
+    #[test]
+    fn what_is_no_dict_of_literals_is_not_read() {
+        let deep = |depth: usize| format!("{{'a': {}1{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(read(&deep(MAX_DEPTH - 2)).is_some());
+        for text in [
+            "",
+            "[1]",
+            "{",
+            "{'a'}",
+            "{'a': 1",
+            "{'a': 1} + 1",
+            "{'a': 1 'b': 2}",
+            "{1: 2}",
+            "{'a': open('x')}",
+            "{'a': 'x",
+            "{'a': 'x\n'}",
+            r"{'a': '\x+1'}",
+            r"{'a': '\N{BULLET}'}",
+            r"{'a': '\ué'}",
+            "{'a': [1 2]}",
+            &deep(MAX_DEPTH - 1),
+            &deep(1 << 20),
+        ] {
+            assert_eq!(read(text), None, "{}", text.get(..40).unwrap_or(text));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What an action server may answer an action with. Everything else that can be observed is the host's to say: a state,
+//! what a user decided, what was recalled or delegated.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{FrameError, SandboxAction};
+use crate::observation::{Observation, ObservationKind};
+
+/// The kinds of observation that an action server answers with.
+const ANSWER_KINDS: [&str; 6] = ["run", "run_ipython", "read", "write", "edit", "error"];
+
+/// Maximum length of a kind that is quoted in an error, in characters.
+const MAX_QUOTED_KIND: usize = 64;
+
+/// An observation whose facts are still text: only those of a kind that can answer are read, straight into their type.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    observation: Cow<'a, str>,
+    #[serde(default)]
+    content: String,
+    #[serde(borrow)]
+    extras: &'a RawValue,
+}
+
+/// Reads the JSON of an action server's answer. It never becomes a tree of JSON values, whose size would be a multiple
+/// of the text's.
+pub(super) fn read_answer(json: &[u8]) -> Result<Observation, FrameError> {
+    let answer: Answer<'_> = serde_json::from_slice(json)?;
+    if !ANSWER_KINDS.contains(&&*answer.observation) {
+        let kind = answer.observation.chars().take(MAX_QUOTED_KIND).collect();
+        return Err(FrameError::NotAnAnswer(kind));
+    }
+    let kind = ObservationKind::of_today(&answer.observation, answer.extras)?;
+    Ok(Observation { content: answer.content, kind })
+}
+
+impl SandboxAction {
+    /// Whether an observation of this kind can answer the action.
+    pub fn accepts(&self, answer: &ObservationKind) -> bool {
+        match answer {
+            ObservationKind::Error(_) => true,
+            ObservationKind::Run(_) => matches!(self, Self::Run(_)),
+            ObservationKind::RunIpython(_) => matches!(self, Self::RunIpython(_)),
+            ObservationKind::Read(_) => matches!(self, Self::Read(_)),
+            ObservationKind::Write(_) => matches!(self, Self::Write(_)),
+            ObservationKind::Edit(_) => matches!(self, Self::Edit(_)),
+            ObservationKind::Browse(_) => matches!(self, Self::Browse(_) | Self::BrowseInteractive(_)),
+            ObservationKind::Null(_)
+            | ObservationKind::Delegate(_)
+            | ObservationKind::Success(_)
+            | ObservationKind::AgentStateChanged(_)
+            | ObservationKind::UserRejected(_)
+            | ObservationKind::Think(_)
+            | ObservationKind::Condense(_)
+            | ObservationKind::Recall(_)
+            | ObservationKind::Mcp(_)
+            | ObservationKind::Download(_)
+            | ObservationKind::TaskTracking(_)
+            | ObservationKind::LoopDetection(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::action::Action;
+
+    /// Fields that make any kind of action or observation complete.
+    fn fields() -> serde_json::Value {
+        json!({
+            "command": "", "code": "", "path": "", "content": "", "url": "", "browser_actions": "", "agent_state": "finished",
+            "recall_type": "knowledge", "file_path": "", "thought": "", "outputs": {}, "agent": "", "inputs": {}, "query": "",
+            "name": "", "arguments": {}, "prompt": "", "final_thought": "", "task_list": [],
+        })
+    }
+
+    #[test]
+    fn each_action_accepts_its_own_answer_and_errors_only() {
+        let mut accepted = Vec::new();
+        for action in ["run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive"] {
+            let action = Action::from_fields(action, &fields()).unwrap();
+            let action = SandboxAction::try_from(action).unwrap();
+            for kind in ObservationKind::KINDS {
+                let answer = ObservationKind::from_fields(kind, &fields()).unwrap();
+                if action.accepts(&answer) {
+                    accepted.push(format!("{} {kind}", action.kind()));
+                }
+            }
+        }
+        accepted.retain(|pair| !pair.ends_with(" error"));
+        assert_eq!(
+            accepted,
+            [
+                "run run",
+                "run_ipython run_ipython",
+                "read read",
+                "write write",
+                "edit edit",
+                "browse browse",
+                "browse_interactive browse",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_answer_of_any_other_kind_is_refused_unread() {
+        for kind in ObservationKind::KINDS {
+            let json = json!({"observation": kind, "content": "said", "extras": fields()}).to_string();
+            let read = read_answer(json.as_bytes());
+            if ANSWER_KINDS.contains(kind) {
+                let read = read.unwrap();
+                assert_eq!((read.kind.kind(), &*read.content), (*kind, "said"));
+            } else {
+                assert!(matches!(read, Err(FrameError::NotAnAnswer(named)) if named == *kind), "{kind}");
+            }
+        }
+    }
+}

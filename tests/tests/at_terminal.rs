@@ -1,0 +1,227 @@
+//! `glovebox run` and `resume` on a terminal: what a person is shown and asked, and what becomes of what is typed.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, binary, calls, finish, wait_until};
+use tests::terminal::Terminal;
+
+/// A home in which every action is asked about.
+fn asking_home() -> Home {
+    let home = Home::new();
+    home.write("asks.toml", "[security]\nconfirmation_policy = \"always\"\n");
+    home
+}
+
+/// `glovebox run` in the home's workspace.
+fn run(home: &Home, responses: &Value) -> Command {
+    let (model, workspace) = (home.script(responses), home.workspace());
+    let mut arguments = vec!["run", "work", "--runtime", "local", "-l", &model];
+    arguments.extend(["-d", workspace.to_str().unwrap()]);
+    if home.path().join("asks.toml").exists() {
+        arguments.extend(["--config-file", "asks.toml"]);
+    }
+    home.glovebox(&arguments)
+}
+
+fn resume(home: &Home, id: &str) -> Command {
+    home.glovebox(&["resume", id, "--config-file", "asks.toml"])
+}
+
+/// The log of the latest conversation.
+fn log(home: &Home) -> Vec<Value> {
+    let id = &home.conversations()[0];
+    home.run(&["conversations", "show", id, "--json"]).expect(0).events()
+}
+
+fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event[key] == kind).collect()
+}
+
+#[test]
+fn a_prompt_shows_all_and_takes_only_what_is_typed_after_it() {
+    let home = asking_home();
+    let file = home.workspace().join("note");
+    let text =
+        (1..=40).map(|line| format!("line {line}\n")).collect::<String>() + "hidden\u{202e}\u{9b}\x1b[2J\n";
+    let create = json!({"command": "create", "path": file, "file_text": text});
+    let mut terminal = Terminal::start(&run(&home, &json!([calls("str_replace_editor", &create), finish()])));
+    // Long before the prompt.
+    terminal.type_text("y\nyes\ny");
+    let prompt =
+        terminal.until("approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ");
+    for part in [
+        &format!("approval needed: create {} (41 lines)", file.display()),
+        "+ line 1\r\n",
+        "+ line 40\r\n",
+        "+ hidden\\u{202e}\\x9b\\x1b[2J",
+        "risk: unknown",
+        "network of the sandbox: none",
+    ] {
+        assert!(prompt.contains(part), "{part} in {prompt}");
+    }
+    for no_answer in ["\n", "YES\n", "ok\n"] {
+        terminal.type_text(no_answer);
+        terminal.until("approve?");
+    }
+    assert!(!file.exists(), "nothing was approved yet");
+    terminal.type_text("Yes\n");
+    terminal.wait_for_end(0);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), text);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_prompt_shows_the_reason_of_the_policy() {
+    let home = Home::new();
+    home.write("policy.toml", "[[rule]]\nrisk = \"high\"\nreason = \"it deletes\"\ncommands = [\"rm\"]\n");
+    home.write(
+        "asks.toml",
+        "[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"policy.toml\"\n",
+    );
+    let mut terminal = Terminal::start(&run(&home, &json!([bash("rm -f x"), finish()])));
+    let prompt = terminal.until("approve?");
+    assert!(prompt.contains("$ rm -f x\r\n  risk: high: it deletes\r\n"), "{prompt}");
+    terminal.type_text("s\n");
+    terminal.wait_for_end(130);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_rejection_asks_for_a_reason_and_then_what_to_do() {
+    let home = asking_home();
+    let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
+    terminal.until("approve?");
+    terminal.type_text("No\n");
+    terminal.until("reason for the agent");
+    terminal.type_text("too slow\n");
+    terminal.until("approve?");
+    terminal.type_text("n\n");
+    terminal.until("reason for the agent");
+    terminal.type_text("\n");
+    terminal.until("what should the agent do?");
+    terminal.type_text("just finish\n");
+    terminal.wait_for_end(0);
+    let log = log(&home);
+    let rejected = of_kind(&log, "observation", "user_rejected");
+    assert_eq!(rejected[0]["content"], "The user rejected the action: too slow");
+    assert_eq!(rejected[1]["content"], "The user rejected the action.");
+    let said: Vec<_> =
+        of_kind(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
+    assert_eq!(said, ["work", "just finish"], "nobody else speaks for the user");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_that_asks_is_answered_at_the_terminal() {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
+    terminal.until("Which file?\r\n");
+    terminal.until("what should the agent do?");
+    terminal.type_text("the first\n");
+    terminal.wait_for_end(0);
+    let said = log(&home);
+    let said = of_kind(&said, "action", "message");
+    assert_eq!(said.last().unwrap()["args"]["content"], "the first");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_approval_of_a_command_outlives_the_program() {
+    let home = asking_home();
+    let build = || bash("echo built >> log");
+    let responses = json!([build(), build(), bash("echo other"), build(), finish()]);
+    let mut terminal = Terminal::start(&run(&home, &responses));
+    terminal.until("approve?");
+    terminal.type_text("a\n");
+    let prompt = terminal.until("approve?");
+    assert!(prompt.contains("$ echo other"), "the same command is not asked about: {prompt}");
+    terminal.type_text("s\n");
+    terminal.wait_for_end(130);
+    let id = home.conversations()[0].clone();
+    let mut terminal = Terminal::start(&resume(&home, &id));
+    terminal.wait_for_end(0);
+    let built = std::fs::read_to_string(home.workspace().join("log")).unwrap();
+    assert_eq!(built, "built\n".repeat(3));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_interrupt_at_a_prompt_ends_with_130() {
+    let home = asking_home();
+    let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), finish()])));
+    terminal.until("approve?");
+    terminal.type_text("\x03");
+    terminal.wait_for_end(130);
+    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Well?"}])));
+    terminal.until("what should the agent do?");
+    terminal.type_text("\x03");
+    terminal.wait_for_end(130);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_resume_asks_what_an_agent_that_waits_is_to_do() {
+    let home = asking_home();
+    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Well?"}, finish()])));
+    terminal.until("what should the agent do?");
+    terminal.type_text("\n");
+    terminal.wait_for_end(4);
+    let mut terminal = Terminal::start(&resume(&home, &home.conversations()[0]));
+    let shown = terminal.until("what should the agent do?");
+    assert!(shown.contains("Well?\r\n"), "{shown}");
+    terminal.type_text("go on\n");
+    terminal.wait_for_end(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn what_is_typed_during_a_run_does_not_reach_the_shell() {
+    let home = Home::new();
+    let glovebox = run(&home, &json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]));
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "\"$@\"; echo ended; read line; echo \"the shell got <$line>\"", "sh"]);
+    shell.arg(binary()).args(glovebox.get_args()).current_dir(home.path());
+    shell.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::start(&shell);
+    wait_until("the command runs", || home.workspace().join("begun").exists());
+    terminal.type_text("rm -rf everything\nexit");
+    // It is there once it is echoed.
+    terminal.until("rm -rf everything\r\nexit");
+    std::fs::write(home.workspace().join("go"), "").unwrap();
+    terminal.until("ended\r\n");
+    terminal.type_text("echo safe\n");
+    let shown = terminal.until(">");
+    assert!(shown.ends_with("the shell got <echo safe>"), "{shown}");
+    terminal.wait_for_end(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_transcript_has_colours_unless_they_are_forbidden() {
+    let home = Home::new();
+    let shown = |changes: &[(&str, &str)]| {
+        let mut command = run(&home, &json!([bash("echo hi"), finish()]));
+        command.envs(changes.iter().copied());
+        let mut terminal = Terminal::start(&command);
+        terminal.wait_for_end(0);
+        terminal.until("finished: ")
+    };
+    assert!(shown(&[]).contains("\x1b[1m$ echo hi\x1b[0m"));
+    for forbidden in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let shown = shown(&[forbidden]);
+        assert!(shown.contains("\n$ echo hi\r\n"), "{forbidden:?}: {shown}");
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn help_is_wrapped_at_the_width_of_the_terminal() {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home.glovebox(&["run", "--help"]));
+    terminal.wait_for_end(0);
+    let help =
+        terminal.until("--version").replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[4m", "");
+    let longest = help.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    assert!(longest <= 101, "{longest} columns in:\n{help}");
+}

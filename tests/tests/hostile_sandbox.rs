@@ -1,0 +1,155 @@
+//! What runs in a sandbox takes over the action server, or the way to it: it gets neither the key nor a conversation.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use engine::sandbox::SandboxError;
+use protocol::ObservationKind;
+use sandbox::IsolationKind;
+use serde_json::json;
+use tests::glovebox::{Home, bash, finish, wait_until};
+use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::{Backend, error, place, remove, run};
+use tokio::net::TcpListener;
+
+/// Puts a socket of its own in the place of the server's, stops the server, and notes what it is told.
+const SWAP: &str = r#"
+import os, signal, socket, sys, time
+path, server = sys.argv[1], int(sys.argv[2])
+while not os.path.exists("go"):
+    time.sleep(0.01)
+os.rename(path, path + "moved")
+fake = socket.socket(socket.AF_UNIX)
+fake.bind(path)
+fake.listen()
+os.kill(server, signal.SIGSTOP)
+open("swapped", "w").close()
+while True:
+    stream = fake.accept()[0]
+    with open("heard", "ab") as heard:
+        heard.write(b"accepted\n")
+        heard.flush()
+        while piece := stream.recv(65536):
+            heard.write(piece)
+            heard.flush()
+"#;
+
+async fn a_socket_in_the_server_s_place_receives_nothing(backend: &Local) {
+    let sandbox = place(backend).await;
+    let lease = sandbox.lease().clone();
+    let workspace = Path::new(&lease.working_dir);
+    std::fs::write(workspace.join("swap.py"), SWAP).unwrap();
+    // The shell's parent is the server.
+    let started =
+        run(&*sandbox, 1, "python3 swap.py $PWD/../r/s $PPID >said 2>&1 </dev/null & echo started").await;
+    assert!(started.content.contains("started"), "{started:?}");
+    std::fs::write(workspace.join("go"), "").unwrap();
+    wait_until("the socket is another's", || workspace.join("swapped").exists());
+
+    let asked = Instant::now();
+    let provider = backend.provider();
+    for refused in [provider.find(&lease.sandbox_id).await, provider.attach(&lease).await] {
+        let refused = error(refused);
+        assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
+        assert!(refused.to_string().contains("in the place of the sandbox's server"), "{refused}");
+    }
+    // A second connection of the sandbox that is in use.
+    let refused = error(sandbox.download("go", engine::sandbox::Shape::File).await.map(drop));
+    assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    wait_until("the connections were accepted", || workspace.join("heard").exists());
+    let heard = std::fs::read_to_string(workspace.join("heard")).unwrap();
+    assert_eq!(heard.replace("accepted\n", ""), "");
+    remove(backend, sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swapped_socket_receives_nothing_in_bubblewrap() {
+    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+        a_socket_in_the_server_s_place_receives_nothing(&backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swapped_socket_receives_nothing_in_landlock() {
+    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+        a_socket_in_the_server_s_place_receives_nothing(&backend).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swapped_socket_receives_nothing_without_isolation() {
+    a_socket_in_the_server_s_place_receives_nothing(&Local::new().unwrap()).await;
+}
+
+/// A server that answers one action after the other with these frames.
+async fn serve(frames: Vec<Vec<u8>>) -> SocketAddr {
+    let frames = Arc::new(Mutex::new(VecDeque::from(frames)));
+    let limits = json!({"body_bytes": 0, "output_bytes": 0, "ended_actions": 0, "retention_seconds": 0});
+    let info = json!({
+        "version": "0", "boot_id": "hostile-1", "working_dir": "/workspace", "capabilities": [], "limits": limits,
+    });
+    let router = Router::new()
+        .route("/v1/info", get(move || std::future::ready(Json(info))))
+        .route("/v1/environment", put(async || StatusCode::NO_CONTENT))
+        .route(
+            "/v1/actions/{id}",
+            post(async |State(frames): State<Arc<Mutex<VecDeque<Vec<u8>>>>>| {
+                frames.lock().unwrap().pop_front().ok_or(StatusCode::SERVICE_UNAVAILABLE)
+            })
+            .delete(async || StatusCode::NO_CONTENT),
+        )
+        .fallback(async || (StatusCode::NOT_FOUND, Json(json!({"code": "not_found", "detail": "no"}))))
+        .with_state(frames);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+fn frame(observation: &str, content: &str) -> Vec<u8> {
+    let extras = json!({
+        "agent_state": "finished", "recall_type": "knowledge", "file_path": "/a", "path": "/a", "outputs": {"a": "b"},
+    });
+    let answer = json!({"observation": observation, "content": content, "extras": extras}).to_string();
+    let length = u32::try_from(answer.len()).unwrap().to_be_bytes();
+    [&[3][..], &length, answer.as_bytes()].concat()
+}
+
+/// Each of its answers is that action's failure, and the agent goes on to the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_other_kinds_fail_their_action_alone() {
+    let home = Home::new();
+    let kinds: Vec<_> =
+        ObservationKind::KINDS.iter().filter(|kind| !["run", "error"].contains(*kind)).collect();
+    let mut frames: Vec<_> = kinds.iter().map(|kind| frame(kind, "said")).collect();
+    frames.push(frame("run", &"x".repeat(40 << 20)));
+    let address = serve(frames).await;
+    let commands = (0..=kinds.len()).map(|number| bash(&format!("echo {number}")));
+    let model = home.script(&json!(commands.chain([finish()]).collect::<Vec<_>>()));
+    let mut command = home.glovebox(&["run", "--json", "-t", "work", "-l", &model, "--runtime", "remote"]);
+    command.env("SANDBOX_REMOTE_SERVER_URL", format!("http://{address}"));
+    command.env("SANDBOX_REMOTE_SERVER_KEY", "0123456789abcdef");
+    let ended = tokio::task::spawn_blocking(move || home.start(&mut command).end().expect(0)).await.unwrap();
+
+    let events = ended.events();
+    let of = |key: &str, value: &str| {
+        events.iter().filter(|event| event["cause"].is_number() && event[key] == value).collect::<Vec<_>>()
+    };
+    assert_eq!(of("observation", "error").len(), kinds.len(), "{events:#?}");
+    for kind in kinds.iter().filter(|kind| **kind != &"null") {
+        assert_eq!(of("observation", kind).len(), 0, "{kind}");
+    }
+    let ran = of("observation", "run");
+    assert_eq!(ran.len(), 1);
+    assert!(ran[0]["content"].as_str().unwrap().len() < 3 << 20, "it is cut");
+    let states: Vec<_> = events.iter().filter_map(|event| event["extras"]["agent_state"].as_str()).collect();
+    assert_eq!(states.iter().filter(|state| **state == "finished").count(), 1, "{states:?}");
+}

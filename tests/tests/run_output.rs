@@ -1,0 +1,258 @@
+//! What `glovebox run` writes where, and what it checks before it starts anything.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
+use tests::model_server::{ModelServer, Reply};
+
+fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
+    let (model, workspace) = (home.script(responses), home.workspace());
+    let place = ["run", "--runtime", "local", "-l", &model, "-d", workspace.to_str().unwrap()];
+    let mut command = home.glovebox(&[&place, more].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn ended(home: &Home, command: &mut Command) -> Ended {
+    home.start(command).end()
+}
+
+#[test]
+fn the_answer_is_on_stdout_and_the_transcript_on_stderr() {
+    let home = Home::new();
+    let last = calls("finish", &json!({"message": "It is 42.\x1b[2J"}));
+    let run = ended(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
+    assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "a file gets it as it is");
+    for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished: 2 steps"] {
+        assert!(run.stderr.contains(part), "{part} in {}", run.stderr);
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn events_carry_the_id_of_their_conversation() {
+    let home = Home::new();
+    let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
+    let id = &home.conversations()[0];
+    assert!(run.events().iter().all(|event| event["conversation_id"] == **id), "{}", run.stdout);
+    assert!(run.events().iter().any(|event| event["action"] == "finish"), "and nothing else is on stdout");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_run_ends_when_its_output_has_no_reader_any_more() {
+    for is_json in [true, false] {
+        let home = Home::new();
+        let endless = bash("echo begun; while true; do echo more; sleep 0.02; done");
+        let more: &[&str] = if is_json { &["work", "--json"] } else { &["work"] };
+        let steps = [bash("true"), bash("true"), endless];
+        let mut child = run(&home, &json!(steps), more).spawn().unwrap();
+        let mut line = String::new();
+        match is_json {
+            true => BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap(),
+            false => BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap(),
+        };
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let list: Value =
+            serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).expect(0).stdout).unwrap();
+        assert_eq!(list[0]["agent_state"], "stopped");
+        home.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn the_middle_of_a_long_output_is_left_out_and_counted() {
+    let home = Home::new();
+    let run = ended(&home, &mut run(&home, &json!([bash("seq 1 5000"), finish()]), &["work"])).expect(0);
+    let count = run.stderr.lines().count();
+    assert!(count < 300 && run.stderr.contains("\n  5000\n"), "{}", run.stderr);
+    assert!(run.stderr.contains("bytes left out; the log has what the agent sees]"), "{}", run.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_plan_is_shown_with_the_state_of_each_task() {
+    let home = Home::new();
+    let tasks = json!([{"id": "1", "title": "look", "status": "done"}, {"id": "2", "title": "mend", "status": "todo"}]);
+    let plan = calls("task_tracker", &json!({"command": "plan", "task_list": tasks}));
+    let run = ended(&home, &mut run(&home, &json!([plan, finish()]), &["work"])).expect(0);
+    assert!(run.stderr.contains("[plan]\n  [done] look\n  [todo] mend\n"), "{}", run.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn the_arguments_of_an_mcp_tool_are_shown() {
+    let home = Home::new();
+    let arguments = serde_json::to_string(&["-c", tests::tool_server::SCRIPT]).unwrap();
+    let server = format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n");
+    home.write("own.toml", format!("[core]\nenable_browser = false\n{server}"));
+    let call = calls("where", &json!({"depth": 3}));
+    let more = ["work", "--config-file", "own.toml"];
+    let run = ended(&home, &mut run(&home, &json!([call, finish()]), &more)).expect(0);
+    assert!(run.stderr.contains("[where] {\"depth\":3}\n"), "{}", run.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_network_is_chosen_shown_and_kept_for_a_resume() {
+    let home = Home::new();
+    let responses = json!([bash("true"), finish(), finish()]);
+    let run = ended(&home, &mut run(&home, &responses, &["work", "--network", "host"])).expect(0);
+    assert!(run.stderr.contains("network of the sandbox: host\n"), "{}", run.stderr);
+    let id = &home.conversations()[0];
+    let resumed = home.run(&["resume", id, "-t", "again"]).expect(0);
+    assert!(resumed.stderr.contains("network of the sandbox: host\n"), "{}", resumed.stderr);
+    let log = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
+    let told = log.iter().find(|event| event["observation"] == "recall").unwrap();
+    assert_eq!(told["extras"]["additional_agent_instructions"], "");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn an_agent_is_told_that_its_sandbox_has_no_network() {
+    let home = Home::new();
+    let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
+    let told = run.events().into_iter().find(|event| event["observation"] == "recall").unwrap();
+    let told = told["extras"]["additional_agent_instructions"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("The sandbox has no network"), "{told}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_command_that_lacks_the_network_gets_a_hint() {
+    let home = Home::new();
+    let fails = || bash("echo 'curl: (6) Could not resolve host: example.org'; exit 6");
+    let run = ended(&home, &mut run(&home, &json!([fails(), fails(), finish()]), &["work"])).expect(0);
+    assert_eq!(run.stderr.matches("[the sandbox has no network: --network host gives it one]").count(), 1);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_missing_key_is_reported_before_anything_is_started() {
+    let home = Home::new();
+    let run = home.run(&["run", "work", "-l", "gpt-4o", "--runtime", "local"]).expect(2);
+    assert!(run.stderr.contains("no key for gpt-4o: set LLM_API_KEY"), "{}", run.stderr);
+    assert!(home.conversations().is_empty());
+}
+
+#[test]
+fn an_unreachable_provider_is_reported_before_anything_is_started() {
+    let home = Home::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = home.glovebox(&["run", "work", "-l", "test", "--runtime", "local"]);
+    let run = ended(&home, command.env("LLM_BASE_URL", format!("http://{closed}/v1"))).expect(1);
+    let problem = format!("cannot reach the provider of test: {closed}: ");
+    assert!(run.stderr.contains(&problem), "{}", run.stderr);
+    assert!(home.conversations().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doctor_says_what_a_run_lacks() {
+    let home = Home::new();
+    let found = |command: &mut Command| -> (i32, Value) {
+        let ended = ended(&home, command);
+        (ended.code, serde_json::from_str(&ended.stdout).unwrap())
+    };
+    let status = |checks: &Value, name: &str| {
+        let checks = checks.as_array().unwrap();
+        checks.iter().find(|check| check["check"] == name).unwrap()["status"].clone()
+    };
+    let server = ModelServer::start([Reply::says("hi")]).await;
+    let nowhere = format!("unix://{}/no-engine", home.path().display());
+    let doctor = |runtime: &str| {
+        let mut command = home.glovebox(&["doctor", "--json", "--runtime", runtime, "-l", "test"]);
+        command.env("LLM_BASE_URL", &server.base_url).env("DOCKER_HOST", &nowhere);
+        command
+    };
+    let (code, checks) = found(&mut doctor("local"));
+    assert_eq!((code, status(&checks, "engine")), (0, json!("warning")), "{checks}");
+    for name in ["isolation", "key", "model"] {
+        assert_eq!(status(&checks, name), "ok", "{checks}");
+    }
+    let (code, checks) = found(&mut doctor("docker"));
+    assert_eq!((code, status(&checks, "engine")), (1, json!("failed")), "{checks}");
+    let mut without_key = home.glovebox(&["doctor", "--json", "--runtime", "local", "-l", "gpt-4o"]);
+    let (code, checks) = found(without_key.env("HTTPS_PROXY", "http://127.0.0.1:1"));
+    assert_eq!((code, status(&checks, "key")), (1, json!("failed")), "{checks}");
+}
+
+#[test]
+fn a_picture_is_attached_to_the_task() {
+    let home = Home::new();
+    let picture = home.write("shot.png", b"\x89PNG\r\n\x1a\n");
+    let picture = picture.to_str().unwrap();
+    let more = ["work", "--json", "--image-file", picture];
+    let run = ended(&home, &mut run(&home, &json!([finish()]), &more)).expect(0);
+    let task = run.events().into_iter().find(|event| event["action"] == "message").unwrap();
+    assert_eq!(task["args"]["image_urls"], json!(["data:image/png;base64,iVBORw0KGgo="]));
+    let wrong = home.write("shot.txt", b"no picture");
+    let refused = home.run(&["run", "work", "--image-file", wrong.to_str().unwrap()]).expect(2);
+    assert!(refused.stderr.contains("it is no PNG, JPEG, GIF or WebP"), "{}", refused.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn two_runs_in_one_folder_warn() {
+    let home = Home::new();
+    let waits = json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]);
+    let first = run(&home, &waits, &["work"]).spawn().unwrap();
+    wait_until("the first one works", || home.workspace().join("begun").exists());
+    let second = ended(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
+    let warning = format!("another run works in {}", home.workspace().canonicalize().unwrap().display());
+    assert!(second.stderr.contains(&warning), "{}", second.stderr);
+    std::fs::write(home.workspace().join("go"), "").unwrap();
+    let first = first.wait_with_output().unwrap();
+    assert!(first.status.success(), "{first:?}");
+    assert!(!String::from_utf8_lossy(&first.stderr).contains("another run works"));
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_resume_after_a_crash_says_that_it_attaches_and_shows_output() {
+    let home = Home::new();
+    let script =
+        json!([bash("touch begun; echo first; until [ -e go ]; do sleep 0.05; done; echo second"), finish()]);
+    let mut child = run(&home, &script, &["work"]).spawn().unwrap();
+    wait_until("the command runs", || home.workspace().join("begun").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut resumed = home.glovebox(&["resume", &home.conversations()[0]]);
+    let mut resumed = resumed.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = String::new();
+    let mut stderr = BufReader::new(resumed.stderr.take().unwrap());
+    // Its output comes before the command ends.
+    while !shown.contains("\n  first\n") {
+        assert_ne!(stderr.read_line(&mut shown).unwrap(), 0, "{shown}");
+    }
+    assert!(shown.contains("attaching to an action that was running"), "{shown}");
+    std::fs::write(home.workspace().join("go"), "").unwrap();
+    std::io::Read::read_to_string(&mut stderr, &mut shown).unwrap();
+    assert!(resumed.wait().unwrap().success() && shown.contains("\n  second\n"), "{shown}");
+    home.assert_nothing_runs();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_debug_log_has_own_spans_and_no_frames() {
+    let home = Home::new();
+    let server = ModelServer::start([Reply::call("finish", &json!({"message": "done"}))]).await;
+    let mut command =
+        home.glovebox(&["run", "work", "-l", "test", "--runtime", "local", "--log-level", "debug"]);
+    let run = ended(&home, command.env("LLM_BASE_URL", &server.base_url)).expect(0);
+    let id = &home.conversations()[0];
+    assert!(run.stderr.contains(&format!("conversation{{id={id}}}")), "{}", run.stderr);
+    assert!(run.stderr.contains("the model has answered"), "{}", run.stderr);
+    assert!(!run.stderr.contains("h2::") && !run.stderr.contains("hyper"), "{}", run.stderr);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn a_task_may_be_an_argument_but_only_one_is_given() {
+    let home = Home::new();
+    assert!(home.run(&["run", "work", "-t", "work"]).expect(2).stderr.contains("cannot be used with"));
+    let run = ended(&home, &mut run(&home, &json!([finish()]), &["two words", "--json"])).expect(0);
+    let task = run.events().into_iter().find(|event| event["action"] == "message").unwrap();
+    assert_eq!(task["args"]["content"], "two words");
+    home.assert_nothing_runs();
+}
