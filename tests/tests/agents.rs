@@ -57,6 +57,64 @@ fn an_agent_that_only_looks_finds_and_cannot_write() {
 }
 
 #[test]
+fn loc_agent_finds_code_in_the_workspace() {
+    let home = Home::new();
+    std::fs::create_dir(home.workspace().join("shop")).unwrap();
+    home.write("work/shop/base.py", "def helper():\n    return 1\n");
+    home.write("work/shop/cart.py", "from .base import helper\n\n\ndef total():\n    return helper()\n");
+    let model = home.script(&json!([
+        calls("search_code_snippets", &json!({"search_terms": ["total"]})),
+        calls("get_entity_contents", &json!({"entity_names": ["shop/base.py:helper"]})),
+        calls("explore_tree_structure", &json!({
+            "start_entities": ["shop/base.py:helper"], "direction": "upstream", "dependency_type_filter": ["invokes"],
+        })),
+        bash("touch written"),
+        finish(),
+    ]));
+    let workspace = home.workspace();
+    let ended = run(&home, &["-l", &model, "-d", workspace.to_str().unwrap(), "--agent", "LocAgent"]);
+    let events = ended.expect(0).events();
+    assert_eq!((system(&events).0.as_str(), system(&events).2), ("LocAgent", vec!["finish".to_owned()]));
+    let outputs: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+    let said: Vec<_> = outputs.iter().map(|output| output["content"].as_str().unwrap().trim_end()).collect();
+    assert_eq!(
+        said,
+        [
+            "## total\nfunction shop/cart.py:total, lines 4 to 5\n     4\tdef total():\n     5\t    return helper()",
+            "## function shop/base.py:helper, lines 1 to 2\n     1\tdef helper():\n     2\t    return 1",
+            "shop/base.py:helper (function)\n  <- invokes shop/cart.py:total (function)",
+        ]
+    );
+    assert!(outputs.iter().all(|output| output["extras"]["command"].as_str().unwrap().len() < 300));
+    assert_eq!(errors(&events), ["there is no tool execute_bash"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn dummy_agent_plays_its_script_without_a_model() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let ended = run(&home, &["-d", workspace.to_str().unwrap(), "--agent", "DummyAgent"]);
+    let events = ended.events();
+    assert_eq!(errors(&events), [""; 0], "{}", ended.stderr);
+    let by_agent = |event: &&Value| event["source"] == "agent" && event["action"].is_string();
+    let actions: Vec<_> =
+        events.iter().filter(by_agent).map(|event| event["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["system", "message", "run", "write", "read", "run", "reject"]);
+    let output = |index: usize| {
+        let outputs: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+        outputs[index]["content"].as_str().unwrap().trim_end().to_owned()
+    };
+    assert_eq!((output(0), output(1)), ("foo".to_owned(), "Hello, World!".to_owned()));
+    assert_eq!(events.last().unwrap()["extras"]["agent_state"], "rejected");
+    assert_eq!(
+        std::fs::read_to_string(workspace.join("hello.sh")).unwrap().trim_end(),
+        "echo \"Hello, World!\""
+    );
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn an_agent_without_the_tool_that_its_file_names_says_so_and_asks_no_model() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));

@@ -81,10 +81,15 @@ impl Outcome {
     }
 }
 
-/// Observes what is in front. A page that cannot be looked at is told of; a dead browser is an error.
+/// Elements that are marked in one picture: more would hide the page.
+const MOST_MARKS: u32 = 200;
+
+/// Observes what is in front, with a second, marked picture if `has_marks`. A page that cannot be looked at is told of; a
+/// dead browser is an error.
 pub(crate) async fn observe(
     browser: &mut Browser,
     mut outcome: Outcome,
+    has_marks: bool,
 ) -> Result<Observation, (Outcome, Fault)> {
     let page = match browser.look().await {
         Ok(page) => Some(page),
@@ -99,6 +104,10 @@ pub(crate) async fn observe(
     let screenshot = match page {
         Some(_) => browser.picture().await,
         None => String::new(),
+    };
+    let set_of_marks = match page {
+        Some(_) if has_marks => browser.marked_picture().await,
+        _ => String::new(),
     };
     let notes = browser.take_notes();
     let tabs: Vec<String> = browser.tabs().iter().map(|tab| tab.url.clone()).collect();
@@ -120,6 +129,7 @@ pub(crate) async fn observe(
     let facts = BrowseObservation {
         url,
         screenshot,
+        set_of_marks,
         open_pages_urls: tabs,
         active_page_index: i64::try_from(front).unwrap_or_default(),
         focused_element_bid: page.focused,
@@ -184,6 +194,20 @@ impl Browser {
         let page: Page = serde_json::from_value(seen)
             .map_err(|_| Fault::Refused("it says nothing sensible".to_owned()))?;
         Ok(page.cut())
+    }
+
+    /// A picture on which each element that can be operated has a frame with its id. Empty if there is no such element.
+    async fn marked_picture(&mut self) -> String {
+        let marked = self.evaluate("mark", &json!([MOST_MARKS])).await;
+        let picture = match marked.as_ref().map(|marked| marked.as_u64()) {
+            Ok(Some(1..)) => self.picture().await,
+            _ => String::new(),
+        };
+        // Also after a failure: the marks may be there nevertheless.
+        if let Err(fault) = self.evaluate("unmark", &json!([])).await {
+            tracing::debug!(%fault, "taking the marks from a page");
+        }
+        picture
     }
 
     /// A picture as a data URL; empty where there is none to be had.

@@ -59,9 +59,9 @@ pub(crate) struct Task {
 
 /// The way to the task. When the last of these is dropped, it ends after the action at work: those that wait for the
 /// browser then are not begun, because nobody waits for them.
-pub(crate) fn start(place: Place) -> mpsc::Sender<Task> {
+pub(crate) fn start(place: Place, has_marks: bool) -> mpsc::Sender<Task> {
     let (tasks, given) = mpsc::channel(MOST_WAITING);
-    let owner = Owner { place, browser: None, latest: None, end: CancellationToken::new() };
+    let owner = Owner { place, has_marks, browser: None, latest: None, end: CancellationToken::new() };
     tokio::spawn(async move {
         let _end = owner.end.clone().drop_guard();
         owner.run(given).await;
@@ -71,6 +71,8 @@ pub(crate) fn start(place: Place) -> mpsc::Sender<Task> {
 
 struct Owner {
     place: Place,
+    /// Whether pages are shown with marks too.
+    has_marks: bool,
     browser: Option<Browser>,
     /// What came of the latest action: who asks for it again gets the same answer.
     latest: Option<(ActionId, Observation)>,
@@ -149,7 +151,7 @@ impl Owner {
         };
         let (trigger, written, error) = (outcome.trigger, outcome.written.clone(), outcome.error.clone());
         let looked = tokio::select! {
-            looked = timeout(LOOKING, observe(browser, outcome)) => looked,
+            looked = timeout(LOOKING, observe(browser, outcome, self.has_marks)) => looked,
             () = cancel.cancelled() => {
                 let error = CANCELLED.to_owned();
                 return Ok(Outcome { trigger, written, error, ..Outcome::default() }.without_page(&[]));

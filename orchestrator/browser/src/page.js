@@ -4,6 +4,8 @@ globalThis.glovebox ??= (() => {
   // An element keeps its id as long as its page is open; only those that were told last can be named.
   const ids = new WeakMap();
   let told = new Map();
+  // Of those, what can be operated.
+  let operable = [];
   let lastId = 0;
 
   const idOf = (element) => {
@@ -132,6 +134,7 @@ globalThis.glovebox ??= (() => {
   // The page as lines. `isBelow`: without what is above the window.
   const walk = (bounds, isBelow) => {
     told = new Map();
+    operable = [];
     const lines = [];
     let letters = 0, seen = 0, isCut = false;
     const tell = (depth, line) => {
@@ -175,6 +178,7 @@ globalThis.glovebox ??= (() => {
           const name = nameOf(node, role, bounds.name);
           const facts = factsOf(node, role, isClickable);
           tell(depth, [`[${idOf(node)}] ${role || "generic"} ${quoted(name)}`, ...facts].join(", "));
+          if (OPERATED.has(role) || isClickable) operable.push(node);
           depth++;
         }
         // What is in the name already is not told once more.
@@ -212,7 +216,73 @@ globalThis.glovebox ??= (() => {
     return element && element !== element.ownerDocument.body && told.get(ids.get(element)) ? ids.get(element) : "";
   };
 
+  // Where an element is in the window, across frames of the same origin; nothing where it cannot be seen there.
+  const boxOf = (element) => {
+    let { left, top, width, height } = element.getBoundingClientRect();
+    if (width < 3 || height < 3) return null;
+    const [x, y] = [left + width / 2, top + height / 2];
+    const above = element.getRootNode().elementFromPoint?.(x, y);
+    if (above && !above.contains(element) && !element.contains(above)) return null;
+    for (let view = element.ownerDocument.defaultView; view && view !== window; view = view.parent) {
+      const frame = view.frameElement;
+      if (!frame) return null;
+      const outer = frame.getBoundingClientRect();
+      [left, top] = [left + outer.left + frame.clientLeft, top + outer.top + frame.clientTop];
+    }
+    const isInside = left < innerWidth && top < innerHeight && left + width > 0 && top + height > 0;
+    return isInside ? { left, top, width, height } : null;
+  };
+
+  const styled = (element, style) => {
+    for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value, "important");
+    return element;
+  };
+
+  const COLOURS = ["#c00000", "#0050c0", "#007a30", "#8a00a0", "#a05000", "#00707a"];
+  let marks = null;
+  const unmark = () => {
+    marks?.remove();
+    marks = null;
+  };
+
   return {
+    // Draws a frame with its id around what can be operated, above all else in the window. In a tree of its own, which the
+    // page can see to be there and not look into. Says how many there are.
+    mark(most) {
+      unmark();
+      const boxes = [];
+      for (const element of operable) {
+        const box = boxes.length < most && element.isConnected && boxOf(element);
+        if (box) boxes.push([ids.get(element), box]);
+      }
+      if (!boxes.length || !document.documentElement) return 0;
+      marks = styled(document.createElement("div"), {
+        all: "initial", position: "fixed", left: "0", top: "0", width: "100vw", height: "100vh", display: "block",
+        overflow: "hidden", "pointer-events": "none", "z-index": "2147483647",
+      });
+      const tree = marks.attachShadow({ mode: "closed" });
+      for (const [number, [id, box]] of boxes.entries()) {
+        const colour = COLOURS[number % COLOURS.length];
+        const left = Math.max(box.left, 0), top = Math.max(box.top, 0);
+        const frame = styled(document.createElement("div"), {
+          position: "absolute", left: `${left}px`, top: `${top}px`, width: `${box.left + box.width - left}px`,
+          height: `${box.top + box.height - top}px`, outline: `2px solid ${colour}`,
+        });
+        const label = styled(document.createElement("div"), {
+          position: "absolute", left: "0", top: top < 14 ? "0" : "-14px", background: colour, color: "white",
+          font: "bold 12px/14px monospace", padding: "0 2px", "white-space": "nowrap",
+        });
+        label.textContent = id;
+        frame.append(label);
+        tree.append(frame);
+      }
+      marks.popover = "manual";
+      document.documentElement.append(marks);
+      // Above dialogs too.
+      try { marks.showPopover(); } catch { /* where it cannot, it is above all else */ }
+      return boxes.length;
+    },
+    unmark,
     observe(bounds) {
       let page = walk(bounds, false), isBelow = false;
       if (page.isCut && scrollY > 0) [page, isBelow] = [walk(bounds, true), true];

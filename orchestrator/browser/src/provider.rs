@@ -38,16 +38,24 @@ impl Used {
 pub struct BrowsingProvider {
     provider: Arc<dyn SandboxProvider>,
     used: Used,
+    has_marks: bool,
 }
 
 impl BrowsingProvider {
     /// Stands before this provider. Nothing is done in a sandbox before its first page.
     pub fn new(provider: Arc<dyn SandboxProvider>) -> Self {
-        Self { provider, used: Used::default() }
+        Self { provider, used: Used::default(), has_marks: false }
+    }
+
+    /// Whether each observation holds a second picture, on which each element that can be operated has a frame with its id
+    /// (V0's set of marks).
+    #[must_use]
+    pub fn with_marks(self, has_marks: bool) -> Self {
+        Self { has_marks, ..self }
     }
 
     fn with_browser(&self, sandbox: Box<dyn Sandbox>) -> Box<dyn Sandbox> {
-        Box::new(BrowsingSandbox::new(sandbox, self.used.clone()))
+        Box::new(BrowsingSandbox::new(sandbox, self.used.clone(), self.has_marks))
     }
 }
 

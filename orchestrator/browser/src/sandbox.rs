@@ -37,9 +37,9 @@ pub(crate) struct BrowsingSandbox {
 }
 
 impl BrowsingSandbox {
-    pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: Used) -> Self {
+    pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: Used, has_marks: bool) -> Self {
         let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
-        let tasks = owner::start(Place { sandbox: Arc::clone(&sandbox) });
+        let tasks = owner::start(Place { sandbox: Arc::clone(&sandbox) }, has_marks);
         Self { sandbox, tasks, used, under_way: Mutex::default() }
     }
 

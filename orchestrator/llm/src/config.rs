@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::models::{Lack, lacks};
 use crate::retry::RetryPolicy;
 
 /// V0's default of `max_message_chars`.
@@ -30,7 +31,7 @@ pub struct LlmConfig {
     pub api_key: Option<SecretString>,
     /// Azure's: sent as query `api-version`, and makes the key go as header `api-key` too.
     pub api_version: Option<String>,
-    /// Sampling temperature.
+    /// Sampling temperature. Models that are known to refuse it are sent none, nor the two below.
     pub temperature: Option<f64>,
     /// Nucleus sampling. 1 means none and is not sent: some models refuse it beside a temperature.
     pub top_p: Option<f64>,
@@ -50,13 +51,13 @@ pub struct LlmConfig {
     pub reasoning_effort: Option<String>,
     /// When the provider refuses an optional parameter by its name, ask again without it.
     pub drop_params: bool,
-    /// Whether the model makes tool calls by itself; else they are written in its text. When it is not said, a table of
-    /// models that lack them decides.
+    /// Whether the model makes tool calls by itself; else they are written in its text. `None`: the table of models that
+    /// lack them decides.
     pub native_tool_calling: Option<bool>,
     /// Send no stop sequence with calls in the text, for servers that know none.
     pub disable_stop_word: bool,
-    /// Send a note in the place of images.
-    pub disable_vision: bool,
+    /// Send a note in the place of images. `None`: the table of models without vision decides.
+    pub disable_vision: Option<bool>,
     /// Mark what the provider should cache, where marks are understood.
     pub caching_prompt: bool,
     /// How long a try may take.
@@ -170,7 +171,7 @@ impl LlmConfig {
             drop_params: true,
             native_tool_calling: None,
             disable_stop_word: false,
-            disable_vision: false,
+            disable_vision: None,
             caching_prompt: true,
             timeouts: Timeouts::default(),
             retry: RetryPolicy::default(),
@@ -198,6 +199,24 @@ impl LlmConfig {
             Provider::Anthropic => &["anthropic/"],
         };
         prefixes.iter().find_map(|prefix| self.model.strip_prefix(prefix)).unwrap_or(&self.model)
+    }
+
+    /// Whether images are sent.
+    pub(crate) fn sends_images(&self) -> bool {
+        self.disable_vision.map_or_else(|| !lacks(&self.model, Lack::Vision), |is_disabled| !is_disabled)
+    }
+
+    /// How the next token is chosen, by the names that both wires have, as far as the model is known to take it.
+    pub(crate) fn sampling(&self) -> [(&'static str, Value); 3] {
+        let is_taken = !lacks(&self.model, Lack::Sampling);
+        // Of two that exclude each other the temperature is kept, as V0 does.
+        let is_one_enough = self.temperature.is_some() && lacks(&self.model, Lack::TwoSamplers);
+        let top_p = self.top_p.filter(|top_p| *top_p < 1.0 && !is_one_enough);
+        [
+            ("temperature", json!(self.temperature.filter(|_| is_taken))),
+            ("top_p", json!(top_p.filter(|_| is_taken))),
+            ("top_k", json!(self.top_k.filter(|_| is_taken))),
+        ]
     }
 
     /// The base URL, if one is given.

@@ -2,8 +2,9 @@
 //!
 //! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
 //! everything compatible speaks, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] plays answers from a file and calls nobody;
-//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`] asks a service of the
-//! user's for an action's risk: it is here because the HTTP client is.
+//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`],
+//! [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] ask services for an action's risk: they are here because the HTTP client
+//! is.
 //!
 //! The texts of providers' errors are read in `classify` and nowhere else. Keys leave this crate only in the header
 //! of a request: never in an error, a log or an event. Configuration comes as data ([`LlmConfig`]); of the
@@ -14,6 +15,7 @@ mod anthropic;
 mod classify;
 mod config;
 mod error_name;
+mod models;
 mod openai;
 mod prices;
 mod reach;
@@ -30,7 +32,9 @@ use std::sync::Arc;
 
 use engine::llm::Llm;
 
-pub use analyzer::{AnalyzerConfig, HttpAnalyzer};
+use models::Lack;
+
+pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use reach::{lacks_key, reach};
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
@@ -45,12 +49,14 @@ pub use wire::ProviderLlm;
 /// # Errors
 /// See [`ConfigError`].
 pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
-    let is_native = config.native_tool_calling.unwrap_or_else(|| !text_calls::lacks_calls(&config.model));
+    let lacks = models::known(&config.model);
+    tracing::debug!(model = config.model, as_of = models::AS_OF, ?lacks, "what the model is known to lack");
+    let is_native = config.native_tool_calling.unwrap_or_else(|| !lacks.contains(&Lack::Calls));
     let inner: Arc<dyn Llm> = if is_native {
         Arc::new(ProviderLlm::new(config)?)
     } else {
         let mut config = config.clone();
-        if !config.disable_stop_word {
+        if !config.disable_stop_word && !lacks.contains(&Lack::Stop) {
             config.stop.push(text_calls::STOP.to_owned());
         }
         Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::agent::{Agent, CodeActAgent};
+use engine::agent::{Agent, CodeActAgent, DummyAgent};
 use engine::memory::{KnowledgeFile, LONGEST_FILE, MOST_FILES, Memory};
 
 use super::{registry, security};
@@ -18,6 +18,9 @@ const DEEPEST: usize = 4;
 /// The agent.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     let definition = config.agent.definition.clone().map_err(UsageError)?;
+    if config.agent.is_dummy() {
+        return Ok(Arc::new(DummyAgent));
+    }
     let (_, analyzer) = security(config)?;
     let declares_risk = analyzer.is_some_and(|analyzer| analyzer.wants_declared_risk());
     Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout, declares_risk }))

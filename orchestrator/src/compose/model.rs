@@ -21,6 +21,9 @@ const SCRIPTED: &str = "scripted:";
 /// Longest file of answers, in bytes.
 const MAX_SCRIPT_LENGTH: usize = 64 << 20;
 
+/// A script without an answer.
+const NO_ANSWERS: &str = r#"{"responses": []}"#;
+
 /// Prefixes by which V0's users choose Ollama.
 const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
 
@@ -118,8 +121,11 @@ impl Calls {
     }
 }
 
-/// The agent's model, or two behind a router.
+/// The agent's model, or two behind a router. An agent that asks none needs none.
 fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+    if config.agent.is_dummy() {
+        return scripted(NO_ANSWERS, 0);
+    }
     let primary = connect(config, &config.llm, answered)?;
     let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
     Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
@@ -233,7 +239,7 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.native_tool_calling = flag("native_tool_calling");
     config.disable_stop_word = flag("disable_stop_word").unwrap_or_default();
     config.drop_params = flag("drop_params").unwrap_or(config.drop_params);
-    config.disable_vision = flag("disable_vision").unwrap_or(config.disable_vision);
+    config.disable_vision = flag("disable_vision");
     config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);
     config.input_cost_per_token = number("input_cost_per_token");
     config.output_cost_per_token = number("output_cost_per_token");

@@ -67,7 +67,8 @@ pub(crate) fn guarded_provider(
     let mut provider = super::provider(config, state_dir)?;
     if config.enable_browser {
         // Within the guard: what pages say is redacted too.
-        provider = Arc::new(BrowsingProvider::new(provider));
+        let has_marks = std::iter::once(config).chain(config.team.values()).any(|agent| agent.marks_pages);
+        provider = Arc::new(BrowsingProvider::new(provider).with_marks(has_marks));
     }
     Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(config))))
 }

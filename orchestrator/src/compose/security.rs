@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::security::{DeclaredRisk, Rules, SecurityAnalyzer};
-use llm::{AnalyzerConfig, HttpAnalyzer};
+use llm::{AnalyzerConfig, ConfigError, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 
 use crate::config::{Config, SecuritySettings};
 use crate::exit::UsageError;
+
+/// How long an analyzer may take for one action, and one that asks a model of its own or scans code.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+const MODEL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Which actions are asked about, and who judges them; nobody: all are of unknown risk.
 type Security = (ConfirmationPolicy, Option<Arc<dyn SecurityAnalyzer>>);
@@ -40,11 +44,8 @@ fn analyzer(config: &Config) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>
     Ok(match settings.analyzer.as_deref() {
         None | Some("none") => None,
         Some("llm") => Some(Arc::new(DeclaredRisk)),
-        Some("invariant") => {
-            let text = "security.security_analyzer: V0's invariant is not here: use llm, a policy file's path, or the \
-                        URL of a service that judges actions";
-            return Err(UsageError(text.to_owned()).into());
-        }
+        Some("invariant") => Some(Arc::new(invariant(settings)?)),
+        Some("grayswan") => Some(Arc::new(grayswan(settings)?)),
         Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
             Some(Arc::new(http(url, settings)?))
         }
@@ -53,10 +54,38 @@ fn analyzer(config: &Config) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>
 }
 
 fn http(url: &str, settings: &SecuritySettings) -> anyhow::Result<HttpAnalyzer> {
-    let timeout = Duration::try_from_secs_f64(settings.analyzer_timeout).unwrap_or(Duration::MAX);
+    let timeout = timeout(settings, DEFAULT_TIMEOUT);
     let config = AnalyzerConfig { url: url.to_owned(), api_key: settings.analyzer_key.clone(), timeout };
-    HttpAnalyzer::new(config)
-        .map_err(|error| UsageError(format!("security.security_analyzer: {error}")).into())
+    HttpAnalyzer::new(config).map_err(|error| unusable(&error))
+}
+
+fn invariant(settings: &SecuritySettings) -> anyhow::Result<InvariantAnalyzer> {
+    let Some(url) = &settings.analyzer_url else {
+        let text = "security.security_analyzer: invariant needs security.security_analyzer_url, the address of an \
+                    Invariant server (V0's image is invariantlabs-ai/server:openhands, port 8000)";
+        return Err(UsageError(text.to_owned()).into());
+    };
+    InvariantAnalyzer::new(url, timeout(settings, MODEL_TIMEOUT)).map_err(|error| unusable(&error))
+}
+
+fn grayswan(settings: &SecuritySettings) -> anyhow::Result<GraySwanAnalyzer> {
+    let Some(key) = &settings.analyzer_key else {
+        let text = "security.security_analyzer: grayswan needs a key: set GRAYSWAN_API_KEY";
+        return Err(UsageError(text.to_owned()).into());
+    };
+    let url = settings.analyzer_url.as_deref().unwrap_or(GraySwanAnalyzer::URL);
+    let policy = settings.grayswan_policy.as_deref().unwrap_or(GraySwanAnalyzer::CODING_AGENT_POLICY);
+    GraySwanAnalyzer::new(url, key.clone(), policy.to_owned(), timeout(settings, MODEL_TIMEOUT))
+        .map_err(|error| unusable(&error))
+}
+
+fn timeout(settings: &SecuritySettings, default: Duration) -> Duration {
+    let seconds = settings.analyzer_timeout;
+    seconds.map_or(default, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+fn unusable(error: &ConfigError) -> anyhow::Error {
+    UsageError(format!("security.security_analyzer: {error}")).into()
 }
 
 fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<Rules> {
@@ -70,14 +99,34 @@ fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<Rules> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::config::Overrides;
 
     fn of(file: &str) -> anyhow::Result<Security> {
+        of_environment(file, &[])
+    }
+
+    fn of_environment(file: &str, variables: &[(&str, &str)]) -> anyhow::Result<Security> {
         let named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(named.path(), format!("[security]\n{file}")).unwrap();
         let overrides = Overrides { config_file: Some(named.path().to_owned()), ..Default::default() };
-        security(&Config::load(&overrides, |name| (name == "HOME").then(|| "/nowhere".to_owned())).unwrap())
+        let variables: HashMap<_, _> = [("HOME", "/nowhere")].iter().chain(variables).copied().collect();
+        let environment = |name: &str| variables.get(name).map(|value| (*value).to_owned());
+        security(&Config::load(&overrides, environment).unwrap())
+    }
+
+    #[test]
+    fn v0s_analyzers_are_made_from_an_address_and_a_key() {
+        let url = "security_analyzer_url = 'http://127.0.0.1:1'";
+        assert!(of(&format!("security_analyzer = 'invariant'\n{url}")).unwrap().1.is_some());
+        let key = [("GRAYSWAN_API_KEY", "key")];
+        assert!(of_environment("security_analyzer = 'grayswan'", &key).unwrap().1.is_some());
+        let own = "security_analyzer = 'grayswan'\nsecurity_analyzer_key = 'key'";
+        assert!(of(own).unwrap().1.is_some());
+        let wrong = of("security_analyzer = 'invariant'\nsecurity_analyzer_url = 'localhost'").map(drop);
+        assert!(wrong.unwrap_err().to_string().starts_with("security.security_analyzer: "));
     }
 
     #[test]
@@ -100,7 +149,8 @@ mod tests {
         let policy = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(policy.path(), "[[rule]]\nrisk = 1\n").unwrap();
         for (analyzer, part) in [
-            ("invariant", "use llm, a policy file's path"),
+            ("invariant", "invariant needs security.security_analyzer_url"),
+            ("grayswan", "grayswan needs a key: set GRAYSWAN_API_KEY"),
             ("/nowhere/policy.toml", "cannot read the policy /nowhere/policy.toml: No such file"),
             ("http://", "security.security_analyzer: "),
             (policy.path().to_str().unwrap(), ", line 2: rule[0].risk: "),

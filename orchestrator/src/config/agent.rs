@@ -26,8 +26,14 @@ const TOOLS: [(ToolName, &str, bool); 9] = [
 ];
 
 /// Agents that need no configuration.
-pub(super) const BUILT_IN_AGENTS: [&str; 3] =
-    [AgentDefinition::CODE_ACT, AgentDefinition::READ_ONLY, AgentDefinition::BROWSING];
+pub(super) const BUILT_IN_AGENTS: [&str; 6] = [
+    AgentDefinition::CODE_ACT,
+    AgentDefinition::READ_ONLY,
+    AgentDefinition::BROWSING,
+    AgentDefinition::VISUAL_BROWSING,
+    AgentDefinition::LOC,
+    AgentDefinition::DUMMY,
+];
 
 /// An agent as configured.
 #[derive(Debug, Clone)]
@@ -63,6 +69,11 @@ pub(super) struct Folders<'a> {
 }
 
 impl AgentSettings {
+    /// Whether it is V0's agent that plays a script, and no file's of that name.
+    pub(crate) fn is_dummy(&self) -> bool {
+        self.lasting_name == AgentDefinition::DUMMY
+    }
+
     /// The agent of that name; a name with a slash, or that ends in `.md`, is a file's. `settings` hold the keys of its
     /// `section` too, if it has one.
     pub(super) fn read(
@@ -225,6 +236,9 @@ fn configured(
     let mut definition = match name {
         AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
         AgentDefinition::BROWSING => AgentDefinition::browsing(),
+        AgentDefinition::VISUAL_BROWSING => AgentDefinition::visual_browsing(),
+        AgentDefinition::LOC => AgentDefinition::loc(),
+        AgentDefinition::DUMMY => AgentDefinition::dummy(),
         _ => AgentDefinition::code_act(prompt.unwrap_or_default(), tools),
     };
     name.clone_into(&mut definition.name);

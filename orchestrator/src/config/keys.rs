@@ -321,11 +321,13 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("sandbox", "selected_repo", Kind::Text),
     ("sandbox", "runtime_startup_env_vars", Kind::Table),
     ("agent", "enable_mcp", Kind::Flag),
+    ("agent", "enable_som_visual_browsing", Kind::Flag),
     ("mcp", "stdio_servers", Kind::Servers),
     ("mcp", "shttp_servers", Kind::Servers),
     ("mcp", "sse_servers", Kind::Servers),
     ("security", "confirmation_policy", Kind::Confirmation),
     ("security", "security_analyzer", Kind::Text),
+    ("security", "security_analyzer_url", Kind::Text),
     ("security", "security_analyzer_key", Kind::Text),
     ("security", "security_analyzer_timeout", Kind::Number),
 ];
@@ -348,7 +350,7 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "agent",
-        "enable_som_visual_browsing classpath cli_mode runtime memory_enabled memory_max_threads micro_agent_name \
+        "classpath cli_mode runtime memory_enabled memory_max_threads micro_agent_name \
          use_microagents",
     ),
     (

@@ -116,6 +116,9 @@ pub(crate) struct Config {
     pub saves_screenshots: bool,
     /// Whether there is a browser in the sandbox, if its image has one.
     pub enable_browser: bool,
+    /// Whether the agent is shown pages with marks on what can be operated: by default only `VisualBrowsingAgent`, in V0
+    /// every agent.
+    pub marks_pages: bool,
     /// The trajectory that is done again instead of a task.
     pub replay_trajectory: Option<PathBuf>,
     /// The model.
@@ -184,14 +187,18 @@ pub(crate) struct SecuritySettings {
     pub confirmation_mode: bool,
     /// `never`, `low`, `medium`, `high` or `always`; nothing: what the switch says.
     pub policy: Option<String>,
-    /// `none`, `llm`, a policy file or a URL.
+    /// `none`, `llm`, `invariant`, `grayswan`, a policy file or a URL.
     pub analyzer: Option<String>,
     /// The content of the policy file that `analyzer` names. `None` if it names none.
     pub rules: Option<Result<String, String>>,
+    /// Where the analyzer of that name is.
+    pub analyzer_url: Option<String>,
     /// What the analyzer behind a URL is shown.
     pub analyzer_key: Option<SecretString>,
     /// How long that one may take, in seconds.
-    pub analyzer_timeout: f64,
+    pub analyzer_timeout: Option<f64>,
+    /// V0's `GRAYSWAN_POLICY_ID`.
+    pub grayswan_policy: Option<String>,
 }
 
 /// A model and how it is called, as configured.
@@ -333,6 +340,8 @@ impl Config {
         settings.overlay(group.unwrap_or_default());
         let model = model.or_else(|| settings.text("llm", "model"));
         warnings.extend(settings.without_effect());
+        let is_visual = agent.lasting_name == AgentDefinition::VISUAL_BROWSING;
+        let marks_pages = settings.flag("agent", "enable_som_visual_browsing").unwrap_or(is_visual);
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.image = overrides.image.clone().or(sandbox.image);
         sandbox.set_network(overrides.network.clone());
@@ -375,6 +384,7 @@ impl Config {
                 .or_else(|| settings.path("core", "save_trajectory_path")),
             saves_screenshots: settings.flag("core", "save_screenshots_in_trajectory").unwrap_or(false),
             enable_browser: settings.flag("core", "enable_browser").unwrap_or(true),
+            marks_pages,
             replay_trajectory: settings
                 .path("core", "replay_trajectory_path")
                 .map(|path| expand_home(path, environment))
@@ -400,10 +410,18 @@ impl Config {
             security: SecuritySettings {
                 confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
                 policy: settings.text("security", "confirmation_policy"),
+                analyzer_url: settings.text("security", "security_analyzer_url"),
+                analyzer_key: settings
+                    .text("security", "security_analyzer_key")
+                    .or_else(|| {
+                        let is_grayswan = analyzer.as_deref() == Some("grayswan");
+                        variable(environment, "GRAYSWAN_API_KEY").filter(|_| is_grayswan)
+                    })
+                    .map(SecretString::from),
                 analyzer,
                 rules,
-                analyzer_key: settings.text("security", "security_analyzer_key").map(SecretString::from),
-                analyzer_timeout: settings.number("security", "security_analyzer_timeout").unwrap_or(10.0),
+                analyzer_timeout: settings.number("security", "security_analyzer_timeout"),
+                grayswan_policy: variable(environment, "GRAYSWAN_POLICY_ID"),
             },
             state_dir,
             durability: match settings.flag("core", "sync_events") {

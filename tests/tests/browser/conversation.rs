@@ -56,6 +56,51 @@ fn an_agent_works_on_a_page_and_is_told_no_secret() {
     home.assert_nothing_runs();
 }
 
+/// The pictures of the pages that an agent saw, without marks and with them, and the texts of the pages.
+fn pictures(home: &Home, agent: &str) -> Vec<(String, String, String)> {
+    // A click counts the elements that are above the page.
+    let page = "<title>Shop</title><dialog><button onclick=\"this.textContent = \
+                document.querySelectorAll('[popover]').length + ' marks'\">Buy</button></dialog>\
+                <p>Nothing to press</p><script>document.querySelector('dialog').showModal()</script>";
+    home.write("work/page.html", page);
+    let address = format!("file://{}/page.html", home.workspace().display());
+    let model = home.script(&json!([code(&format!("goto('{address}')")), code("click('2')"), finish()]));
+    let events = run(home, &model, &["--agent", agent]).expect(0).events();
+    let pages = events.iter().filter(|event| event["observation"] == "browse");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let pages = pages.map(|page| {
+        let extras = &page["extras"];
+        (text(&extras["screenshot"]), text(&extras["set_of_marks"]), text(&page["content"]))
+    });
+    let pages = pages.collect();
+    home.assert_nothing_runs();
+    pages
+}
+
+#[test]
+fn visual_browsing_agent_is_shown_pages_with_marks() {
+    let home = Home::new();
+    let pages = pictures(&home, "VisualBrowsingAgent");
+    let [(plain, marked, first), (_, _, second)] = pages.as_slice() else { panic!("{pages:?}") };
+    for picture in [plain, marked] {
+        assert!(picture.starts_with("data:image/jpeg;base64,"), "{picture:.40}");
+    }
+    // A frame in the middle of an even page takes more to tell.
+    assert!(marked.len() > plain.len(), "{} {}", marked.len(), plain.len());
+    assert!(first.contains("[2] button 'Buy'"), "{first}");
+    assert!(second.contains("button '0 marks'"), "the marks are gone: {second}");
+}
+
+#[test]
+fn other_agents_are_shown_marks_only_if_configured() {
+    let home = Home::new();
+    let marked =
+        |home: &Home| pictures(home, "BrowsingAgent").iter().any(|(_, marked, _)| !marked.is_empty());
+    assert!(!marked(&home));
+    home.write("config.toml", "[agent]\nenable_som_visual_browsing = true\n");
+    assert!(marked(&home));
+}
+
 #[test]
 fn a_browser_that_is_switched_off_is_not_offered() {
     let home = Home::new();

@@ -58,6 +58,15 @@ impl AgentDefinition {
     /// The name of V0's agent that has a browser and little else.
     pub const BROWSING: &str = "BrowsingAgent";
 
+    /// The name of V0's agent that works in a browser by what it sees.
+    pub const VISUAL_BROWSING: &str = "VisualBrowsingAgent";
+
+    /// The name of V0's agent that finds the code that a task is about.
+    pub const LOC: &str = "LocAgent";
+
+    /// The name of V0's agent that plays a script; see [`DummyAgent`](super::DummyAgent).
+    pub const DUMMY: &str = "DummyAgent";
+
     /// V0's main agent with these tools; its prompt speaks of what it has.
     pub fn code_act(prompt: Prompt, tools: Vec<ToolName>) -> Self {
         let of_tool = |tool, section| tools.contains(&tool).then_some(section);
@@ -75,10 +84,33 @@ impl AgentDefinition {
 
     /// V0's agent that has a browser and little else.
     pub fn browsing() -> Self {
+        Self::in_browser(Self::BROWSING, include_str!("prompt/browsing.md"))
+    }
+
+    /// V0's agent that works in a browser by what it sees: pictures on which the elements have marks.
+    pub fn visual_browsing() -> Self {
+        Self::in_browser(Self::VISUAL_BROWSING, include_str!("prompt/visual_browsing.md"))
+    }
+
+    fn in_browser(name: &str, prompt: &'static str) -> Self {
         let tools = ToolName::BROWSING.to_vec();
-        let prompt = joined([Some(include_str!("prompt/browsing.md"))], &tools);
+        let prompt = joined([Some(prompt)], &tools);
         let required = vec![ToolName::Browser];
-        Self { name: Self::BROWSING.into(), prompt, tools, required, delegates: Vec::new() }
+        Self { name: name.into(), prompt, tools, required, delegates: Vec::new() }
+    }
+
+    /// V0's agent that finds the code that a task is about.
+    pub fn loc() -> Self {
+        let tools = ToolName::LOCALIZING.to_vec();
+        let prompt = joined([Some(include_str!("prompt/loc.md"))], &tools);
+        let required = vec![ToolName::SearchCodeSnippets];
+        Self { name: Self::LOC.into(), prompt, tools, required, delegates: Vec::new() }
+    }
+
+    /// What configuration knows of V0's agent that plays a script: it asks no model, so it has neither prompt nor tools.
+    pub fn dummy() -> Self {
+        let (prompt, tools) = (String::new(), Vec::new());
+        Self { name: Self::DUMMY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
     }
 
     /// V0's agent that only looks.
@@ -117,7 +149,12 @@ mod tests {
 
     #[test]
     fn an_agent_with_few_tools_has_nothing_else_to_speak_of() {
-        for definition in [AgentDefinition::read_only(), AgentDefinition::browsing()] {
+        for definition in [
+            AgentDefinition::read_only(),
+            AgentDefinition::browsing(),
+            AgentDefinition::visual_browsing(),
+            AgentDefinition::loc(),
+        ] {
             let AgentDefinition { prompt, tools, .. } = definition;
             for tool in ToolName::ALL.iter().filter(|tool| !tools.contains(tool)) {
                 assert!(!prompt.contains(&format!("`{}`", tool.name())), "{prompt}");

@@ -4,6 +4,7 @@
 
 mod codeact;
 mod definition;
+mod dummy;
 mod file;
 mod task_list;
 mod team;
@@ -23,6 +24,7 @@ use crate::view::View;
 
 pub use codeact::CodeActAgent;
 pub use definition::{AgentDefinition, Delegate, Prompt};
+pub use dummy::DummyAgent;
 pub use file::{AgentFile, AgentFileError, LONGEST_AGENT_FILE};
 pub use task_list::track;
 pub use team::{Member, Team};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, Body, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
@@ -15,7 +16,7 @@ use crate::condenser::Condensed;
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Facts, Memory};
 use crate::sandbox::Sandbox;
-use crate::security::Judgement;
+use crate::security::{self, Judgement};
 use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
 
@@ -127,16 +128,20 @@ impl Steps {
             Some(_) => Condensed::View(view),
             None => condenser.condense(view, on_progress).await?,
         };
-        let mut step = match condensed {
-            Condensed::View(view) => Box::new(agent.step(&view, llm.as_ref(), on_progress).await?),
-            Condensed::Condensation(step) => step,
+        let (mut step, shown) = match condensed {
+            Condensed::View(view) => {
+                (Box::new(agent.step(&view, llm.as_ref(), on_progress).await?), Some(view))
+            }
+            Condensed::Condensation(step) => (step, None),
         };
         if let Body::Action(action) = &mut step.body {
             if let Action::Delegate(delegate) = action {
                 let member = self.parts.team.get(&delegate.agent);
                 step.briefing = member.map(|member| member.agent.system());
             }
-            step.risk_reason = self.judge(action).await;
+            if let Some(history) = &shown {
+                step.risk_reason = self.judge(action, history).await;
+            }
         }
         Ok(Taken::Decided(step))
     }
@@ -187,10 +192,13 @@ impl Steps {
         Some([asked, found])
     }
 
-    /// Has the action's risk assessed. Returns the reason; empty if there is none.
-    async fn judge(&self, action: &mut Action) -> String {
+    /// Has the action's risk assessed, if the user can be asked about it. Returns the reason; empty if there is none.
+    async fn judge(&self, action: &mut Action, history: &View) -> String {
         let Some(analyzer) = &self.parts.analyzer else { return String::new() };
-        let assessed = tokio::time::timeout(JUDGING, analyzer.assess(action)).await;
+        if !security::asks(ConfirmationPolicy::Always, action) {
+            return String::new();
+        }
+        let assessed = tokio::time::timeout(JUDGING, analyzer.assess(action, history)).await;
         let Judgement { risk, reason } = match assessed {
             Ok(Ok(judgement)) => judgement,
             Ok(Err(error)) => {

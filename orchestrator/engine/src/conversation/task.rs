@@ -29,6 +29,7 @@ use super::state::{AgentId, State};
 use super::step::{Place, Steps, Taken};
 use super::transition::{interrupted, transition};
 use crate::agent::ModelCall;
+use crate::agent::tools::add_code_graph;
 use crate::clock;
 use crate::draft_editor::Drafted;
 use crate::events::EventLog;
@@ -513,7 +514,8 @@ impl Task {
             let edit = edit.clone();
             return self.write_out(Draft { edit, sandbox, performance });
         }
-        let Performance { action, request, cancel, cancelled_at } = performance;
+        let Performance { action, mut request, cancel, cancelled_at } = performance;
+        add_code_graph(&mut request);
         let id = ActionId::of(&self.id, action);
         let live = self.live.clone();
         let performing = async move {

@@ -17,12 +17,12 @@ use crate::llm::Tool;
 use crate::sandbox::Sandbox;
 use crate::tool_servers::{Offer, SandboxServer, ToolServers};
 
-pub use probe::{BROWSERS, CHROMIUM, Facts, IPYTHON, PROBE, facts};
+pub use probe::{BROWSERS, CHROMIUM, Facts, IPYTHON, PROBE, PYTHON, facts};
 
 /// A tool, and what it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxTool {
-    /// The name of a fact: [`IPYTHON`], [`CHROMIUM`].
+    /// The name of a fact: [`PYTHON`], [`IPYTHON`], [`CHROMIUM`].
     pub needs: &'static str,
     /// As a model is told of it.
     pub tool: Tool,
@@ -83,6 +83,7 @@ impl SandboxTool {
         let what = match *needs {
             IPYTHON => "IPython in its python3",
             CHROMIUM => "Chromium",
+            PYTHON => "python3 from 3.8 on",
             other => other,
         };
         format!("the tool {} is not offered: no {what} was found in the sandbox", tool.name)

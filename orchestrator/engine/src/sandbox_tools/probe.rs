@@ -14,6 +14,9 @@ use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 /// Answers one line a fact; whatever shell reads it, and with more after it that uses its functions.
 pub const PROBE: &str = include_str!("probe.sh");
 
+/// The fact that there is Python, from 3.8 on; its version.
+pub const PYTHON: &str = "python3";
+
 /// The fact that Python 3 has IPython; its version.
 pub const IPYTHON: &str = "ipython";
 
@@ -24,7 +27,7 @@ pub const CHROMIUM: &str = "chromium";
 pub const BROWSERS: &str = "chromium chromium-browser google-chrome google-chrome-stable chrome";
 
 /// The facts that tools ask for.
-const NAMES: [&str; 2] = [IPYTHON, CHROMIUM];
+const NAMES: [&str; 3] = [PYTHON, IPYTHON, CHROMIUM];
 
 /// What a line of the probe's begins with.
 const MARK: &str = "glovebox-probe ";

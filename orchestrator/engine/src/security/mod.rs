@@ -10,17 +10,20 @@ mod shell;
 use async_trait::async_trait;
 use protocol::{Action, SecurityRisk};
 
+use crate::view::View;
+
 pub use policy::{approval, asks, covers};
 pub use rules::{PolicyError, Rules};
 
 /// Judges actions before they are performed.
 #[async_trait]
 pub trait SecurityAnalyzer: Send + Sync {
-    /// The risk of an action, and why. Whoever calls bounds the time that it may take.
+    /// The risk of an action, and why. `history` is what the agent was shown before it decided on it. The caller bounds the
+    /// time that this may take.
     ///
     /// # Errors
     /// When it cannot judge now; the action's risk is unknown then.
-    async fn assess(&self, action: &Action) -> Result<Judgement, AnalyzerError>;
+    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError>;
 
     /// Whether the agent's tools are to ask the model for the risk of each call.
     fn wants_declared_risk(&self) -> bool {
@@ -70,7 +73,7 @@ pub struct DeclaredRisk;
 
 #[async_trait]
 impl SecurityAnalyzer for DeclaredRisk {
-    async fn assess(&self, action: &Action) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
         Ok(action.security_risk().into())
     }
 

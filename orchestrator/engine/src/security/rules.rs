@@ -17,6 +17,7 @@ use protocol::{Action, SecurityRisk};
 use self::facts::{Facts, Target};
 use self::pattern::{CommandPattern, HostPattern, Likeness, PathPattern};
 use super::{AnalyzerError, Judgement, SecurityAnalyzer, severity};
+use crate::view::View;
 
 pub use self::file::PolicyError;
 
@@ -107,7 +108,7 @@ impl Rules {
 
 #[async_trait]
 impl SecurityAnalyzer for Rules {
-    async fn assess(&self, action: &Action) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
         Ok(self.judge(action))
     }
 }

@@ -127,7 +127,12 @@ impl View {
 
     /// What the environment told by itself and is shown.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &Event> {
-        self.shown.iter().map(|shown| &*shown.event).filter(|event| is_notice(event))
+        self.events().filter(|event| is_notice(event))
+    }
+
+    /// The events that are shown, in order; a summary stands where what it sums up was forgotten.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.shown.iter().map(|shown| &*shown.event)
     }
 
     /// How many events are shown; the summary is one.

@@ -97,7 +97,8 @@ impl Shown {
                 mcp.image_urls.as_slice()
             }
             (None, Body::Observation(Observation { kind: ObservationKind::Browse(page), .. })) => {
-                std::slice::from_ref(&page.screenshot)
+                let marked = &page.set_of_marks;
+                std::slice::from_ref(if marked.is_empty() { &page.screenshot } else { marked })
             }
             (None, Body::Observation(Observation { kind: ObservationKind::RunIpython(cell), .. })) => {
                 cell.image_urls.as_deref().unwrap_or_default()

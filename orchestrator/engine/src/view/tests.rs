@@ -87,10 +87,14 @@ fn the_images_of_a_servers_tool_are_shown() {
 
 #[test]
 fn the_picture_of_a_page_is_shown() {
-    let screenshot = "data:image/jpeg;base64,/9j/".to_owned();
-    for (screenshot, images) in [(screenshot.clone(), vec![Part::Image(screenshot)]), (String::new(), vec![])]
-    {
-        let kind = BrowseObservation { screenshot, ..Default::default() };
+    let [plain, marked] = ["data:image/jpeg;base64,/9j/", "data:image/jpeg;base64,/9k/"];
+    for (screenshot, set_of_marks, images) in [
+        (plain, "", vec![Part::Image(plain.into())]),
+        (plain, marked, vec![Part::Image(marked.into())]),
+        ("", "", vec![]),
+    ] {
+        let (screenshot, set_of_marks) = (screenshot.into(), set_of_marks.into());
+        let kind = BrowseObservation { screenshot, set_of_marks, ..Default::default() };
         let seen = (EventSource::Agent, Observation::new("a page", kind).into(), Some("a"));
         let messages = log(vec![runs("a"), seen]).messages();
         let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };

@@ -19,7 +19,7 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
-        Self { vision: !config.disable_vision, cache_marks: config.caching_prompt }
+        Self { vision: config.sends_images(), cache_marks: config.caching_prompt }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
@@ -188,7 +188,7 @@ mod tests {
     fn without_vision_a_note_stands_for_the_image() {
         let request =
             LlmRequest { messages: vec![Message::User(vec![Part::Image("data:x".into())])], tools: vec![] };
-        let body = encode(|config| config.disable_vision = true, &request);
+        let body = encode(|config| config.disable_vision = Some(true), &request);
         assert_eq!(body["messages"][0]["content"][0]["text"], NO_VISION);
     }
 

@@ -1,6 +1,6 @@
 //! Anthropic's names of the fields beside what is asked.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::config::{ConfigError, LlmConfig};
 use crate::wire::parameters::{Form, Optional, Parameters, extra_fields};
@@ -47,12 +47,7 @@ pub(super) fn parameters_of(config: &LlmConfig, thinks: bool) -> Result<Paramete
 }
 
 fn sampling(config: &LlmConfig) -> Vec<Optional> {
-    let one = |name, value: Value| vec![Form::new(name, json!({ (name): value }))];
-    vec![
-        one("temperature", json!(config.temperature)),
-        one("top_p", json!(config.top_p.filter(|top_p| *top_p < 1.0))),
-        one("top_k", json!(config.top_k)),
-    ]
+    config.sampling().map(|(name, value)| vec![Form::new(name, json!({ (name): value }))]).into()
 }
 
 /// With a budget; models that decide by themselves refuse that, and are told how hard to try.
@@ -81,6 +76,8 @@ fn budget(config: &LlmConfig) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn parameters(change: impl FnOnce(&mut LlmConfig)) -> Parameters {
@@ -103,6 +100,19 @@ mod tests {
         let old = sent(&parameters(|config| config.model = "anthropic/claude-3-5-haiku".into()));
         assert_eq!(old["max_tokens"], 8192);
         assert_eq!(sent(&parameters(|config| config.max_output_tokens = Some(7)))["max_tokens"], 7);
+    }
+
+    #[test]
+    fn a_model_is_not_sent_the_sampling_that_it_refuses() {
+        let sent = |model: &str| {
+            let sent = sent(&parameters(|config| {
+                (config.model, config.top_p) = (model.into(), Some(0.5));
+            }));
+            (sent.get("temperature").is_some(), sent.get("top_p").is_some())
+        };
+        assert_eq!(sent("claude-3-7-sonnet"), (true, true));
+        assert_eq!(sent("anthropic/claude-opus-4-1"), (true, false));
+        assert_eq!(sent("anthropic/claude-opus-4-7"), (false, false));
     }
 
     #[test]

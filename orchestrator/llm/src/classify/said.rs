@@ -57,16 +57,18 @@ impl Said {
                 .into_iter()
                 .find_map(|before| between(&self.text, before, '\''))
                 .or_else(|| REFUSALS.into_iter().find_map(|after| word_before(&self.text, after)))
+                .or_else(|| between(&self.text, "n't support ", '=').filter(|name| !name.contains(' '))) // LiteLLM
         })
     }
 }
 
-/// What Anthropic says after a parameter's name. Of two that exclude each other it is the last.
-const REFUSALS: [&str; 4] = [
+/// What providers, mostly Anthropic, say after a parameter's name. Of two that exclude each other it is the last.
+const REFUSALS: [&str; 5] = [
     " is deprecated for this model",
     " is not supported for this model",
     ": extra inputs are not permitted",
     " cannot both be specified for this model",
+    ": only 1 is allowed for this model", // Moonshot
 ];
 
 /// Without the quotes around it.

@@ -105,6 +105,31 @@ const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
         r#"[{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
         ContextWindowExceeded,
     ),
+    (
+        400,
+        r#"{"error":{"message":"Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a string with length 1540820 instead.","type":"invalid_request_error","param":"messages[1].content","code":"string_above_max_length"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"OpenAIException - string too long. Expected a string with maximum length 1048576","code":"400"}}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string with length 52 instead.","type":"invalid_request_error","code":"string_above_max_length"}}"#,
+        BadRequest,
+    ),
+    (
+        400,
+        r#"{"object":"error","message":"'max_tokens' is too large: 4096. This model has 8192 tokens and the request 6000. Please reduce the length of either one.","type":"BadRequestError","code":400}"#,
+        ContextWindowExceeded,
+    ),
+    (
+        400,
+        r#"{"message":"Prompt contains 40000 tokens: too many tokens: total tokens cannot exceed 32768"}"#,
+        ContextWindowExceeded,
+    ),
     // Groq, xAI, DeepSeek
     (
         413,
@@ -222,6 +247,8 @@ fn a_refused_parameter_is_named_wherever_it_stands() {
         r#"{"error":{"message":"Unsupported value","param":"temperature","code":"unsupported_value"}}"#,
         r#"{"error":{"message":"OpenAIException - Unsupported parameter: 'temperature' is not supported with this model.","code":"400"}}"#,
         r#"{"error":{"message":"litellm.UnsupportedParamsError: openai does not support parameters: ['temperature'], for model=x","code":"400"}}"#,
+        r#"{"error":{"message":"litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't support temperature=0.0. Only temperature=1 is supported.","code":"400"}}"#,
+        r#"{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}"#,
     ] {
         assert_eq!(classified(400, body).refused_parameter.as_deref(), Some("temperature"));
     }

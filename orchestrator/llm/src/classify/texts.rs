@@ -16,7 +16,11 @@ const PHRASES: &[(&str, LlmErrorKind)] = &[
     ("available context size", ContextWindowExceeded), // llama.cpp
     ("maximum prompt length", ContextWindowExceeded),  // xAI
     ("exceeds the maximum number of tokens", ContextWindowExceeded), // Gemini
-    ("reduce the length of the messages", ContextWindowExceeded),
+    ("please reduce the length of", ContextWindowExceeded), // OpenAI, vLLM: the messages, the prompt, either one
+    ("maximum context limit", ContextWindowExceeded),
+    ("longer than the model's context length", ContextWindowExceeded),
+    ("input tokens exceed the configured limit", ContextWindowExceeded),
+    ("too many tokens:", ContextWindowExceeded), // Cohere; with a comma it is a rate limit of Bedrock
     ("contextwindowexceedederror", ContextWindowExceeded),
     // Gemini's rate limit also says "exceeded your current quota", which is OpenAI's phrase for no credit.
     ("resource_exhausted", RateLimited),
@@ -47,10 +51,29 @@ const PHRASES: &[(&str, LlmErrorKind)] = &[
 /// Providers word a missing model in many ways, and use 404 for a wrong path too.
 const MISSING: &[&str] = &["not found", "does not exist", "no endpoints found", "model: ", "notfounderror"];
 
+/// How OpenAI refuses one text of a request that has too many characters.
+const LONG_TEXT: &str = "string too long. expected a string with maximum length";
+
+/// Fields that hold what a conversation grows by. An id or a description that is too long gets no shorter with it.
+const GROWING: [&str; 4] = ["content", "text", "input", "prompt"];
+
 pub(super) fn kind(status: u16, text: &str) -> Option<LlmErrorKind> {
+    if is_long_text(text) {
+        return Some(ContextWindowExceeded);
+    }
     let by_phrase = PHRASES.iter().find(|(phrase, _)| text.contains(phrase)).map(|(_, kind)| *kind);
     by_phrase.or_else(|| {
         let missing = matches!(status, 400 | 404) && MISSING.iter().any(|phrase| text.contains(phrase));
         (missing && text.contains("model")).then_some(UnknownModel)
+    })
+}
+
+/// As in `Invalid 'messages[1].content': string too long. …`. Without a field it is the request's own text.
+fn is_long_text(text: &str) -> bool {
+    let Some((before, _)) = text.split_once(LONG_TEXT) else { return false };
+    let field = before.rsplit_once("invalid '").map(|(_, field)| field.trim_end_matches([' ', ':', '\'']));
+    field.is_none_or(|field| {
+        let name = field.rsplit('.').next().unwrap_or(field);
+        GROWING.contains(&name.split('[').next().unwrap_or(name))
     })
 }

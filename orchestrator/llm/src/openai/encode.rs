@@ -31,7 +31,7 @@ impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
         let claude = config.model.to_lowercase().contains("claude");
         Self {
-            vision: !config.disable_vision,
+            vision: config.sends_images(),
             dialect: if claude { Dialect::Claude } else { Dialect::OpenAi },
             cache_marks: claude && config.caching_prompt,
         }
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn without_vision_a_note_stands_for_the_image() {
         let messages = vec![Message::User(vec![text("look"), image()]), result("a", vec![image()])];
-        let encoded = encode(|config| config.disable_vision = true, messages);
+        let encoded = encode(|config| config.disable_vision = Some(true), messages);
         assert_eq!(encoded[0]["content"], format!("look\n{NO_VISION}"));
         assert_eq!(encoded[1]["content"], NO_VISION);
         assert_eq!(encoded.as_array().unwrap().len(), 2);

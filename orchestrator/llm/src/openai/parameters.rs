@@ -14,16 +14,15 @@ pub(super) fn parameters_of(config: &LlmConfig, is_openai: bool) -> Result<Param
     if !is_openai {
         limits.reverse();
     }
-    let optional = vec![
-        one("temperature", json!(config.temperature)),
-        one("top_p", json!(config.top_p.filter(|top_p| *top_p < 1.0))),
-        one("top_k", json!(config.top_k)),
+    let rest = [
         one("seed", json!(config.seed)),
         one("reasoning_effort", json!(config.reasoning_effort)),
         one("stream_options", json!({ "include_usage": true })),
         one("stop", json!((!config.stop.is_empty()).then_some(&config.stop))),
         limits.into(),
     ];
+    let sampling = config.sampling().map(|(name, value)| one(name, value));
+    let optional = sampling.into_iter().chain(rest).collect();
     Parameters::new(config, &["messages", "tools"], Map::new(), optional)
 }
 
@@ -53,6 +52,27 @@ mod tests {
             "model": "m", "stream": true, "stream_options": { "include_usage": true }, "temperature": 0.0,
         });
         assert_eq!(sent(&parameters(|_| ())), expected);
+    }
+
+    #[test]
+    fn a_model_is_not_sent_the_sampling_that_it_refuses() {
+        let sampled = |model: &str, temperature| {
+            let sent = sent(&parameters(|config| {
+                config.model = model.into();
+                (config.temperature, config.top_p, config.top_k) = (temperature, Some(0.5), Some(7));
+            }));
+            ["temperature", "top_p", "top_k"].map(|name| sent.get(name).is_some())
+        };
+        for (model, temperature, expected) in [
+            ("m", Some(0.0), [true, true, true]),
+            ("openai/o3", Some(0.0), [false, false, false]),
+            ("gpt-5-mini", Some(0.7), [false, false, false]),
+            ("litellm_proxy/claude-opus-4-7", Some(0.0), [false, false, false]),
+            ("litellm_proxy/claude-sonnet-4-5", Some(0.0), [true, false, true]),
+            ("litellm_proxy/claude-sonnet-4-5", None, [false, true, true]),
+        ] {
+            assert_eq!(sampled(model, temperature), expected, "{model} {temperature:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //! A value is the text between the lines of its tags: as it is where the tool wants text, else JSON. What would end a value
 //! or a call stands in it with `&lt;`. Pure; whatever is read, nothing is lost: what is no call stays text, and what
 //! cannot be read as arguments becomes the arguments, as text.
+//!
+//! Two deviations of models are read as they are meant, as V0 reads them: `<parameter=NAME=VALUE</parameter>`, and a call
+//! whose end tag was cut by the stop sequence, wherever the server cut it (`</`).
 
 use engine::llm::{Tool, ToolCall};
 use serde_json::{Map, Value};
@@ -50,7 +53,11 @@ pub(super) fn read(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>
     let mut rest = text;
     while let Some((before, call)) = rest.split_once(FUNCTION) {
         said.push_str(before);
-        let (name, body) = call.split_once('>').unwrap_or((call, ""));
+        // A tag that was cut holds no arguments: empty ones could be those of a call that ends the task.
+        let Some((name, body)) = call.split_once('>') else {
+            calls.push((call.trim().to_owned(), format!("{FUNCTION}{call}")));
+            return (said.trim().to_owned(), calls);
+        };
         let (arguments, after) = read_body(name.trim(), body, tools);
         calls.push((name.trim().to_owned(), arguments));
         rest = after;
@@ -64,19 +71,38 @@ fn read_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a 
     let mut arguments = Map::new();
     let mut rest = body;
     while let Some(parameter) = rest.trim_start().strip_prefix(PARAMETER) {
-        let Some((name, after)) = parameter.split_once('>') else { return malformed(body) };
+        let Some((name, after)) = split_tag(parameter, function, tools) else { return malformed(body) };
         // A value without an end was cut, perhaps by what it holds: half of it must not be used.
         let Some((value, after)) = after.split_once(END_OF_PARAMETER) else { return malformed(body) };
         let value = unescaped(without_line_ends(value));
-        let value = match is_text(tools, function, name.trim()) {
+        let value = match is_text(tools, function, name) {
             true => Value::String(value),
             false => serde_json::from_str(&value).unwrap_or(Value::String(value)),
         };
-        arguments.insert(name.trim().to_owned(), value);
+        arguments.insert(name.to_owned(), value);
         rest = after;
     }
     let (left, after) = split_at_end(rest);
-    if left.trim().is_empty() { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+    let is_whole = left.trim().is_empty() && !is_misnamed(&arguments, function, tools);
+    if is_whole { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+}
+
+/// Whether a value stands under another name than the one that the tool requires: it must not get lost.
+fn is_misnamed(arguments: &Map<String, Value>, function: &str, tools: &[Tool]) -> bool {
+    let Some(tool) = tools.iter().find(|tool| tool.name == function) else { return false };
+    let required = tool.parameters["required"].as_array();
+    let mut names = required.into_iter().flatten().filter_map(Value::as_str);
+    names.any(|name| !arguments.contains_key(name))
+        && arguments.keys().any(|name| schema(tools, function, name).is_none())
+}
+
+/// The name in a parameter's tag, and what follows the tag. Some models write `=` in the place of `>`: where what stands
+/// before it names a parameter of the tool, the value begins there.
+fn split_tag<'a>(parameter: &'a str, function: &str, tools: &[Tool]) -> Option<(&'a str, &'a str)> {
+    let by_equals =
+        parameter.split_once('=').filter(|(name, _)| schema(tools, function, name.trim()).is_some());
+    let (name, after) = by_equals.or_else(|| parameter.split_once('>'))?;
+    Some((name.trim(), after))
 }
 
 fn malformed(body: &str) -> (String, &str) {
@@ -84,12 +110,14 @@ fn malformed(body: &str) -> (String, &str) {
     (unescaped(written.trim()), after)
 }
 
-/// What stands before the call's end, and what after it. The server that stopped there did not send the end.
+/// What stands before the call's end, and what after it. The server that stopped there sent none of the end, or some of it.
 fn split_at_end(text: &str) -> (&str, &str) {
-    match text.split_once(STOP) {
-        Some((before, after)) => (before, after.strip_prefix('>').unwrap_or(after)),
-        None => (text, ""),
+    if let Some((before, after)) = text.split_once(STOP) {
+        return (before, after.strip_prefix('>').unwrap_or(after));
     }
+    let text = text.trim_end();
+    let cut = (1..STOP.len()).rev().find_map(|length| text.strip_suffix(&STOP[..length]));
+    (cut.unwrap_or(text), "")
 }
 
 pub(super) fn object(arguments: &str) -> Option<Map<String, Value>> {
@@ -101,8 +129,13 @@ pub(super) fn object(arguments: &str) -> Option<Map<String, Value>> {
 
 /// Whether the tool's schema wants text there and nothing else.
 fn is_text(tools: &[Tool], function: &str, parameter: &str) -> bool {
-    let tool = tools.iter().find(|tool| tool.name == function);
-    tool.is_some_and(|tool| tool.parameters["properties"][parameter]["type"] == "string")
+    schema(tools, function, parameter).is_some_and(|schema| schema["type"] == "string")
+}
+
+/// What a tool says of one of its parameters.
+fn schema<'a>(tools: &'a [Tool], function: &str, parameter: &str) -> Option<&'a Value> {
+    let tool = tools.iter().find(|tool| tool.name == function)?;
+    tool.parameters["properties"].get(parameter)
 }
 
 fn without_line_ends(value: &str) -> &str {

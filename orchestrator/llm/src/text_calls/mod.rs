@@ -21,32 +21,6 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use format::STOP;
 
-/// Parts of the names of models that were made without tool calls, in lower case.
-const WITHOUT_CALLS: [&str; 16] = [
-    "o1-mini",
-    "o1-preview",
-    "deepseek-r1",
-    "deepseek-coder",
-    "codellama",
-    "llama-2",
-    "llama2",
-    "gemma-2",
-    "gemma2",
-    "phi-3",
-    "phi3",
-    "smollm",
-    "starcoder",
-    "tinyllama",
-    "vicuna",
-    "wizardcoder",
-];
-
-/// Whether a model is known to make no tool calls by itself.
-pub(crate) fn lacks_calls(model: &str) -> bool {
-    let model = model.to_lowercase();
-    WITHOUT_CALLS.iter().any(|part| model.contains(part))
-}
-
 /// A model that makes its calls in its text.
 pub(crate) struct TextCallsLlm {
     inner: Arc<dyn Llm>,

@@ -70,11 +70,39 @@ fn a_malformed_call_is_a_call_with_what_was_written() {
             "<parameter=text>hi</parameter> and so on",
         ),
         ("<function=say><parameter=tex", "<parameter=tex"),
+        ("<function=say><parameter=words>hi</parameter></function>", "<parameter=words>hi</parameter>"),
     ] {
         assert_eq!(read(text).1, [("say".to_owned(), arguments.to_owned())], "{text}");
         assert_eq!(format::object(arguments), None);
     }
-    assert_eq!(read("<function=say").1, [("say".to_owned(), "{}".to_owned())]);
+    assert_eq!(read("<function=say").1, [("say".to_owned(), "<function=say".to_owned())]);
+}
+
+#[test]
+fn an_end_tag_that_the_stop_sequence_cut_is_no_argument() {
+    for end in ["", "<", "</", "</ ", "</f", "</functio", "\n</"] {
+        let text = format!("<function=say>\n<parameter=text>hi</parameter>\n{end}");
+        assert_eq!(read(&text), (String::new(), one(&json!({ "text": "hi" }))), "{text}");
+    }
+    // The end of a value is not the end of a call.
+    let cut = "<function=say><parameter=text>hi</";
+    assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text>hi".to_owned())]);
+}
+
+#[test]
+fn an_equals_sign_ends_the_name_of_a_known_parameter() {
+    for (text, arguments) in [
+        ("<parameter=text=hi</parameter>", json!({ "text": "hi" })),
+        ("<parameter=text=all > done</parameter>\n", json!({ "text": "all > done" })),
+        ("<parameter=text=\nhi\n</parameter>", json!({ "text": "hi" })),
+        ("<parameter=number=7</parameter><parameter=text=b</parameter>", json!({ "number": 7, "text": "b" })),
+        ("<parameter=text>a=b</parameter>", json!({ "text": "a=b" })),
+        ("<parameter=text>hi</parameter><parameter=no=7>x</parameter>", json!({ "no=7": "x", "text": "hi" })),
+    ] {
+        assert_eq!(read(&format!("<function=say>{text}</function>")).1, one(&arguments), "{text}");
+    }
+    let cut = "<function=say>\n<parameter=text=all > done";
+    assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text=all > done".to_owned())]);
 }
 
 /// Keeps the last request.
@@ -169,14 +197,6 @@ async fn calls_and_results_are_told_as_text_and_a_malformed_call_with_the_format
     assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
     assert!(is_a_user_who_says(&heard.messages[1], &["go"]));
     assert_eq!((response.text(), response.tool_calls().len()), ("Done.", 0));
-}
-
-#[test]
-fn models_that_lack_calls_are_known() {
-    for (model, lacks) in [("ollama/CodeLlama:7b", true), ("SmolLM2-135M-Instruct", true), ("gpt-4o", false)]
-    {
-        assert_eq!(lacks_calls(model), lacks, "{model}");
-    }
 }
 
 /// What is special here, and what is not.

@@ -37,7 +37,7 @@ pub(crate) use pieces::Pieces;
 use window::Window;
 
 /// Stands for an image that is not sent.
-pub(crate) const NO_VISION: &str = "[An image is here, but showing images to this model is switched off.]";
+pub(crate) const NO_VISION: &str = "[An image is here, but this model is shown no images.]";
 
 /// A provider's format. Pure.
 pub(crate) trait Wire: fmt::Debug + Send + Sync {

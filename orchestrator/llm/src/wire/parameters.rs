@@ -1,7 +1,7 @@
 //! The fields of a request beside what is asked; some of them optional, when a provider does not know them.
 //!
-//! There is no list of models here: which of them takes a temperature, or calls its limit `max_tokens`, changes every
-//! month. A provider that refuses a parameter names it, and from then on it is sent in another form, or left out.
+//! A provider that refuses a parameter names it, and from then on it is sent in another form, or left out. So what the
+//! table of models does not know costs one refused call.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -119,9 +119,11 @@ async fn request(connection: &mut TcpStream) -> (String, Value) {
         assert!(connection.read_buf(&mut bytes).await.unwrap() > 0, "the request was cut");
         let text = String::from_utf8_lossy(&bytes);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        if body.len() >= length.parse().unwrap() {
-            return (head.to_owned(), serde_json::from_str(body).unwrap());
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+        match length.parse().unwrap() {
+            0 => return (head.to_owned(), Value::Null),
+            length if body.len() >= length => return (head.to_owned(), serde_json::from_str(body).unwrap()),
+            _ => {}
         }
     }
 }

@@ -1,16 +1,20 @@
 //! What a model may call, one file a tool: its definition, and how a call becomes an action.
 
 mod browser;
+mod code_graph;
 mod delegate;
 mod edit_file;
 mod execute_bash;
 mod execute_ipython_cell;
+mod explore_tree_structure;
 mod finish;
+mod get_entity_contents;
 mod glob;
 mod grep;
 mod mcp;
 mod request_condensation;
 mod search;
+mod search_code_snippets;
 mod str_replace_editor;
 mod task_tracker;
 #[cfg(test)]
@@ -24,8 +28,9 @@ use serde_json::json;
 
 use super::definition::AgentDefinition;
 use crate::llm::{Tool, ToolCall};
-use crate::sandbox_tools::{CHROMIUM, IPYTHON, SandboxTool};
+use crate::sandbox_tools::{CHROMIUM, IPYTHON, PYTHON, SandboxTool};
 
+pub(crate) use code_graph::add_code_graph;
 pub use delegate::DELEGATE;
 
 /// V0's name of the argument in which a call says how dangerous it is.
@@ -90,11 +95,17 @@ pub enum ToolName {
     Grep,
     /// Find files by their names.
     Glob,
+    /// Find definitions and lines of code.
+    SearchCodeSnippets,
+    /// Show classes, functions and files whole.
+    GetEntityContents,
+    /// Follow what contains, imports, calls and inherits what.
+    ExploreTreeStructure,
 }
 
 impl ToolName {
     /// All tools.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::ExecuteBash,
         Self::ExecuteIpythonCell,
         Self::Browser,
@@ -107,6 +118,9 @@ impl ToolName {
         Self::View,
         Self::Grep,
         Self::Glob,
+        Self::SearchCodeSnippets,
+        Self::GetEntityContents,
+        Self::ExploreTreeStructure,
     ];
 
     /// Those that change nothing in the sandbox.
@@ -114,6 +128,10 @@ impl ToolName {
 
     /// Those of an agent that works in a browser.
     pub const BROWSING: [Self; 3] = [Self::Browser, Self::Think, Self::Finish];
+
+    /// Those of an agent that finds the code that a task is about.
+    pub const LOCALIZING: [Self; 4] =
+        [Self::SearchCodeSnippets, Self::GetEntityContents, Self::ExploreTreeStructure, Self::Finish];
 
     /// What models call it.
     pub fn name(self) -> &'static str {
@@ -130,6 +148,9 @@ impl ToolName {
             Self::View => view::NAME,
             Self::Grep => grep::NAME,
             Self::Glob => glob::NAME,
+            Self::SearchCodeSnippets => search_code_snippets::NAME,
+            Self::GetEntityContents => get_entity_contents::NAME,
+            Self::ExploreTreeStructure => explore_tree_structure::NAME,
         }
     }
 
@@ -143,6 +164,7 @@ impl ToolName {
         match self {
             Self::ExecuteIpythonCell => Some(IPYTHON),
             Self::Browser => Some(CHROMIUM),
+            Self::SearchCodeSnippets | Self::GetEntityContents | Self::ExploreTreeStructure => Some(PYTHON),
             _ => None,
         }
     }
@@ -161,6 +183,9 @@ impl ToolName {
             Self::View => view::definition(),
             Self::Grep => grep::definition(),
             Self::Glob => glob::definition(),
+            Self::SearchCodeSnippets => search_code_snippets::definition(),
+            Self::GetEntityContents => get_entity_contents::definition(),
+            Self::ExploreTreeStructure => explore_tree_structure::definition(),
         }
     }
 }
@@ -263,6 +288,9 @@ fn to_unjudged_action(
         ToolName::View => view::to_action(arguments(call)?, thought),
         ToolName::Grep => grep::to_action(arguments(call)?, thought)?,
         ToolName::Glob => glob::to_action(arguments(call)?, thought)?,
+        ToolName::SearchCodeSnippets => search_code_snippets::to_action(arguments(call)?, thought)?,
+        ToolName::GetEntityContents => get_entity_contents::to_action(arguments(call)?, thought)?,
+        ToolName::ExploreTreeStructure => explore_tree_structure::to_action(arguments(call)?, thought)?,
     };
     Ok((action, None))
 }

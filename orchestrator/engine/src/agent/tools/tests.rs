@@ -3,6 +3,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use protocol::action::{EditAction, RunAction, TrackedTask};
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use serde_json::{Value, json};
 
 use super::*;
@@ -283,8 +284,140 @@ fn only_what_does_something_is_asked_for_its_risk() {
         .collect();
     let acting =
         [execute_bash::NAME, str_replace_editor::NAME, edit_file::NAME, view::NAME, grep::NAME, glob::NAME];
-    assert_eq!(asking, [&acting[..], &[execute_ipython_cell::NAME, browser::NAME]].concat());
+    let late = [
+        execute_ipython_cell::NAME,
+        browser::NAME,
+        search_code_snippets::NAME,
+        get_entity_contents::NAME,
+        explore_tree_structure::NAME,
+    ];
+    assert_eq!(asking, [&acting[..], &late].concat());
     assert!(
         definitions(&agent(&ToolName::ALL)).iter().all(|tool| !tool.parameters.to_string().contains(RISK))
     );
+}
+
+/// What a tool that reads code prints, run as the sandbox would run it.
+fn explore(folder: &Path, tool: &str, arguments: &Value) -> String {
+    let action = call_offered(tool, arguments).unwrap();
+    let action = SandboxAction::try_from(action).unwrap();
+    let mut request = ActionRequest::new(action, None);
+    add_code_graph(&mut request);
+    let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
+    assert!(run.is_static && run.blocking && run.command.len() < 500, "{run:?}");
+    let mut command = Command::new("sh");
+    let ran =
+        command.args(["-c", &run.command]).envs(&request.environment.0).current_dir(folder).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
+}
+
+fn call_offered(name: &str, arguments: &Value) -> Result<Action, ToolError> {
+    let agent = agent(&ToolName::LOCALIZING);
+    let offered: Vec<_> = sandbox_tools(&agent).into_iter().map(|late| late.tool).collect();
+    let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
+    to_action(&agent, &offered, &call, "why").map(|(action, _)| action)
+}
+
+fn shop() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in [
+        ("shop/__init__.py", ""),
+        (
+            "shop/base.py",
+            "class Base:\n    def __init__(self):\n        helper()\n\n    def greet(self):\n        return self.name()\n\n\n\
+             def helper():\n    return 1\n",
+        ),
+        (
+            "shop/sub/cart.py",
+            "from ..base import Base, helper as h\n\n\nclass Cart(Base):\n    @property\n    def name(self):\n        \
+             return h()\n\n    def run(self):\n        self.greet()\n",
+        ),
+        ("shop/broken.py", "def (\n"),
+        ("notes.txt", "helper is documented\n"),
+        // Must not be imported.
+        ("json.py", "raise SystemExit('imported')\n"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn code_is_found_by_name_word_and_line() {
+    let shop = shop();
+    let search = |arguments: Value| explore(shop.path(), "search_code_snippets", &arguments);
+    let helper = "## helper\nfunction shop/base.py:helper, lines 9 to 10\n     9\tdef helper():\n    10\t    return 1\n\
+                  shop/base.py:Base.__init__, line 3: helper()\n\
+                  shop/sub/cart.py, line 1: from ..base import Base, helper as h\n## it's\nNothing was found.\n";
+    assert_eq!(search(json!({"search_terms": ["helper", "it's"]})), helper);
+    let text = json!({"search_terms": "helper", "file_path_or_pattern": "*.txt"});
+    assert_eq!(search(text), "## helper\nnotes.txt, line 1: helper is documented\n");
+    let lines = json!({"line_nums": [7], "file_path_or_pattern": "shop/sub/cart.py"});
+    assert_eq!(
+        search(lines),
+        "## Line 7 of shop/sub/cart.py:Cart.name\n     5\t    @property\n     6\t    def name(self):\n     7\t        return h()\n"
+    );
+}
+
+#[test]
+fn code_is_shown_whole_or_a_near_name_is_told() {
+    let names = json!({"entity_names": ["shop/base.py:Base.greet", "notes.txt", "cart.py:run"]});
+    let shown = explore(shop().path(), "get_entity_contents", &names);
+    let expected = "## function shop/base.py:Base.greet, lines 5 to 6\n     5\t    def greet(self):\n     6\t        return \
+                    self.name()\n## file notes.txt, lines 1 to 1\n     1\thelper is documented\nThere is no cart.py:run. \
+                    Perhaps: shop/sub/cart.py:Cart.run\n";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn what_code_uses_and_is_used_by_is_followed() {
+    let shop = shop();
+    let tree = |arguments: Value| explore(shop.path(), "explore_tree_structure", &arguments);
+    let cart = json!({"start_entities": ["shop/sub/cart.py:Cart"], "traversal_depth": "-1",
+                      "dependency_type_filter": ["inherits", "invokes"]});
+    let expected = "shop/sub/cart.py:Cart (class)\n  -> inherits shop/base.py:Base (class)\n    \
+                    -> invokes shop/base.py:helper (function)\n\
+                    [Not Python that can be read: shop/broken.py]\n";
+    assert_eq!(tree(cart), expected);
+    let helper =
+        json!({"start_entities": ["shop/base.py:helper"], "direction": "upstream", "traversal_depth": 1});
+    let used = tree(helper);
+    for user in [
+        "imports shop/sub/cart.py (file)",
+        "invokes shop/base.py:Base (class)",
+        "invokes shop/sub/cart.py:Cart.name",
+    ] {
+        assert!(used.contains(&format!("  <- {user}")), "{used}");
+    }
+    let all =
+        tree(json!({"start_entities": ["/"], "dependency_type_filter": ["contains"], "traversal_depth": 3}));
+    assert!(
+        all.contains("  -> contains shop (directory)\n    -> contains shop/__init__.py (file)\n"),
+        "{all}"
+    );
+    assert!(all.contains("      -> contains shop/base.py:Base (class)\n"), "{all}");
+}
+
+#[test]
+fn a_search_of_code_says_what_it_needs() {
+    for (tool, arguments, problem) in [
+        ("search_code_snippets", json!({}), "give `search_terms` or `line_nums`"),
+        (
+            "search_code_snippets",
+            json!({"line_nums": [1]}),
+            "`line_nums` need the file in `file_path_or_pattern`",
+        ),
+        ("get_entity_contents", json!({}), "missing field `entity_names`"),
+        ("get_entity_contents", json!({"entity_names": ["x".repeat(40_000)]}), "at most 32768 bytes"),
+        (
+            "explore_tree_structure",
+            json!({"start_entities": ["/"], "entity_type_filter": ["module"]}),
+            "there is no kind module: there are directory, file, class, function",
+        ),
+    ] {
+        let error = call_offered(tool, &arguments).unwrap_err().to_string();
+        assert_eq!(error, format!("the arguments of {tool}: {problem}"));
+    }
 }

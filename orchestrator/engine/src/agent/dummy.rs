@@ -1,0 +1,153 @@
+//! V0's `DummyAgent`: performs a fixed script to test a deployment end to end. It calls no model.
+//!
+//! The script is V0's: a message, a command, a file that is written, read and run, then a rejection. Every further step
+//! finishes. An observation that lacks the expected text is logged as a warning, as in V0.
+
+use async_trait::async_trait;
+use protocol::action::{
+    FinishAction, MessageAction, ReadAction, RejectAction, RunAction, SystemAction, WriteAction,
+};
+use protocol::{Action, Body, Event, EventSource};
+
+use super::{Agent, AgentDefinition, Step};
+use crate::llm::{Llm, LlmError, LlmProgress};
+use crate::view::View;
+
+/// How long a step may take, in seconds.
+const TIMEOUT: f64 = 120.0;
+
+const FILE: &str = "hello.sh";
+
+/// Performs the script.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DummyAgent;
+
+#[async_trait]
+impl Agent for DummyAgent {
+    fn name(&self) -> &str {
+        AgentDefinition::DUMMY
+    }
+
+    fn system(&self) -> SystemAction {
+        SystemAction {
+            content: String::new(),
+            tools: None,
+            openhands_version: None,
+            agent_class: Some(self.name().to_owned()),
+        }
+    }
+
+    async fn step(
+        &self,
+        view: &View,
+        _: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Step, LlmError> {
+        let done = view.events().filter(|event| is_step(event)).count();
+        let observed = view.events().next_back().and_then(|event| match &event.body {
+            Body::Observation(observation) => Some(observation.content.as_str()),
+            _ => None,
+        });
+        let expected = done.checked_sub(1).and_then(expected);
+        if let Some(expected) = expected.filter(|expected| !observed.unwrap_or_default().contains(expected)) {
+            tracing::warn!(step = done, expected, ?observed, "unexpected observation");
+        }
+        let action = action(done);
+        let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Write(_));
+        let timeout = is_performed.then_some(TIMEOUT);
+        Ok(Step {
+            body: action.into(),
+            timeout,
+            tool_call_metadata: None,
+            call: None,
+            briefing: None,
+            risk_reason: String::new(),
+        })
+    }
+}
+
+fn is_step(event: &Event) -> bool {
+    event.source == EventSource::Agent
+        && matches!(&event.body, Body::Action(action) if !matches!(action, Action::System(_)))
+}
+
+/// The step that follows `done` steps.
+fn action(done: usize) -> Action {
+    let run = |command: &str| RunAction { command: command.into(), ..Default::default() };
+    match done {
+        0 => MessageAction { content: "Starting the script.".into(), ..Default::default() }.into(),
+        1 => run("echo \"foo\"").into(),
+        2 => WriteAction {
+            path: FILE.into(),
+            content: "echo \"Hello, World!\"".into(),
+            start: 0,
+            end: -1,
+            thought: String::new(),
+            security_risk: protocol::SecurityRisk::default(),
+        }
+        .into(),
+        3 => ReadAction::whole(FILE).into(),
+        4 => run("bash hello.sh").into(),
+        5 => RejectAction::default().into(),
+        _ => FinishAction { thought: "The script is complete.".into(), ..Default::default() }.into(),
+    }
+}
+
+/// Text that the observation of a step contains. `None` if any will do.
+fn expected(step: usize) -> Option<&'static str> {
+    match step {
+        1 => Some("foo"),
+        3 => Some("echo \"Hello, World!\""),
+        4 => Some("Hello, World!"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use protocol::EventId;
+
+    use super::*;
+    use crate::llm::{Completion, LlmRequest};
+    use crate::testing::timestamp;
+
+    /// Asks for nothing.
+    struct NoModel;
+
+    #[async_trait]
+    impl Llm for NoModel {
+        fn model(&self) -> &str {
+            "none"
+        }
+
+        fn most_cost(&self, _: u64) -> f64 {
+            0.0
+        }
+
+        async fn complete(
+            &self,
+            _: &LlmRequest,
+            _: &(dyn Fn(LlmProgress) + Send + Sync),
+        ) -> Result<Completion, LlmError> {
+            panic!("the agent asks no model")
+        }
+    }
+
+    #[tokio::test]
+    async fn the_script_goes_on_where_the_log_stands() {
+        let mut events = vec![(EventSource::Agent, Body::from(Action::from(DummyAgent.system())))];
+        let mut kinds = Vec::new();
+        for _ in 0..8 {
+            let log = (0..)
+                .zip(events.clone())
+                .map(|(id, (source, body))| Arc::new(Event::new(EventId(id), timestamp(), source, body)));
+            let step = DummyAgent.step(&View::whole(log.collect()), &NoModel, &|_| ()).await.unwrap();
+            let Body::Action(action) = &step.body else { panic!("{step:?}") };
+            kinds.push(action.kind());
+            events.push((EventSource::Agent, step.body));
+        }
+        assert_eq!(kinds, ["message", "run", "write", "read", "run", "reject", "finish", "finish"]);
+    }
+}

@@ -1,0 +1,225 @@
+//! What models are known to lack, by their names.
+//!
+//! The table need not be complete: a request that is refused for a parameter is repeated without the parameter. It saves
+//! that refused request, and it covers what no provider reports: models that ignore images, or that were not trained to
+//! make tool calls. The configuration overrides it: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
+
+/// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
+/// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
+pub(crate) const AS_OF: &str = "2026-11-23";
+
+/// Something that a model does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Makes no tool calls by itself.
+    Calls,
+    /// Sees no images.
+    Vision,
+    /// Refuses `temperature`, `top_p` and `top_k`, or any but their defaults.
+    Sampling,
+    /// Refuses `temperature` and `top_p` together.
+    TwoSamplers,
+    /// Refuses stop sequences.
+    Stop,
+}
+
+use Lack::{Calls, Sampling, Stop, TwoSamplers, Vision};
+
+/// Prefixes of normalized names (see [`normalized`]). The longest that matches a model decides, so that a model can differ
+/// from its family.
+const TABLE: &[(&str, &[Lack])] = &[
+    // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not visible here.
+    ("o1", &[Sampling, Stop]),
+    ("o1-mini", &[Calls, Vision, Sampling, Stop]),
+    ("o1-preview", &[Calls, Vision, Sampling, Stop]),
+    ("o3", &[Sampling, Stop]),
+    ("o3-mini", &[Vision, Sampling, Stop]),
+    ("o4", &[Sampling, Stop]),
+    ("codex-mini", &[Sampling, Stop]),
+    ("computer-use-preview", &[Sampling, Stop]),
+    ("gpt-5", &[Sampling, Stop]),
+    ("gpt-5-chat", &[Calls]),
+    ("gpt-4-0125", &[Vision]),
+    ("gpt-4-0314", &[Vision]),
+    ("gpt-4-0613", &[Vision]),
+    ("gpt-4-1106", &[Vision]),
+    ("gpt-4-32k", &[Vision]),
+    ("gpt-4-turbo-preview", &[Vision]),
+    ("gpt-3-5", &[Vision]),
+    ("gpt-35", &[Vision]),
+    ("gpt-oss", &[Vision]),
+    // Anthropic
+    ("claude-instant", &[Calls, Vision]),
+    ("claude-2", &[Calls, Vision]),
+    ("claude-opus-4-1", &[TwoSamplers]),
+    ("claude-opus-4-5", &[TwoSamplers]),
+    ("claude-opus-4-6", &[TwoSamplers]),
+    ("claude-sonnet-4-5", &[TwoSamplers]),
+    ("claude-sonnet-4-6", &[TwoSamplers]),
+    ("claude-haiku-4-5", &[TwoSamplers]),
+    ("claude-4-5", &[TwoSamplers]), // OpenRouter and others put the version first
+    ("claude-4-6", &[TwoSamplers]),
+    ("claude-opus-4-7", &[Sampling]),
+    ("claude-opus-4-8", &[Sampling]),
+    ("claude-4-7", &[Sampling]),
+    ("claude-4-8", &[Sampling]),
+    ("claude-opus-5", &[Sampling]),
+    ("claude-sonnet-5", &[Sampling]),
+    ("claude-haiku-5", &[Sampling]),
+    ("claude-fable", &[Sampling]),
+    // Google
+    ("codegemma", &[Calls, Vision]),
+    ("gemma-2b", &[Calls, Vision]),
+    ("gemma-7b", &[Calls, Vision]),
+    ("gemma-2", &[Calls, Vision]),
+    ("gemma2", &[Calls, Vision]),
+    ("gemma-3", &[Calls]),
+    ("gemma3", &[Calls]),
+    // Meta
+    ("codellama", &[Calls, Vision]),
+    ("code-llama", &[Calls, Vision]),
+    ("llama-2", &[Calls, Vision]),
+    ("llama2", &[Calls, Vision]),
+    ("llama-3", &[Calls, Vision]),
+    ("llama3", &[Calls, Vision]),
+    ("llama-3-1", &[Vision]),
+    ("llama3-1", &[Vision]),
+    ("llama-3-2", &[Vision]),
+    ("llama3-2", &[Vision]),
+    ("llama-3-2-11b", &[]),
+    ("llama3-2-11b", &[]),
+    ("llama-3-2-90b", &[]),
+    ("llama3-2-90b", &[]),
+    ("llama3-2-vision", &[Calls]), // Ollama offers it no tools
+    ("llama-3-3", &[Vision]),
+    ("llama3-3", &[Vision]),
+    // DeepSeek
+    ("deepseek-chat", &[Vision]),
+    ("deepseek-reasoner", &[Vision]),
+    ("deepseek-v2", &[Vision]),
+    ("deepseek-v3", &[Vision]),
+    ("deepseek-r1", &[Calls, Vision]),
+    ("deepseek-r1-0528", &[Calls, Vision, Stop]),
+    ("deepseek-coder", &[Calls, Vision]),
+    // Mistral
+    ("codestral", &[Vision]),
+    ("devstral-small-2505", &[Vision]),
+    ("devstral-small-2507", &[Vision]),
+    ("devstral-medium", &[Vision]),
+    ("mistral-7b", &[Vision]),
+    ("mistral-nemo", &[Vision]),
+    ("mixtral", &[Vision]),
+    // Alibaba
+    ("qwen2-5-coder", &[Vision]),
+    ("qwen-2-5-coder", &[Vision]),
+    ("qwen3-coder", &[Vision]),
+    ("qwen3-next", &[Vision]),
+    ("qwq", &[Vision]),
+    // Moonshot. Of Kimi K2.5 the temperature is fixed.
+    ("kimi-k2", &[Vision]),
+    ("kimi-k2-5", &[Sampling]),
+    ("moonshot-v1", &[Vision]),
+    ("moonshot-v1-8k-vision", &[]),
+    ("moonshot-v1-32k-vision", &[]),
+    ("moonshot-v1-128k-vision", &[]),
+    // Z.ai, MiniMax, xAI, Cohere, Amazon
+    ("glm-4-5", &[Vision]),
+    ("glm-4-6", &[Vision]),
+    ("glm-4-7", &[Vision]),
+    ("minimax-m1", &[Vision]),
+    ("minimax-m2", &[Vision]),
+    ("grok-3", &[Vision]),
+    ("grok-4-0709", &[Stop]),
+    ("grok-code-fast-1", &[Vision, Stop]),
+    ("command-r", &[Vision]),
+    ("nova-micro", &[Vision]),
+    ("sonar", &[Calls]),
+    // Small ones
+    ("phi-3", &[Calls, Vision]),
+    ("phi3", &[Calls, Vision]),
+    ("phi-3-vision", &[Calls]),
+    ("phi-3-5-vision", &[Calls]),
+    ("phi4", &[Calls, Vision]),
+    ("phi4-mini", &[Vision]),
+    ("smollm", &[Calls, Vision]),
+    ("smollm2", &[Calls, Vision]),
+    ("smollm3", &[Vision]),
+    ("starcoder", &[Calls, Vision]),
+    ("starcoder2", &[Calls, Vision]),
+    ("tinyllama", &[Calls, Vision]),
+    ("vicuna", &[Calls]),
+    ("wizardcoder", &[Calls, Vision]),
+    ("llava", &[Calls]),
+];
+
+/// Whether a model, by the name that the user writes, is known to lack something.
+pub(crate) fn lacks(model: &str, lack: Lack) -> bool {
+    known(model).contains(&lack)
+}
+
+/// What a model, by the name that the user writes, is known to lack.
+pub(crate) fn known(model: &str) -> &'static [Lack] {
+    let name = normalized(model);
+    let matching = TABLE.iter().filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
+    matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
+}
+
+/// The last part of a path, in lower case, without a tag as Ollama's, with dashes for all that divides a name:
+/// `openrouter/anthropic/claude-3.5-haiku:beta` is `claude-3-5-haiku`.
+fn normalized(model: &str) -> String {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.split(':').next().unwrap_or(name).to_lowercase();
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}
+
+/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the prefix and a word ends there.
+fn has_part_with_prefix(name: &str, prefix: &str) -> bool {
+    name.match_indices(prefix).any(|(at, _)| {
+        let (before, after) = (&name[..at], &name[at + prefix.len()..]);
+        (before.is_empty() || before.ends_with('-')) && (after.is_empty() || after.starts_with('-'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_known_by_the_names_that_users_write() {
+        for (model, lacks) in [
+            ("gpt-4o", &[][..]),
+            ("gpt-4.1", &[]),
+            ("gpt-4-0613", &[Vision]),
+            ("openai/o3", &[Sampling, Stop]),
+            ("o3-mini-high", &[Vision, Sampling, Stop]),
+            ("azure/gpt-5.2-codex", &[Sampling, Stop]),
+            ("gpt-5-chat-latest", &[Calls]),
+            ("anthropic/claude-opus-4-7", &[Sampling]),
+            ("claude-opus-4-20250514", &[]),
+            ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", &[TwoSamplers]),
+            ("openrouter/anthropic/claude-opus-4.1", &[TwoSamplers]),
+            ("openrouter/anthropic/claude-4.7-opus", &[Sampling]),
+            ("ollama/CodeLlama:7b", &[Calls, Vision]),
+            ("ollama/llama3.1:8b", &[Vision]),
+            ("meta-llama/Llama-3.2-11B-Vision-Instruct", &[]),
+            ("meta-llama/Meta-Llama-3-8B-Instruct", &[Calls, Vision]),
+            ("SmolLM2-135M-Instruct", &[Calls, Vision]),
+            ("deepseek/deepseek-chat", &[Vision]),
+            ("moonshotai/Kimi-K2-Instruct", &[Vision]),
+            ("moonshotai/kimi-k2.5", &[Sampling]),
+            ("z-ai/glm-4.5v", &[]),
+            ("my-own", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(known(model), lacks, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_table_can_be_matched_and_names_nothing_twice() {
+        for (at, (prefix, _)) in TABLE.iter().enumerate() {
+            assert_eq!(normalized(prefix), *prefix);
+            assert!(TABLE[..at].iter().all(|(other, _)| other != prefix), "{prefix}");
+        }
+    }
+}
