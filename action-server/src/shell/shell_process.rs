@@ -134,7 +134,7 @@ impl ShellProcess {
         let dialect = program.dialect;
         let pty = Pty::open(dialect)?;
         let session = Uuid::now_v7().simple().to_string();
-        let name = Uuid::now_v7().simple().to_string();
+        let name = new_nonce();
         let script = Script::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
         let (mut channel, shell_end) = Channel::create()?;
         // One longer would keep the shell from starting at all.
@@ -445,8 +445,9 @@ impl ShellProcess {
     }
 }
 
+/// The random half of an id: the shell reads each byte alone.
 fn new_nonce() -> String {
-    Uuid::now_v7().simple().to_string()
+    format!("{:016x}", Uuid::now_v7().as_u64_pair().1)
 }
 
 fn exit_code(status: ExitStatus) -> i32 {
