@@ -24,7 +24,7 @@ use super::channel::{Channel, Report};
 use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
 use super::loan::Loan;
-use super::marks::{self, MarkReader, Piece};
+use super::marks::{MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{self, PLAIN_TERMINAL, SESSION_VARIABLE};
@@ -148,7 +148,7 @@ impl ShellProcess {
             .env_remove("PROMPT_COMMAND")
             .envs(PLAIN_TERMINAL)
             .env(SESSION_VARIABLE, &session)
-            .env("PS1", marks::mark(&name, ""))
+            .env("PS1", prompt::prompt_variable(&name))
             .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
         let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
