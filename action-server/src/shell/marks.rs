@@ -8,7 +8,7 @@
 //! shows nothing.
 
 /// The longest body is a nonce.
-const MAX_BODY_BYTES: usize = 32;
+const MAX_BODY_BYTES: usize = 16;
 
 const BELL: u8 = 0x07;
 

@@ -16,14 +16,14 @@ pub(crate) enum ShellKind {
     Posix,
 }
 
-/// How a shell announces its prompt and reads a line: what the session has to know about it.
+/// How a shell reads a line, and what it can be told: what the session has to know about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// `PROMPT_COMMAND`, and `--noediting`.
+    /// With `--noediting`: the kernel edits the line.
     Bash,
-    /// A mark in `PS1`; the kernel edits the line.
+    /// The kernel edits the line; descriptors have one digit.
     Dash,
-    /// A mark in `PS1`; the shell edits the line, needs ECHO for it and asks the terminal for its cursor.
+    /// The shell edits the line, needs ECHO for it and asks the terminal for its cursor.
     Ash,
 }
 

@@ -38,10 +38,15 @@ pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
     }
 }
 
+/// What is in `PS1`. A mark only once it is expanded: a command may print its variables.
+pub(super) fn prompt_variable(name: &str) -> String {
+    marks::mark(name, "${__glovebox_nothing-}")
+}
+
 /// The shell's side of the protocol. `name` is that of its [mark](marks::mark).
 pub(super) fn script(dialect: Dialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
-    let prompt = format!("\\command unset PS1;PS1='{}' PS2=", marks::mark(name, ""));
+    let prompt = format!("\\command unset PS1;PS1='{}' PS2=", prompt_variable(name));
     let start = match dialect {
         Dialect::Bash => format!("shopt -s execfail;{prompt}"),
         Dialect::Dash | Dialect::Ash => prompt.clone(),

@@ -24,7 +24,7 @@ use super::channel::{Channel, Report};
 use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
 use super::loan::Loan;
-use super::marks::{self, MarkReader, Piece};
+use super::marks::{MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{self, PLAIN_TERMINAL, SESSION_VARIABLE};
@@ -134,7 +134,7 @@ impl ShellProcess {
         let dialect = program.dialect;
         let pty = Pty::open(dialect)?;
         let session = Uuid::now_v7().simple().to_string();
-        let name = Uuid::now_v7().simple().to_string();
+        let name = new_nonce();
         let script = Script::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
         let (mut channel, shell_end) = Channel::create()?;
         // One longer would keep the shell from starting at all.
@@ -148,7 +148,7 @@ impl ShellProcess {
             .env_remove("PROMPT_COMMAND")
             .envs(PLAIN_TERMINAL)
             .env(SESSION_VARIABLE, &session)
-            .env("PS1", marks::mark(&name, ""))
+            .env("PS1", prompt::prompt_variable(&name))
             .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
         let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
@@ -445,8 +445,9 @@ impl ShellProcess {
     }
 }
 
+/// The random half of an id: the shell reads each byte alone.
 fn new_nonce() -> String {
-    Uuid::now_v7().simple().to_string()
+    format!("{:016x}", Uuid::now_v7().as_u64_pair().1)
 }
 
 fn exit_code(status: ExitStatus) -> i32 {

@@ -49,6 +49,9 @@ on_every_shell! {
 
     async fn the_prompts_own_text_can_be_printed(fixture) {
         fixture.run("set; env; echo \"$PS1\"; echo \"$PROMPT_COMMAND\"; true").await;
+        // Taken for a prompt, it would hide what comes later.
+        let printed = fixture.say("set; export -p; sleep 0.05; echo end").await;
+        assert_eq!(printed.lines().last(), Some("end"));
         assert_eq!(fixture.say("echo fine").await, "fine");
     }
 
