@@ -43,7 +43,7 @@ pub(crate) async fn measure(report: Report) {
         report.add(one_shot(name, "held", rounds, &mut client, &mut http));
     })
     .await
-    .unwrap()
+    .unwrap();
 }
 
 fn exec(client: &mut Client, id: &str, argv: &[&str], query: &str) -> Vec<u8> {

@@ -44,7 +44,7 @@ pub(crate) async fn measure(report: Report) {
         report.add(many_sessions(&report));
     })
     .await
-    .unwrap()
+    .unwrap();
 }
 
 fn run(client: &mut Client, id: &str, session: &str, command: &str) -> Vec<u8> {

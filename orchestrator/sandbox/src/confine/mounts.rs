@@ -233,13 +233,13 @@ mod tests {
         let mounts = [
             mount("/proc/sys", Content::ReadOnly),
             mount("/usr", Content::ReadOnly),
-            mount("/work", Content::Writable),
-            mount("/work/state", |_| Content::Hidden),
+            mount("/project", Content::Writable),
+            mount("/project/state", |_| Content::Hidden),
         ];
-        for writable in ["/proc", "/dev/shm", "/dev/pts", "/work", "/work/nested"] {
+        for writable in ["/proc", "/dev/shm", "/dev/pts", "/project", "/project/nested"] {
             assert!(is_writable(Path::new(writable), &mounts), "{writable}");
         }
-        for read_only in ["/", "/dev", "/dev/null", "/proc/sys", "/usr", "/usr/nested", "/work/state"] {
+        for read_only in ["/", "/dev", "/dev/null", "/proc/sys", "/usr", "/usr/nested", "/project/state"] {
             assert!(!is_writable(Path::new(read_only), &mounts), "{read_only}");
         }
     }
