@@ -139,7 +139,7 @@ fn ids(rows: &[Value]) -> Vec<&str> {
 fn list_shows_and_filters_conversations() {
     let home = Home::new();
     let work = home.workspace();
-    run(&home, &json!([bash("true"), finish()]), &["-d", work.to_str().unwrap()]);
+    run(&home, &json!([bash("true"), finish()]), &["-d", work.to_str().unwrap(), "-n", " Release 1.0 "]);
     let model = home.script(&json!([{"text": "Which?"}]));
     home.run(&["run", "--runtime", "local", "-t", "Mend the LOGIN", "-l", &model, "--no-auto-continue"])
         .expect(4);
@@ -153,7 +153,7 @@ fn list_shows_and_filters_conversations() {
         (&rows[1]["model"], &rows[1]["cost"], &rows[1]["error"]),
         (&json!(model), &json!(0.0), &json!(null))
     );
-    assert_eq!(rows[1]["folder"], json!(work));
+    assert_eq!((&rows[1]["folder"], &rows[1]["title"]), (&json!(work), &json!("Release 1.0")));
     for (more, expected) in [
         (["-n", "1"].as_slice(), &[asking][..]),
         (&["--state", "finished,error"], &[done]),
@@ -173,7 +173,9 @@ fn list_shows_and_filters_conversations() {
     let lines: Vec<_> = table.lines().collect();
     assert!(lines[0].starts_with("ID") && lines[0].ends_with("TITLE"), "{table}");
     assert!(
-        lines[2].starts_with(done) && lines[2].contains("  finished  ") && lines[2].ends_with("  work"),
+        lines[2].starts_with(done)
+            && lines[2].contains("  finished  ")
+            && lines[2].ends_with("  Release 1.0"),
         "{table}"
     );
     home.run(&["conversations", "ls", "--state", "moon"]).expect(2);

@@ -75,6 +75,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         save_trajectory: None,
     };
     let task = Task {
+        title: None,
         id: id.clone(),
         what: What::Asked { text: TASK.to_owned(), image_urls: Vec::new() },
         workspace: WorkFolder::Here(workspace.clone()),

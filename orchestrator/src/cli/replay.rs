@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };
-    let task = Task { id: id.clone(), what, workspace, setup, models, model, work };
+    let task = Task { id: id.clone(), title: None, what, workspace, setup, models, model, work };
     let exit = perform(task, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);

@@ -53,6 +53,10 @@ pub(super) struct RunArguments {
     #[arg(short = 'c', long, aliases = ["agent-cls", "agent-config"], value_name = "NAME|FILE")]
     agent: Option<String>,
 
+    /// The conversation's title, which `conversations ls` shows; else it is taken from the task.
+    #[arg(short = 'n', long, value_name = "TITLE", value_parser = title)]
+    name: Option<String>,
+
     /// A repository that is cloned into the workspace: OWNER/NAME, or what git clones from the sandbox.
     #[arg(long, value_name = "URL[#BRANCH]")]
     selected_repo: Option<String>,
@@ -160,13 +164,16 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);
-    let task = Task { id, what, workspace, setup, models, model, work: arguments.work };
+    let title = arguments.name;
+    let task = Task { id, title, what, workspace, setup, models, model, work: arguments.work };
     perform(task, &config, &state_dir).await
 }
 
 /// A task that is ready to be begun.
 pub(super) struct Task {
     pub(super) id: ConversationId,
+    /// The user's own. `None` if it is taken from the task.
+    pub(super) title: Option<String>,
     pub(super) what: What,
     pub(super) workspace: WorkFolder,
     /// How it is made ready.
@@ -247,6 +254,9 @@ async fn perform_locked(
     let sweep = Sweep::begin(&parts.provider, config, state_dir);
     let redactor = compose::redactor(config)?;
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
+    if let Some(title) = &task.title {
+        conversation.set_title(&redactor.text(title))?;
+    }
     // At once: said after the sandbox could not be placed, it would have another one placed.
     if let Some((text, image_urls)) = said {
         let content = redactor.text(&text).into_owned();
@@ -369,6 +379,13 @@ pub(super) fn note_folder(state_dir: &StateDir, folder: &Path) -> anyhow::Result
         print::warning(&format!("another run works in {folder}: both may change the same files"));
     }
     Ok(lock)
+}
+
+fn title(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a title cannot be empty".to_owned()),
+        title => Ok(title.to_owned()),
+    }
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

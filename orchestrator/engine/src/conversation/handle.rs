@@ -22,6 +22,7 @@ use crate::llm::{Llm, LlmProgress};
 use crate::memory::Memory;
 use crate::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
 use crate::security::SecurityAnalyzer;
+use crate::title::first_line;
 
 /// Commands that wait to be heard. A user sends few; a full mailbox is told to the sender.
 const MAILBOX: usize = 64;
@@ -286,6 +287,14 @@ impl Conversation {
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn entitle(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
         self.send(Command::Entitle { llm, message })
+    }
+
+    /// Gives the conversation a title, cut to one short line. A title that it has stays.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn set_title(&self, title: &str) -> Result<(), ConversationError> {
+        self.tell(InputKind::Titled { title: first_line(title), call: None })
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.
