@@ -97,7 +97,7 @@ fn other_agents_are_shown_marks_only_if_configured() {
     let marked =
         |home: &Home| pictures(home, "BrowsingAgent").iter().any(|(_, marked, _)| !marked.is_empty());
     assert!(!marked(&home));
-    home.write("config.toml", "[agent]\nenable_som_visual_browsing = true\n");
+    home.write(".glovebox/config.toml", "[agent]\nenable_som_visual_browsing = true\n");
     assert!(marked(&home));
 }
 

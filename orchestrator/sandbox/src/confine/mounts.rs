@@ -172,7 +172,8 @@ fn unescape(text: &str) -> Vec<u8> {
                 bytes.push(byte);
                 bytes.extend(rest.as_bytes());
             }
-            _ => bytes.extend(part.as_bytes()),
+            // No escape of the kernel's: it stays as it is.
+            _ => bytes.extend([b"\\", part.as_bytes()].concat()),
         }
     }
     bytes
