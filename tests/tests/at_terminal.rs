@@ -74,7 +74,10 @@ fn a_prompt_shows_all_and_takes_only_what_is_typed_after_it() {
 #[test]
 fn a_prompt_shows_the_reason_of_the_policy() {
     let home = Home::new();
-    home.write(".glovebox/policy.toml", "[[rule]]\nrisk = \"high\"\nreason = \"it deletes\"\ncommands = [\"rm\"]\n");
+    home.write(
+        ".glovebox/policy.toml",
+        "[[rule]]\nrisk = \"high\"\nreason = \"it deletes\"\ncommands = [\"rm\"]\n",
+    );
     home.write(
         "asks.toml",
         "[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"~/.glovebox/policy.toml\"\n",

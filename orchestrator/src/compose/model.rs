@@ -142,11 +142,20 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
 }
 
-/// Fails where the provider of the agent's model cannot be asked: before anything is started for it.
+/// Fails where the provider of the agent's model cannot be asked: before anything is started for it. Other models, such as
+/// the one that writes edits out, may never be asked.
 pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
     for settings in std::iter::once(&config.llm).chain(&config.secondary_llm) {
         if let (Some(model), false) = (&settings.model, is_scripted(settings)) {
-            let reached = llm::reach(&llm_config(model, settings)).await;
+            let config = llm_config(model, settings);
+            if llm::lacks_key(&config) {
+                let text = format!(
+                    "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address \
+                     in LLM_BASE_URL instead"
+                );
+                return Err(UsageError(text).into());
+            }
+            let reached = llm::reach(&config).await;
             reached
                 .map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
         }
@@ -167,15 +176,7 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
         return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
-    let config = llm_config(model, settings);
-    if llm::lacks_key(&config) {
-        let text = format!(
-            "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
-             LLM_BASE_URL instead"
-        );
-        return Err(UsageError(text).into());
-    }
-    llm::connect(&config).map_err(|error| {
+    llm::connect(&llm_config(model, settings)).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()
     })
