@@ -44,7 +44,7 @@ use view::View;
 const RUNTIME: &str = "local";
 
 /// The server answers when its launcher returns; this is for the first connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What the local backend needs of the host.
 #[derive(Debug)]

@@ -19,8 +19,10 @@ use super::{START_WAIT, ServerStart};
 use crate::confine::{AroundBubblewrap, Confinement, Preparation};
 use crate::connect::UnixSocket;
 
-/// Between two looks at whether the server listens: nobody tells.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The first pause between two attempts to connect to a server that starts; each next one is twice as long. Many starts at
+/// once would otherwise take the processors from each other.
+const MIN_CONNECT_INTERVAL: Duration = Duration::from_millis(2);
+const MAX_CONNECT_INTERVAL: Duration = Duration::from_millis(32);
 
 /// How a sandbox is kept in.
 pub(in super::super) struct Isolated {
@@ -82,12 +84,14 @@ impl ServerStart {
     /// Nothing runs inside yet that could put another socket there.
     async fn wait_until_it_listens(&self, started: &mut Child) -> Result<(), SandboxError> {
         let socket = UnixSocket::at(self.folder.socket());
+        let mut interval = MIN_CONNECT_INTERVAL;
         while socket.connect().await.is_err() {
             let ended = started.try_wait().map_err(|error| self.failed(error))?;
             if let Some(status) = ended {
                 return Err(self.failed(format!("it ended with {status}")));
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(interval).await;
+            interval = (interval * 2).min(MAX_CONNECT_INTERVAL);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::confine::Preparation;
 pub(super) use isolated::Isolated;
 
 /// A server starts in milliseconds; this is for hosts under load.
-const START_WAIT: Duration = Duration::from_secs(20);
+const START_WAIT: Duration = Duration::from_secs(60);
 
 /// A fork takes far less than a second to become another program.
 const BUSY_ATTEMPTS: u32 = 100;
