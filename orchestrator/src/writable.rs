@@ -56,9 +56,16 @@ fn held_folder(config: &Config, folder: &Path) -> Option<String> {
         return Some(format!("it lies in the state folder {}", state_dir.display()));
     }
     let home = config.home.as_deref();
-    let own = home.map(|home| home.join(".glovebox"));
-    let held =
-        [("your home", home), ("the state folder", Some(&state_dir)), ("your configuration", own.as_deref())];
+    // Also where nothing is there yet: what runs in the sandbox could make it.
+    let [own, v0, ssh] = [".glovebox", ".openhands", ".ssh"].map(|name| home.map(|home| home.join(name)));
+    let held = [
+        ("your home", home),
+        ("the state folder", Some(state_dir.as_path())),
+        ("your configuration", own.as_deref()),
+        ("your configuration", v0.as_deref()),
+        ("your SSH keys", ssh.as_deref()),
+        ("the configuration of your Docker client", config.docker_config.as_deref()),
+    ];
     held.into_iter().find_map(|(what, held)| {
         let held = absolute(held?);
         held.starts_with(folder).then(|| format!("it holds {what}, {}", held.display()))
@@ -99,6 +106,8 @@ mod tests {
             (home.join(".."), "it holds your home"),
             (state.clone(), "it lies in the state folder"),
             (state.join("bin"), "it lies in the state folder"),
+            (home.join(".openhands"), "it holds your configuration"),
+            (home.join(".ssh"), "it holds your SSH keys"),
         ] {
             let refusal = refusal(&folder, &home, false).unwrap_or_default();
             assert!(

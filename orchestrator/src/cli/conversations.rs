@@ -3,6 +3,7 @@
 mod list;
 mod overview;
 mod remove;
+mod trajectory_file;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use protocol::{
     Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
     Record,
 };
+
+pub(super) use trajectory_file::TrajectoryFile;
 
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
@@ -88,7 +91,10 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         ConversationsCommand::Export { conversation, output } => {
             let id = conversation.find(store).await?;
             match output.filter(|path| path != Path::new("-")) {
-                Some(path) => save_trajectory(store, &id, &path, config.saves_screenshots).await?,
+                Some(path) => {
+                    let file = open_trajectory(&path, &id)?;
+                    save_trajectory(store, &id, file, config.saves_screenshots).await?;
+                }
                 None => print::line(&trajectory(store, &id, config.saves_screenshots).await?)?,
             }
             Ok(Exit::Finished)
@@ -196,31 +202,29 @@ fn merge_system_actions(events: &mut Vec<Event>) {
     }
 }
 
-/// Fails where the configured trajectory could not be saved at the end; makes the folders that it is to lie in.
-pub(super) fn prepare_trajectory(config: &Config) -> anyhow::Result<()> {
-    let Some(path) = config.save_trajectory.as_deref() else { return Ok(()) };
-    let refused = |error| UsageError(format!("saving the trajectory to {}: {error}", path.display()));
-    let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    let folder = if is_folder { Some(path) } else { path.parent() };
-    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(refused)?;
-    match path.is_file() {
-        true => drop(std::fs::OpenOptions::new().append(true).open(path).map_err(refused)?),
-        false => drop(tempfile::tempfile_in(folder).map_err(refused)?),
-    }
-    Ok(())
+/// The configured file for the trajectory. Fails where it could not be saved at the end.
+pub(super) fn prepare_trajectory(
+    config: &Config,
+    id: &ConversationId,
+) -> anyhow::Result<Option<TrajectoryFile>> {
+    config.save_trajectory.as_deref().map(|path| open_trajectory(path, id)).transpose()
 }
 
-/// Writes a trajectory to a file, or into a folder by the conversation's id.
+fn open_trajectory(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
+    TrajectoryFile::open(path, id)
+        .map_err(|error| UsageError(format!("saving the trajectory to {}: {error}", path.display())).into())
+}
+
+/// Writes a trajectory to its file.
 pub(super) async fn save_trajectory(
     store: &dyn EventStore,
     id: &ConversationId,
-    path: &Path,
+    file: TrajectoryFile,
     with_screenshots: bool,
 ) -> anyhow::Result<()> {
     let text = trajectory(store, id, with_screenshots).await? + "\n";
-    let path = if path.is_dir() { path.join(format!("{id}.json")) } else { PathBuf::from(path) };
-    std::fs::write(&path, text).with_context(|| format!("saving the trajectory to {}", path.display()))
+    let failed = format!("saving the trajectory to {}", file.path().display());
+    file.write(&text).context(failed)
 }
 
 /// Leaves no empty workspace behind, once the conversation has no sandbox. For whoever holds its lock.

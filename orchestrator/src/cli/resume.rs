@@ -116,7 +116,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
              shows up; give it with --secret {name}"
         ));
     }
-    conversations::prepare_trajectory(&config)?;
+    let trajectory = conversations::prepare_trajectory(&config, &id)?;
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize)?;
     work.reach_provider(&config).await?;
@@ -172,7 +172,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         conversation.wait_for(|now| now.next_id > from).await;
     }
     let from = question.filter(|_| asks).unwrap_or(from);
-    let course = Course { from, replayed: None, has_answer: true };
+    let course = Course { from, replayed: None, has_answer: true, trajectory };
     let exit = finish(conversation, &parts, &config, &work, course, &models).await;
     sweep.end().await;
     conversations::remove_empty_workspace(&state_dir, parts.store.as_ref(), &id).await;

@@ -14,6 +14,7 @@ use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, EventId};
 
+use super::conversations::TrajectoryFile;
 use super::follow::{Follow, Followed, Output};
 use super::title::entitle;
 use super::{PlaceArguments, conversations, pictures, prepare, print, replay, trust};
@@ -213,7 +214,7 @@ async fn perform_locked(
     state_dir: &StateDir,
     store: Arc<dyn EventStore>,
 ) -> anyhow::Result<Exit> {
-    conversations::prepare_trajectory(config)?;
+    let trajectory = conversations::prepare_trajectory(config, &task.id)?;
     let started = ConversationStarted {
         agent: config.agent.lasting_name.clone(),
         model: task.model,
@@ -263,7 +264,7 @@ async fn perform_locked(
         let image_urls = Some(image_urls).filter(|urls| !urls.is_empty());
         conversation.say(MessageAction { content, image_urls, ..Default::default() })?;
     }
-    let course = Course { from: EventId::FIRST, replayed: replayed.as_ref(), has_answer };
+    let course = Course { from: EventId::FIRST, replayed: replayed.as_ref(), has_answer, trajectory };
     let exit = finish(conversation, &parts, config, &task.work, course, &task.models).await;
     sweep.end().await;
     exit
@@ -277,6 +278,8 @@ pub(super) struct Course<'a> {
     pub(super) replayed: Option<&'a Trajectory>,
     /// Whether what the agent says at the end is an answer to the user.
     pub(super) has_answer: bool,
+    /// Where the conversation's events are saved at the end.
+    pub(super) trajectory: Option<TrajectoryFile>,
 }
 
 /// Follows an open conversation to its end and closes it: of the sandbox becomes what is configured, the log and the
@@ -320,8 +323,8 @@ pub(super) async fn finish(
     let is_in_order = !state.is_underway() || exit.as_ref().is_ok_and(|exit| *exit == Exit::Interrupted);
     conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;
     let exit = exit?;
-    if let Some(path) = &config.save_trajectory {
-        conversations::save_trajectory(parts.store.as_ref(), &id, path, config.saves_screenshots).await?;
+    if let Some(file) = course.trajectory {
+        conversations::save_trajectory(parts.store.as_ref(), &id, file, config.saves_screenshots).await?;
     }
     if work.output() == Output::Transcript {
         print::note(&conversations::closing_words(&id, &state, exit));

@@ -1,0 +1,132 @@
+//! The file that a conversation's trajectory is saved to, chosen before the sandbox starts.
+//!
+//! It may lie in the workspace, where what runs in the sandbox can put a link in its place. So the file, or the folder for
+//! a new one, is opened before anything runs there, and its path is not resolved again.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use protocol::ConversationId;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+/// Where a trajectory goes.
+pub(in crate::cli) struct TrajectoryFile {
+    path: PathBuf,
+    target: Target,
+}
+
+enum Target {
+    /// A file that exists, opened for writing.
+    Existing(File),
+    /// A new file of this name in an open folder.
+    New { folder: File, name: OsString },
+}
+
+impl TrajectoryFile {
+    /// Opens the file at `path`, or chooses a new one; in a folder it is named by the conversation's id. Makes the folders
+    /// that it lies in. Fails where the trajectory could not be saved.
+    pub(in crate::cli) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
+        let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let path = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let target = if path.exists() {
+            // A FIFO that nobody reads is an error now, instead of a run that never ends. A link may be the work of an
+            // earlier run; those in /dev lead to this process's own streams.
+            let no_follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
+            let flags = (OFlags::NONBLOCK | no_follow).bits().cast_signed();
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
+            fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+            Target::Existing(file)
+        } else {
+            drop(tempfile::tempfile_in(folder)?);
+            Target::New { folder: File::open(folder)?, name }
+        };
+        Ok(Self { path, target })
+    }
+
+    /// The path that was chosen.
+    pub(in crate::cli) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the trajectory.
+    pub(in crate::cli) fn write(self, text: &str) -> io::Result<()> {
+        match self.target {
+            Target::Existing(mut file) => {
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                    file.rewind()?;
+                }
+                file.write_all(text.as_bytes())
+            }
+            Target::New { folder, name } => {
+                let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+                let readable = fs::Permissions::from_mode(0o666); // less the umask
+                let mut draft = tempfile::Builder::new().permissions(readable).tempfile_in(&folder)?;
+                draft.write_all(text.as_bytes())?;
+                // Replaces a link of that name instead of following it.
+                draft.persist(folder.join(name)).map(drop).map_err(|error| error.error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn open(path: &Path) -> io::Result<TrajectoryFile> {
+        TrajectoryFile::open(path, &"c".parse().unwrap())
+    }
+
+    #[test]
+    fn links_planted_meanwhile_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("victim"), "precious").unwrap();
+        fs::write(path("old"), "a longer text than the new one").unwrap();
+        fs::create_dir(path("elsewhere")).unwrap();
+        let [old, new, moved] = ["old", "new", "in/new"].map(|name| open(&path(name)).unwrap());
+        fs::rename(path("old"), path("kept")).unwrap();
+        for name in ["old", "new"] {
+            symlink(path("victim"), path(name)).unwrap();
+        }
+        assert!(open(&path("old")).is_err(), "a link of an earlier run");
+        fs::rename(path("in"), path("out")).unwrap();
+        symlink(path("elsewhere"), path("in")).unwrap();
+        for file in [old, new, moved] {
+            file.write("[]\n").unwrap();
+        }
+        assert_eq!(fs::read_to_string(path("victim")).unwrap(), "precious");
+        for name in ["kept", "new", "out/new"] {
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), "[]\n", "{name}");
+        }
+        assert_eq!(fs::read_dir(path("elsewhere")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn folder_gets_a_file_named_by_the_conversation() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("made/")] {
+            open(&path).unwrap().write("[]\n").unwrap();
+            assert_eq!(fs::read_to_string(path.join("c.json")).unwrap(), "[]\n");
+        }
+    }
+
+    #[test]
+    fn fifo_without_a_reader_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        assert!(open(&fifo).is_err());
+    }
+}
