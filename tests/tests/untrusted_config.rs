@@ -211,6 +211,18 @@ fn agent_file_of_a_folder_chooses_no_model() {
 }
 
 #[test]
+fn agent_file_that_links_out_of_the_folder_is_refused() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let secret = home.write("secret.txt", "the key of the host");
+    home.write("clone/.glovebox/agents/other.md", "Of the clone.");
+    std::os::unix::fs::symlink(secret, home.path().join("clone/.glovebox/agents/leak.md")).unwrap();
+    let ended = run_in(&home, &home.path().join("clone"), &["-l", &model, "-c", "leak"]).expect(2);
+    assert!(ended.stderr.contains("cannot read .glovebox/agents/leak.md"), "{}", ended.stderr);
+    assert!(!ended.stdout.contains("the key of the host"));
+}
+
+#[test]
 fn policy_of_a_folder_needs_trust() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));

@@ -170,9 +170,12 @@ fn find(name: &str, folders: &Folders<'_>) -> Option<PathBuf> {
         return Some(name.into());
     }
     let file = format!("{name}.md");
-    let places = [own_agents(folders), Path::new(".glovebox/agents").to_owned()];
+    let places = [own_agents(folders), Path::new(FOLDER_AGENTS).to_owned()];
     places.into_iter().map(|place| place.join(&file)).find(|path| path.is_file())
 }
+
+/// Where a folder has its agents.
+const FOLDER_AGENTS: &str = ".glovebox/agents";
 
 fn own_agents(folders: &Folders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
@@ -186,12 +189,20 @@ fn read_file(
     folders: &Folders<'_>,
 ) -> Result<(AgentFile, Option<RestrictedFile>), String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let content = input_file::read_found(path, LONGEST_AGENT_FILE).map_err(failed)?;
+    // A repository's link must not make another file of the host a prompt.
+    let content = match path.starts_with(FOLDER_AGENTS) {
+        true => input_file::read_beneath(Path::new("."), path, LONGEST_AGENT_FILE),
+        false => input_file::read_found(path, LONGEST_AGENT_FILE),
+    };
+    let content = content.map_err(failed)?;
     let fingerprint = Fingerprint::new(path, &content).map_err(failed)?;
     let text = input_file::to_text(content).map_err(failed)?;
     let shown = path.display().to_string();
     let mut file = AgentFile::parse(&shown, &text, tools).map_err(|error| error.to_string())?;
-    let is_own = own_agents(folders).canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
+    // By both: a link in a repository may lead to one of the user's own.
+    let own = own_agents(folders);
+    let is_own =
+        path.starts_with(&own) && own.canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
     let verdict = if is_own { Some(Verdict::Trusted) } else { folders.trust.verdict(&fingerprint) };
     if verdict == Some(Verdict::Trusted) {
         return Ok((file, None));

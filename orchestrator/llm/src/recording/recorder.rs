@@ -1,7 +1,11 @@
 //! Writes each call of a model to a file.
+//!
+//! The folder may lie in the workspace, where what runs in the sandbox can rename it and put links into it. So it is opened
+//! once, and so is each file: no path is resolved again.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +21,9 @@ use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
 /// it was paid for.
 pub struct RecordingLlm {
     inner: Arc<dyn Llm>,
+    /// As it was given, for messages.
     folder: PathBuf,
+    opened_folder: Arc<File>,
     redaction: RecordingRedaction,
     /// The number of the next call, unless another has it.
     next: Arc<AtomicU64>,
@@ -40,6 +46,7 @@ impl RecordingLlm {
         Ok(Self {
             inner,
             folder: folder.to_owned(),
+            opened_folder: Arc::new(File::open(folder).map_err(unusable)?),
             redaction,
             next: Arc::new(AtomicU64::new(last.saturating_add(1))),
         })
@@ -47,8 +54,8 @@ impl RecordingLlm {
 
     /// Claims the next number, before the call: files are in the order in which calls began.
     async fn claim(&self) -> std::io::Result<Draft> {
-        let (folder, next) = (self.folder.clone(), Arc::clone(&self.next));
-        on_disk(move || Draft::next(&folder, &next)).await
+        let (folder, next) = (Arc::clone(&self.opened_folder), Arc::clone(&self.next));
+        on_disk(move || Draft::next(folder, &next)).await
     }
 
     async fn write(
@@ -76,22 +83,26 @@ async fn on_disk<T: Send + 'static>(
 
 /// A file that is not whole yet, under another name. Removed when it is dropped.
 struct Draft {
+    content: File,
     draft: PathBuf,
     file: PathBuf,
+    /// What both paths lead through.
+    _folder: Arc<File>,
 }
 
 impl Draft {
     /// Others may record into the folder too: a number is this one's if its draft was not there and neither is its file,
     /// which would have been renamed from a draft.
-    fn next(folder: &Path, next: &AtomicU64) -> std::io::Result<Self> {
+    fn next(opened_folder: Arc<File>, next: &AtomicU64) -> std::io::Result<Self> {
+        let folder = PathBuf::from(format!("/proc/self/fd/{}", opened_folder.as_raw_fd()));
         for _ in 0..MOST_CALLS {
             let name = format!("{:06}.json", next.fetch_add(1, Ordering::Relaxed));
             let (draft, file) = (folder.join(format!(".{name}.draft")), folder.join(name));
-            match File::create_new(&draft) {
+            let content = match File::create_new(&draft) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 created => created?,
             };
-            let claimed = Self { draft, file };
+            let claimed = Self { content, draft, file, _folder: Arc::clone(&opened_folder) };
             if !claimed.file.try_exists()? {
                 return Ok(claimed);
             }
@@ -99,8 +110,8 @@ impl Draft {
         Err(std::io::Error::other("there are too many recorded calls"))
     }
 
-    fn finish(self, text: &str) -> std::io::Result<()> {
-        std::fs::write(&self.draft, text)?;
+    fn finish(mut self, text: &str) -> std::io::Result<()> {
+        self.content.write_all(text.as_bytes())?;
         std::fs::rename(&self.draft, &self.file)
     }
 }
@@ -137,5 +148,31 @@ impl Llm for RecordingLlm {
             tracing::error!(folder = %self.folder.display(), %error, "a call could not be recorded");
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_planted_meanwhile_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("calls")).unwrap();
+        std::fs::create_dir(path("elsewhere")).unwrap();
+        std::fs::write(path("victim"), "precious").unwrap();
+        let opened = Arc::new(File::open(path("calls")).unwrap());
+        let draft = Draft::next(Arc::clone(&opened), &AtomicU64::new(1)).unwrap();
+        let name = path("calls/.000001.json.draft");
+        std::fs::remove_file(&name).unwrap();
+        std::os::unix::fs::symlink(path("victim"), &name).unwrap();
+        draft.finish("{}").unwrap();
+        std::fs::rename(path("calls"), path("moved")).unwrap();
+        std::os::unix::fs::symlink(path("elsewhere"), path("calls")).unwrap();
+        Draft::next(opened, &AtomicU64::new(2)).unwrap().finish("{}").unwrap();
+        assert_eq!(std::fs::read_to_string(path("victim")).unwrap(), "precious");
+        assert_eq!(std::fs::read_to_string(path("moved/000002.json")).unwrap(), "{}");
+        assert_eq!(std::fs::read_dir(path("elsewhere")).unwrap().count(), 0);
     }
 }
