@@ -13,6 +13,13 @@ use serde_json::Value;
 
 use super::spellings::Spellings;
 
+/// What a placeholder starts with.
+const START: &str = "<secret_hidden:";
+
+/// What stands for [`START`] in a recording where a model wrote it itself: it must not become a secret. No name of a secret is
+/// empty, so that it starts no placeholder.
+const ESCAPED_START: &str = "<secret_hidden::";
+
 /// Replaces spellings of secrets by placeholders that name them, and back. Cheap to clone. Does not print the secrets.
 ///
 /// A placeholder names the secret and says which of its spellings it stands for. It holds nothing of the value.
@@ -39,12 +46,14 @@ impl Placeholders {
             let own = own.whole.into_iter().filter_map(|spelling| String::from_utf8(spelling).ok());
             for (number, spelling) in own.filter(|spelling| known.insert(spelling.clone())).enumerate() {
                 spellings.push(spelling);
-                placeholders.push(format!("<secret_hidden:{name}:{number}>"));
+                placeholders.push(format!("{START}{name}:{number}>"));
             }
         }
         if spellings.is_empty() {
             return Self::default();
         }
+        spellings.push(START.to_owned());
+        placeholders.push(ESCAPED_START.to_owned());
         let (Some(find_spelling), Some(find_placeholder)) = (finder(&spellings), finder(&placeholders))
         else {
             return Self::default();
@@ -58,7 +67,7 @@ impl Placeholders {
             Some(known) => {
                 map_texts(value, &|text| known.find_spelling.replace_all(text, &known.placeholders))
             }
-            None => value,
+            None => map_texts(value, &|text| text.replace(START, ESCAPED_START)),
         }
     }
 
@@ -68,7 +77,7 @@ impl Placeholders {
             Some(known) => {
                 map_texts(value, &|text| known.find_placeholder.replace_all(text, &known.spellings))
             }
-            None => value,
+            None => map_texts(value, &|text| text.replace(ESCAPED_START, START)),
         }
     }
 }
@@ -102,6 +111,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn placeholder_that_a_model_writes_is_no_secret() {
+        let secret = SecretString::from("hunter2hunter2");
+        let known = Placeholders::new([("TOKEN", &secret)]);
+        let answer = json!("echo '<secret_hidden:TOKEN:0>' <secret_hidden::x hunter2hunter2");
+        assert_eq!(known.restore(known.hide(answer.clone())), answer);
+        // Recorded without the secret, replayed with it.
+        let literal = json!("<secret_hidden:TOKEN:0>");
+        assert_eq!(known.restore(Placeholders::default().hide(literal.clone())), literal);
+    }
 
     #[test]
     fn hidden_secrets_are_restored_in_each_spelling() {
