@@ -6,6 +6,7 @@
 use engine::conversation::Pending;
 use protocol::action::{EditAction, ReadAction, WriteAction};
 use protocol::{Action, SecurityRisk};
+use rustix::termios::tcgetwinsize;
 
 use super::print::{visible, visible_line};
 
@@ -102,9 +103,37 @@ fn edited(edit: &EditAction) -> (String, String) {
     }
 }
 
-/// Each line of a text behind a mark.
+/// Columns of a terminal that does not say how many it has.
+const DEFAULT_COLUMNS: usize = 80;
+
+/// Each line of a text behind a mark, and each of its continuations: a line that the terminal wraps could pose as a line of
+/// the prompt.
 fn marked(mark: char, text: &str) -> String {
-    text.split_terminator('\n').map(|line| format!("  {mark} {}\n", visible(line))).collect()
+    let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
+    let room = columns.saturating_sub("  $ ".len() + 1).max(2);
+    text.split_terminator('\n').map(|line| marked_line(mark, &visible(line), room)).collect()
+}
+
+fn marked_line(mark: char, line: &str, room: usize) -> String {
+    let mut marked = format!("  {mark} ");
+    let mut used = 0;
+    for character in line.chars() {
+        // Tabs and wide characters at their widest.
+        let width = match character {
+            '\t' => 8,
+            _ if character.is_ascii() => 1,
+            _ => 2,
+        };
+        if used > 0 && used + width > room {
+            marked.push_str("\n  … ");
+            used = 0;
+        }
+        marked.push(character);
+        used += width;
+    }
+    marked.push('\n');
+    marked
 }
 
 #[cfg(test)]
@@ -133,6 +162,14 @@ mod tests {
             risk_reason: risk_reason.into(),
         };
         describe(&pending, "none")
+    }
+
+    #[test]
+    fn long_line_is_wrapped_behind_a_mark() {
+        let padding = " ".repeat(6);
+        let shown = marked_line('$', &format!("true{padding}  risk: low"), 10);
+        assert_eq!(shown, "  $ true      \n  …   risk: lo\n  … w\n");
+        assert_eq!(marked_line('|', "漢字漢字", 4), "  | 漢字\n  … 漢字\n");
     }
 
     #[test]
