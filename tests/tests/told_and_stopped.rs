@@ -183,7 +183,7 @@ fn mcp_tools_of_a_workspace_run_in_its_sandbox() {
     std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
     home.write("work/server.sh", SCRIPT);
     let front_matter = "mcp_tools:\n  stdio_servers:\n  - name: inside\n    command: sh\n    args: [server.sh]\n    env:\n      TOKEN: of-the-file\n";
-    home.write("work/.openhands/microagents/repo.md", &format!("---\n{front_matter}---\nBuild."));
+    home.write("work/.openhands/microagents/repo.md", format!("---\n{front_matter}---\nBuild."));
     let responses = json!([calls("where", &json!({})), finish()]);
     let events = run(&home, "Where?", &responses, 0);
     let [answer] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
