@@ -223,6 +223,18 @@ fn agent_file_that_links_out_of_the_folder_is_refused() {
 }
 
 #[test]
+fn configuration_that_links_out_of_the_folder_is_refused() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("good/config.toml", "[sandbox]\nruntime_startup_env_vars = { A = \"1\" }\n");
+    home.run_in(&home.path().join("good"), &["trust", "config.toml"]).expect(0);
+    home.write("evil/readme", "");
+    std::os::unix::fs::symlink("../good/config.toml", home.path().join("evil/config.toml")).unwrap();
+    let ended = run_in(&home, &home.path().join("evil"), &["-l", &model]).expect(2);
+    assert!(ended.stderr.contains("config.toml"), "{}", ended.stderr);
+}
+
+#[test]
 fn policy_of_a_folder_needs_trust() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
@@ -235,6 +247,14 @@ fn policy_of_a_folder_needs_trust() {
     run_in(&home, &clone, &["-l", &model]).expect(0);
     home.run_in(&clone, &["trust", "--deny", "policy.toml"]).expect(0);
     refused(run_in(&home, &clone, &["-l", &model]), &["cannot read the policy policy.toml: denied"]);
+    // A link of the folder's to a policy elsewhere is the folder's choice too.
+    home.write("clone/below/readme", "");
+    home.write("other/policy.toml", policy);
+    std::os::unix::fs::symlink("../../other/policy.toml", clone.join("below/policy.toml")).unwrap();
+    refused(
+        run_in(&home, &clone.join("below"), &["-l", &model]),
+        &["other/policy.toml is not trusted", "sets policy"],
+    );
     home.assert_nothing_runs();
 }
 

@@ -58,6 +58,9 @@ impl Server {
         }
         let server = Self { child, dir, key };
         until("the server listens", || StdUnixStream::connect(server.socket()).is_ok());
+        // Its supervisor listens before it starts.
+        let children = format!("/proc/{0}/task/{0}/children", server.pid());
+        until("the server has started", || fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty()));
         server
     }
 

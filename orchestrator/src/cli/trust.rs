@@ -15,7 +15,10 @@ use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
 use crate::writable;
 
 /// Keys of a file that a line names.
-const MAX_NAMED_KEYS: usize = 8;
+const MAX_NAMED_KEYS: usize = 64;
+
+/// Longest part of a key that is shown: a group's name is the file's choice.
+const MAX_KEY_CHARS: usize = 64;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -168,7 +171,11 @@ fn refusal(UndecidedFile { file, keys }: &UndecidedFile) -> String {
 
 /// The names may come from a hostile file.
 fn key_names(keys: &[String]) -> String {
-    let names: Vec<_> = keys.iter().take(MAX_NAMED_KEYS).map(|key| key.escape_debug().to_string()).collect();
+    let name = |key: &String| {
+        let shown: String = key.chars().take(MAX_KEY_CHARS).collect();
+        format!("{}{}", shown.escape_debug(), if shown == *key { "" } else { "…" })
+    };
+    let names: Vec<_> = keys.iter().take(MAX_NAMED_KEYS).map(name).collect();
     let more = keys.len().saturating_sub(MAX_NAMED_KEYS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", names.join(", "))

@@ -13,7 +13,7 @@ mod tool_servers;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
-pub(crate) use model::{Models, lasting_model_name, reach_provider};
+pub(crate) use model::{Models, check_key, lasting_model_name, reach_provider};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
     RUNTIMES, Sweep, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,

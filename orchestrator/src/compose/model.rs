@@ -142,23 +142,33 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
 }
 
-/// Fails where the provider of the agent's model cannot be asked: before anything is started for it. Other models, such as
-/// the one that writes edits out, may never be asked.
+/// The models that the agent itself asks of a provider. Others, such as the one that writes edits out, may never be asked.
+fn asked_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
+    let all = std::iter::once(&config.llm).chain(&config.secondary_llm);
+    let asked = all.filter(|settings| !is_scripted(settings));
+    asked.filter_map(|settings| {
+        Some((settings.model.as_ref()?, llm_config(settings.model.as_ref()?, settings)))
+    })
+}
+
+/// Fails where the provider of the agent's model certainly wants a key and there is none.
+pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
+    match asked_models(config).find(|(_, config)| llm::lacks_key(config)) {
+        Some((model, _)) => Err(UsageError(format!(
+            "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
+             LLM_BASE_URL instead"
+        ))
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// Fails where the provider of the agent's model cannot be asked: before anything is started for it.
 pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
-    for settings in std::iter::once(&config.llm).chain(&config.secondary_llm) {
-        if let (Some(model), false) = (&settings.model, is_scripted(settings)) {
-            let config = llm_config(model, settings);
-            if llm::lacks_key(&config) {
-                let text = format!(
-                    "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address \
-                     in LLM_BASE_URL instead"
-                );
-                return Err(UsageError(text).into());
-            }
-            let reached = llm::reach(&config).await;
-            reached
-                .map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
-        }
+    check_key(config)?;
+    for (model, config) in asked_models(config) {
+        let reached = llm::reach(&config).await;
+        reached.map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
     }
     Ok(())
 }

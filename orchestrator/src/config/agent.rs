@@ -224,7 +224,7 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
     }
     let is_disabled = |tool: &ToolName| {
         let key = TOOLS.iter().find(|(of_key, ..)| of_key == tool);
-        key.is_some_and(|(_, key, _)| settings.flag("agent", key) == Some(false))
+        key.is_some_and(|(_, key, default)| !settings.flag("agent", key).unwrap_or(*default))
     };
     let definition = &mut file.definition;
     if definition.tools.iter().any(is_disabled) {

@@ -89,7 +89,8 @@ impl Layers {
 
     fn read_folder_file(&mut self) -> Result<(), ConfigError> {
         let path = Path::new(FOLDER_FILE);
-        let content = match input_file::read_found(path, MAX_SETTINGS_LENGTH) {
+        // Not a link out of the folder: it would have the trust that what it leads to has elsewhere.
+        let content = match input_file::read_beneath(Path::new("."), path, MAX_SETTINGS_LENGTH) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             content => content,
         };

@@ -42,9 +42,14 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
     let content = input_file::read_found(path, MAX_SETTINGS_LENGTH)?;
     let fingerprint = Fingerprint::new(path, &content)?;
     let text = input_file::to_text(content)?;
-    let is_in_folder = fingerprint.path.starts_with(Path::new(".").canonicalize()?);
+    let folder = Path::new(".").canonicalize()?;
+    // Also by its name: it may be a link of the folder's to another file that agents can write.
+    let is_in_folder =
+        fingerprint.path.starts_with(&folder) || std::path::absolute(path)?.starts_with(&folder);
     let is_own = trust.path().parent().and_then(|own| own.canonicalize().ok());
-    let is_own = is_own.is_some_and(|own| fingerprint.path.starts_with(own));
+    let is_own = is_own.is_some_and(|own| {
+        fingerprint.path.starts_with(&own) && !fingerprint.path.starts_with(own.join("workspaces"))
+    });
     let verdict = trust.verdict(&fingerprint);
     let needs_trust = is_in_folder && !is_own && verdict != Some(Verdict::Trusted);
     if needs_trust && verdict == Some(Verdict::Denied) {
