@@ -138,7 +138,7 @@ fn a_missing_key_is_reported_before_anything_is_started() {
 }
 
 #[test]
-fn an_unreachable_provider_is_reported_before_anything_is_started() {
+fn an_unreachable_provider_is_reported_before_a_start() {
     let home = Home::new();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = home.glovebox(&["run", "work", "-l", "test", "--runtime", "local"]);
@@ -210,7 +210,7 @@ fn two_runs_in_one_folder_warn() {
 }
 
 #[test]
-fn a_resume_after_a_crash_says_that_it_attaches_and_shows_output() {
+fn a_resume_after_a_crash_attaches_with_live_output() {
     let home = Home::new();
     let script =
         json!([bash("touch begun; echo first; until [ -e go ]; do sleep 0.05; done; echo second"), finish()]);
