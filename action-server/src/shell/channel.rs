@@ -15,6 +15,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, 
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use super::pty;
+
 /// A path has at most 4,095 bytes on Linux; with the fields before it a report stays well below this.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
@@ -23,8 +25,10 @@ const MAX_REPORT_BYTES: usize = 8 * 1024;
 pub(super) struct Report {
     /// The shell waits for the next command. Otherwise it goes to its prompt first.
     pub(super) is_ready: bool,
-    /// The command that has ended; empty if none has since the last report.
-    pub(super) nonce: String,
+    /// The number of the last *ready*, or of this.
+    pub(super) turn: u64,
+    /// The turn of the command that has ended; `None` if none has since the last report.
+    pub(super) ended: Option<u64>,
     /// The exit status of the last command.
     pub(super) status: i32,
     pub(super) working_dir: Vec<u8>,
@@ -80,6 +84,11 @@ impl Channel {
     /// Whether a shell that has ended had not read all that was sent.
     pub(super) fn is_unread(&self) -> bool {
         self.closed == Some(Closed::Unread) || !self.unsent.is_empty()
+    }
+
+    /// How much of what was sent the shell has not read, in the kernel's reckoning.
+    pub(super) fn unread(&self) -> usize {
+        self.unsent.len() + pty::unread(&self.socket)
     }
 
     /// Sends what there is room for now; [`Channel::receive`] sends the rest.
@@ -171,17 +180,22 @@ impl Channel {
     }
 }
 
-/// `KIND;NONCE;STATUS;PATH`. The path is last because it may hold anything but a NUL.
+/// `KIND;TURN;ENDED;STATUS;PATH`. The path is last because it may hold anything but a NUL.
 fn parse(report: &[u8]) -> Option<Report> {
-    let mut fields = report.splitn(4, |&byte| byte == b';');
+    let mut fields = report.splitn(5, |&byte| byte == b';');
     let is_ready = match fields.next()? {
         b"R" => true,
         b"E" => false,
         _ => return None,
     };
-    let nonce = std::str::from_utf8(fields.next()?).ok()?.to_owned();
-    let status = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    Some(Report { is_ready, nonce, status, working_dir: fields.next()?.to_vec() })
+    let mut field = || std::str::from_utf8(fields.next()?).ok();
+    let turn = field()?.parse().ok()?;
+    let ended = match field()? {
+        "" => None,
+        turn => Some(turn.parse().ok()?),
+    };
+    let status = field()?.parse().ok()?;
+    Some(Report { is_ready, turn, ended, status, working_dir: fields.next()?.to_vec() })
 }
 
 #[cfg(test)]
@@ -200,15 +214,15 @@ mod tests {
     #[tokio::test]
     async fn reports_are_parsed_however_they_are_cut() {
         let (mut channel, mut end) = pair();
-        for part in ["E;n0", "nce;130;/a;b\nc\0R;;0;/", "\0junk\0E;x;y;/\0E;n;1;\0"] {
+        for part in ["E;1", "2;12;130;/a;b\nc\0R;13;;0;/", "\0junk\0E;x;;0;/\0E;1;y;0;/\0E;14;14;1;\0"] {
             end.write_all(part.as_bytes()).unwrap();
         }
-        let report = |is_ready, nonce: &str, status, path: &str| {
-            Some(Report { is_ready, nonce: nonce.into(), status, working_dir: path.into() })
+        let report = |is_ready, turn, ended, status, path: &str| {
+            Some(Report { is_ready, turn, ended, status, working_dir: path.into() })
         };
-        assert_eq!(channel.receive().await, report(false, "n0nce", 130, "/a;b\nc"));
-        assert_eq!(channel.receive().await, report(true, "", 0, "/"));
-        assert_eq!(channel.receive().await, report(false, "n", 1, ""));
+        assert_eq!(channel.receive().await, report(false, 12, Some(12), 130, "/a;b\nc"));
+        assert_eq!(channel.receive().await, report(true, 13, None, 0, "/"));
+        assert_eq!(channel.receive().await, report(false, 14, Some(14), 1, ""));
         drop(end);
         assert_eq!(channel.receive().await, None);
         assert!(!channel.is_unread());
@@ -217,15 +231,15 @@ mod tests {
     #[tokio::test]
     async fn report_of_another_process_is_dropped() {
         let (mut channel, mut end) = pair();
-        end.write_all(b"E;n;").unwrap();
+        end.write_all(b"E;1;").unwrap();
         let forger = Command::new("sh")
-            .args(["-c", "printf 'E;n;0;/forged\\0'"])
+            .args(["-c", "printf 'E;1;1;0;/forged\\0'"])
             .stdout(Stdio::from(OwnedFd::from(end.try_clone().unwrap())))
             .status();
         assert!(forger.unwrap().success());
-        end.write_all(b"1;/true\0").unwrap();
+        end.write_all(b"1;3;/true\0").unwrap();
         let report = channel.receive().await.unwrap();
-        assert_eq!((report.status, report.working_dir.as_slice()), (1, b"/true".as_slice()));
+        assert_eq!((report.status, report.working_dir.as_slice()), (3, b"/true".as_slice()));
         assert_eq!(channel.receive_now(), None);
     }
 

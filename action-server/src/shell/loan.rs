@@ -14,8 +14,8 @@ use super::prompt::quote;
 pub(super) struct Loan<'a>(pub(super) &'a CommandEnvironment);
 
 impl Loan<'_> {
-    /// Keeps what the shell has, sets what is lent, and defines what takes it back. Empty if nothing is lent. Here and in
-    /// what takes back, `$__glovebox_status` is the status of the command before.
+    /// Whole lines that keep what the shell has, set what is lent, and say in `__glovebox_back` what takes it back. Empty if
+    /// nothing is lent. Here and in what takes back, `$__glovebox_status` is the status of the command before.
     pub(super) fn lending(self) -> String {
         let Self(CommandEnvironment(lent)) = self;
         if lent.is_empty() {
@@ -23,7 +23,7 @@ impl Loan<'_> {
         }
         let take: String = lent.keys().map(|name| take(name)).collect();
         let lend: String = lent.iter().map(|(name, value)| lend(name, value)).collect();
-        format!("{{ __glovebox_take() {{ {take} }};{lend}__glovebox_return&&:;}} 2>/dev/null\n")
+        format!("__glovebox_back={};{lend}\n", quote(&take))
     }
 }
 

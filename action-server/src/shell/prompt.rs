@@ -4,14 +4,17 @@
 //! Pure: values in, text out. All the session's shell code stands here and in [`super::loan`]. It is the same for bash, dash
 //! and ash.
 //!
-//! What is typed at the prompt is always the same line, which sources a file that never changes. That reports *ready*, reads
-//! one command from the channel, evaluates it and reports its end. Where the end is lost, because the command was interrupted
-//! or left the script by `return`, the shell comes to its prompt all the same; the line is typed again, and *ready* says for
-//! which command no end was reported. So an end that is lost costs time and is never wrong.
+//! What is typed at the prompt is always the same line, which sources a file that never changes. The script in it reports *ready*
+//! and reads one command from the channel, evaluates it, and does the same again, [`COMMANDS`] times; then, or where something
+//! of the user's waits for a prompt, it reports the *end* and leaves for the prompt, and the line is typed again. Each *ready* says which
+//! command has ended before it. So where a command was interrupted or left the script by `return`, the shell comes to its prompt,
+//! and the next *ready* says how the command ended. An end that is lost costs time and is never wrong.
 //!
-//! The command's nonce is a variable of the shell, for this command alone. It keeps apart the reports of two commands, and is in
-//! the mark after the command's output; that a report is the shell's own, the channel proves.
-//!
+//! - Each *ready* has a number, its turn. A [frame] is the answer to one turn, and the shell runs none that answers another. So
+//!   a command whose frame was lost can be sent again, and never runs twice. That a report is the shell's own, the channel
+//!   proves; the turn need not be secret.
+//! - It is no loop, in which a command's `break` would have a meaning and SIGINT another.
+//! - The prompt is gone to where `PROMPT_COMMAND` is set, and once a background job was started, which may have to be announced.
 //! - The exit status of the user's last command is carried through everything of ours, so that `$?` is theirs. `&&:` keeps
 //!   that status and yet is no failure under `set -e`.
 //! - What is ours stands in groups whose redirection holds before a trace (`set -x`) is written, and as one group in all,
@@ -22,6 +25,7 @@
 //! - The blank before the text keeps `eval` from reading options in it.
 //! - `exit` is silent in a sourced file, and says `exit` in bash at a prompt.
 //! - With `execfail` an `exec` that fails leaves the bash, as it does when it is typed.
+//! - Lines are collected in pieces: a text that grows by a line at a time is copied for each.
 
 use super::loan::Loan;
 use super::marks;
@@ -29,6 +33,9 @@ use super::program::Dialect;
 
 /// Which session a process belongs to, for as long as it keeps its environment.
 pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
+
+/// How many commands are run between two prompts. Each makes the script longer, which the shell parses whole.
+const COMMANDS: usize = 16;
 
 /// Which descriptor is the shell's end of its channel. dash reads one digit only. Others get a number that no script uses.
 pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
@@ -46,64 +53,108 @@ pub(super) fn prompt_variable(name: &str) -> String {
 /// The shell's side of the protocol. `name` is that of its [mark](marks::mark).
 pub(super) fn script(dialect: Dialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
-    let prompt = format!("\\command unset PS1;PS1='{}' PS2=", prompt_variable(name));
+    let prompt = prompt_variable(name);
     let start = match dialect {
-        Dialect::Bash => format!("shopt -s execfail;{prompt}"),
-        Dialect::Dash | Dialect::Ash => prompt.clone(),
+        Dialect::Bash => "shopt -s execfail",
+        Dialect::Dash | Dialect::Ash => ":",
     };
+    let functions = format!(
+        r#"__glovebox_return() {{ return "$__glovebox_status"; }}
+__glovebox_report() {{
+\command printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_begun-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
+}}
+__glovebox_lines() {{
+__glovebox_text= __glovebox_piece= __glovebox_left=$1
+while \command [ "$__glovebox_left" -gt 0 ];do
+IFS= \command read -r __glovebox_line <&{channel}||return
+__glovebox_piece=$__glovebox_piece$__glovebox_line'
+'
+__glovebox_left=$((__glovebox_left-1))
+case $__glovebox_left in *00) __glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece=;; esac
+done
+__glovebox_text=$__glovebox_text$__glovebox_piece
+}}
+__glovebox_next() {{
+__glovebox_turn=$((${{__glovebox_turn-0}}+1))
+__glovebox_report R||return
+__glovebox_begun= __glovebox_tag=
+case $- in *x*) set +x;__glovebox_options='set -x
+';; esac
+case $- in *a*) set +a;__glovebox_options="set -a
+${{__glovebox_options-}}";; esac
+until \command [ "$__glovebox_tag" = "{name}$__glovebox_turn" ];do
+IFS=\; \command read -r __glovebox_tag __glovebox_lent __glovebox_count <&{channel}||return
+done
+__glovebox_lines "$__glovebox_lent"||return
+__glovebox_lent=$__glovebox_text
+__glovebox_lines "$__glovebox_count"||return
+__glovebox_begun=$__glovebox_turn
+case $__glovebox_lent in ?*) \command eval "$__glovebox_lent";; esac
+__glovebox_text=" ${{__glovebox_options-}}$__glovebox_text" __glovebox_lent= __glovebox_options=
+}}
+__glovebox_restore() {{
+case ${{__glovebox_back-}} in ?*) \command eval "$__glovebox_back";; esac
+__glovebox_back=
+\command unset PS1 PS2&&PS1='{prompt}' PS2=||:
+}}
+__glovebox_end() {{
+__glovebox_status=$?
+__glovebox_restore
+case ${{PROMPT_COMMAND-}}${{!-}} in ?*) __glovebox_leave;; esac
+}}
+__glovebox_leave() {{
+\command printf '\033]{name};%s\007' "$__glovebox_begun" >/dev/tty
+__glovebox_report E
+__glovebox_begun=
+return 1
+}}"#
+    );
+    let run = format!("__glovebox_return&&:\n\\command eval \"$__glovebox_text\" {channel}>&-\n");
+    let next = "{ __glovebox_end&&__glovebox_next||\\return 0;} 2>/dev/null\n";
     format!(
         r#"{{
 {{ __glovebox_last=$?
-case ${{__glovebox_nonce-}} in
-?*) __glovebox_status=$__glovebox_last;__glovebox_take;;
-esac
-case ${{__glovebox_status-}} in
-'') __glovebox_status=0;{start};;
-esac
-__glovebox_text=
-case $- in
-*x*) set +x;__glovebox_text='set -x
-';;
-esac
-case $- in
-*a*) set +a;__glovebox_text="set -a
-$__glovebox_text";;
-esac
-__glovebox_return() {{ return "$__glovebox_status"; }}
-__glovebox_take() {{ :; }}
-\command printf 'R;%s;%d;%s\0' "${{__glovebox_nonce-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
-while IFS= \command read -r __glovebox_line <&{channel};do
-case $__glovebox_line in {name}*) break;; esac
-done
-__glovebox_nonce=${{__glovebox_line#{name}}}
-while IFS= \command read -r __glovebox_line <&{channel} && \command [ "$__glovebox_line" != "$__glovebox_nonce" ];do
-__glovebox_text=$__glovebox_text$__glovebox_line'
-'
-done
+{functions}
+case ${{__glovebox_status-}} in '') __glovebox_status=0;{start};; esac
+case ${{__glovebox_begun-}} in ?*) __glovebox_status=$__glovebox_last;; esac
+__glovebox_restore
+__glovebox_next||\return 0
 }} 2>/dev/null
-__glovebox_return&&:
-\command eval " $__glovebox_text" {channel}>&-
-{{ __glovebox_status=$?
-\command printf '\033]{name};%s\007' "$__glovebox_nonce" >/dev/tty
-__glovebox_take
-\command printf 'E;%s;%d;%s\0' "$__glovebox_nonce" "$__glovebox_status" "${{PWD-}}" >&{channel}
-\command unset __glovebox_nonce
-{prompt}
-}} 2>/dev/null
+{commands}{{ __glovebox_end&&__glovebox_leave||:;}} 2>/dev/null
 }}
-"#
+"#,
+        commands = vec![run; COMMANDS].join(next)
     )
 }
 
-/// What is sent for one command: its lines, after one that names the session and the nonce, and before one that is the nonce.
-/// So a shell that was interrupted while it read one finds the start of the next. A shell's text holds no NUL.
-pub(super) fn frame(name: &str, nonce: &str, command: &str, loan: Loan<'_>) -> String {
-    let lending = loan.lending();
-    format!("{name}{nonce}\n{lending}{}\n{nonce}\n", command.replace('\0', ""))
+/// A command as the shell reads it: what is lent to it, and its text.
+#[derive(Debug)]
+pub(super) struct Frame {
+    lent_lines: usize,
+    lines: usize,
+    text: String,
 }
 
-/// A command that does nothing, not even to `$?`.
-pub(super) const PROBE: &str = "__glovebox_return&&:";
+impl Frame {
+    /// Of a command that has what is lent to it. A shell's text holds no NUL.
+    pub(super) fn new(command: &str, loan: Loan<'_>) -> Self {
+        let lending = loan.lending();
+        let command = command.replace('\0', "");
+        let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
+        Self {
+            lent_lines: count(&lending),
+            lines: count(&command) + 1,
+            text: format!("{lending}{command}\n"),
+        }
+    }
+
+    /// Its bytes in answer to `turn` of the shell whose marks have this `name`: a line that says how many follow, and these.
+    /// What a shell that was interrupted has left of another frame it skips.
+    pub(super) fn answering(&self, name: &str, turn: u64) -> String {
+        let Self { lent_lines, lines, text } = self;
+        format!("{name}{turn};{lent_lines};{lines}\n{text}")
+    }
+}
 
 /// What is typed to have the script read from `path` run.
 pub(super) fn line(path: &str) -> String {

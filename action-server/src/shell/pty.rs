@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use nix::fcntl::OFlag;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{PtyMaster, Winsize, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -28,6 +29,7 @@ use super::program::Dialect;
 
 nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
 nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
+nix::ioctl_read_bad!(unread_by_peer, libc::TIOCOUTQ, libc::c_int);
 
 /// Wide enough that no program wraps or cuts its lines for us; as tall as a screen, for those that ask.
 pub(super) const COLUMNS: u16 = 1000;
@@ -175,9 +177,29 @@ impl Pty {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
+    /// Has the kernel act on the keys that were typed: it does so later, and one that interrupts would reach what runs then.
+    pub(super) fn settle(&self) {
+        let mut options = OpenOptions::new();
+        let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        if let Ok(slave) = options.read(true).custom_flags(flags).open(&self.slave_path) {
+            let _ = poll(&mut [PollFd::new(slave.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
+        }
+    }
+
     /// The process group that ^C would reach.
     pub(super) fn foreground_group(&self) -> Option<i32> {
         tcgetpgrp(self.master.get_ref()).ok().map(nix::unistd::Pid::as_raw).filter(|&group| group > 0)
+    }
+}
+
+/// How much of what was written to `socket` its other end has not read; each piece counts until it is read whole. 0 where the
+/// kernel does not say.
+pub(super) fn unread(socket: &impl AsRawFd) -> usize {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one number, which the pointer has room for.
+    match unsafe { unread_by_peer(socket.as_raw_fd(), &raw mut bytes) } {
+        Ok(_) => usize::try_from(bytes).unwrap_or_default(),
+        Err(_) => 0,
     }
 }
 

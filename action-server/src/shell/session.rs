@@ -41,6 +41,8 @@ const GREED_TIME: Duration = Duration::from_millis(5);
 
 const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
 
+const SILENCED: &str = "The shell could not report how its commands ended, and was killed.";
+
 const REPLACED: &str =
     "It runs in the place of the shell, by `exec`. The next command gets a new shell when it has ended.";
 
@@ -257,8 +259,11 @@ impl Session {
                     });
                 }
             }
-            Event::Exited { status, unread } => {
+            Event::Exited { status, unread, is_silenced } => {
                 *process = None;
+                if is_silenced && running.is_some() {
+                    *note = Some(SILENCED);
+                }
                 match running {
                     Some(running) if unread => running.end(Ending::NeverRead),
                     Some(running) => running.end(Ending::ShellEnded { status }),

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::future::pending;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
@@ -27,7 +28,7 @@ use super::loan::Loan;
 use super::marks::{MarkReader, Piece};
 use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
-use super::prompt::{self, PLAIN_TERMINAL, SESSION_VARIABLE};
+use super::prompt::{self, Frame, PLAIN_TERMINAL, SESSION_VARIABLE};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, Script};
 
@@ -45,6 +46,19 @@ const ASK_DELAY: Duration = Duration::from_millis(100);
 
 /// How often that is looked at while a command that was interrupted still has the terminal.
 const INTERRUPT_LOOKS: u32 = 20;
+
+/// How often a shell is asked that comes to its prompt without an answer, before it is killed. After the first
+/// [`QUICK_ASKS`] it is asked so much later each time that these take 10 s.
+const MAX_ASKS: u32 = 14;
+
+/// More than an interrupt and another that comes late take.
+const QUICK_ASKS: u32 = 3;
+
+/// After how long without progress a command that was sent is taken for unread. A shell that waits for one reads immediately.
+const UNREAD_DELAY: Duration = Duration::from_secs(1);
+
+/// The exit status of a command that SIGINT ended.
+const INTERRUPTED: i32 = 128 + Signal::SIGINT as i32;
 
 /// ^C, ^\ and ^Z.
 const INTERRUPT_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
@@ -66,6 +80,8 @@ pub(super) enum Event {
         status: i32,
         /// It had not read the command that was sent last.
         unread: bool,
+        /// It was killed because it did not report how its commands ended.
+        is_silenced: bool,
     },
 }
 
@@ -76,11 +92,28 @@ enum Readiness {
     Busy,
     /// The line that makes it ready was typed.
     Asked,
-    /// It waits for a command.
-    Ready,
-    /// It did, but may have been interrupted since. The line was typed again, and a [probe](prompt::PROBE) sent, which the
-    /// shell reads in any case.
-    Doubtful,
+    /// It waits for a command, in this turn. An interrupt may have brought it back to its prompt since.
+    Ready { turn: u64 },
+}
+
+/// What the shell does if it does not stay silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// It answers the line that was typed.
+    ForAnswer,
+    /// It shows its prompt; so often that is still looked for while a command has the terminal.
+    ForPrompt { looks: u32 },
+    /// It reads what was sent, of which this was left.
+    ToBeRead { unread: usize },
+}
+
+/// A command that was sent to the shell.
+struct Sent {
+    frame: Frame,
+    /// The one that it was sent in last.
+    turn: u64,
+    /// The shell was interrupted since.
+    is_interrupted: bool,
 }
 
 /// A running shell.
@@ -101,17 +134,18 @@ pub(super) struct ShellProcess {
     session: String,
     /// Of the session's marks.
     name: String,
-    /// Of the command that runs.
-    nonce: Option<String>,
-    /// Of the probe that was sent.
-    probe: Option<String>,
-    /// Something was done to the shell that interrupts it, perhaps only after it is ready.
-    is_interrupted: bool,
+    /// The command that runs.
+    sent: Option<Sent>,
+    /// A key was typed that interrupts, which the kernel may act on later.
+    is_unsettled: bool,
     /// What is shown now is not the command's, or not known to be.
     is_muted: bool,
     readiness: Readiness,
-    /// When the shell is asked without a visible prompt, and how often that is still tried.
-    ask_at: Option<(Instant, u32)>,
+    /// What is waited for, and when that is over.
+    ask_at: Option<(Instant, Waiting)>,
+    /// How often it was asked since its last report.
+    asks: u32,
+    is_silenced: bool,
     query: Option<CursorQuery>,
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
@@ -134,7 +168,7 @@ impl ShellProcess {
         let dialect = program.dialect;
         let pty = Pty::open(dialect)?;
         let session = Uuid::now_v7().simple().to_string();
-        let name = new_nonce();
+        let name = new_name();
         let script = Script::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
         let (mut channel, shell_end) = Channel::create()?;
         // One longer would keep the shell from starting at all.
@@ -169,12 +203,13 @@ impl ShellProcess {
             last_reads: 0,
             session,
             name,
-            nonce: None,
-            probe: None,
-            is_interrupted: false,
+            sent: None,
+            is_unsettled: false,
             is_muted: false,
             readiness: Readiness::Busy,
             ask_at: None,
+            asks: 0,
+            is_silenced: false,
             query: None,
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -195,7 +230,6 @@ impl ShellProcess {
             if let Some(event) = self.waiting_event() {
                 return event;
             }
-            let ask_at = self.ask_at.map(|(at, _)| at);
             tokio::select! {
                 report = self.channel.receive(), if !self.channel.is_closed() => self.report = report,
                 read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
@@ -212,7 +246,7 @@ impl ShellProcess {
                 status = self.child.child.wait(), if self.exited.is_none() => {
                     self.exited = Some(status.map_or(-1, exit_code));
                 }
-                () = sleep_until(ask_at.unwrap_or_else(Instant::now)), if ask_at.is_some() => self.on_silence(),
+                waiting = silence(self.ask_at) => self.on_silence(waiting),
             }
         }
     }
@@ -237,45 +271,49 @@ impl ShellProcess {
         self.last_reads = 0;
         match (self.report.take(), self.exited) {
             (Some(report), _) => Some(self.on_report(report)),
-            (None, Some(status)) => Some(Event::Exited { status, unread: self.channel.is_unread() }),
+            (None, Some(status)) => {
+                let (unread, is_silenced) = (self.channel.is_unread(), self.is_silenced);
+                Some(Event::Exited { status, unread, is_silenced })
+            }
             (None, None) => None,
         }
     }
 
     fn on_report(&mut self, report: Report) -> Event {
-        let is_of = |nonce: &Option<String>| nonce.as_ref() == Some(&report.nonce);
-        let is_end = is_of(&self.nonce);
-        if is_end {
-            self.nonce = None;
-        }
-        if is_of(&self.probe) {
-            self.probe = None;
-            self.readiness = Readiness::Busy;
-        }
-        match report.is_ready {
-            false => self.expect_prompt(),
-            // It is about to read what was sent.
-            true if self.probe.is_some() || self.nonce.is_some() => {}
-            true if std::mem::take(&mut self.is_interrupted) => self.probe(),
-            true => {
-                self.readiness = Readiness::Ready;
-                self.ask_at = None;
+        self.asks = 0;
+        let mut ended = None;
+        if let Some(sent) = &self.sent {
+            let has_run = report.ended == Some(sent.turn);
+            if has_run || report.is_ready && sent.is_interrupted {
+                ended = Some(if has_run { report.status } else { INTERRUPTED });
+                self.sent = None;
             }
         }
-        let working_dir = OsString::from_vec(report.working_dir).into();
-        Event::Prompted { working_dir, ended: is_end.then_some(report.status) }
+        if report.is_ready {
+            self.readiness = Readiness::Ready { turn: report.turn };
+            self.ask_at = None;
+            // It was lost, and has not been run.
+            if let Some(Sent { frame, .. }) = self.sent.take() {
+                self.send(frame, report.turn);
+            }
+        } else {
+            self.expect_prompt();
+        }
+        Event::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended }
     }
 
     /// The `count` bytes read last, as far as they are a command's output.
     pub(super) fn output(&mut self, count: usize, mut sink: impl FnMut(&[u8])) {
-        let Self { marks, buffer, dialect, query, nonce, is_muted, .. } = self;
+        let Self { marks, buffer, dialect, query, sent, is_muted, .. } = self;
         let mut prompted = false;
         marks.feed(&buffer[..count], |piece| match piece {
             Piece::Mark(b"") => {
                 prompted = true;
                 *query = (*dialect == Dialect::Ash).then(CursorQuery::default);
             }
-            Piece::Mark(body) => *is_muted |= nonce.as_ref().is_some_and(|nonce| nonce.as_bytes() == body),
+            Piece::Mark(body) => {
+                *is_muted |= sent.as_ref().is_some_and(|sent| sent.turn.to_string().as_bytes() == body);
+            }
             Piece::Output(bytes) => {
                 if let Some(query) = query {
                     query.feed(bytes);
@@ -296,39 +334,64 @@ impl ShellProcess {
 
     /// Something that looks like the shell's prompt was shown. Where a command has the terminal it is the command's.
     fn on_prompt(&mut self) {
-        match self.readiness {
-            Readiness::Ready => self.probe(),
-            Readiness::Doubtful => self.type_line(),
-            Readiness::Busy | Readiness::Asked if self.nonce.is_none() || self.has_terminal() => self.ask(),
-            Readiness::Busy | Readiness::Asked => {}
+        if self.is_ready() {
+            // Only if the shell was interrupted is it at its prompt; otherwise what is typed is dropped with the next command.
+            if self.ask_at.is_none() {
+                self.type_line(ASK_DELAY);
+            }
+        } else if self.sent.is_some() && !self.has_terminal() {
+            // The command's.
+        } else if self.channel.is_closed() || self.asks == MAX_ASKS {
+            self.silence();
+        } else if self.asks < QUICK_ASKS {
+            self.ask();
+        } else {
+            self.readiness = Readiness::Busy;
+            self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Waiting::ForPrompt { looks: 0 }));
         }
     }
 
     /// The shell was interrupted, or a key typed that interrupts it.
     pub(super) fn on_interrupt(&mut self) {
-        self.is_interrupted = true;
+        if let Some(sent) = &mut self.sent {
+            sent.is_interrupted = true;
+        }
         self.expect_prompt();
     }
 
     /// The shell will come to its prompt, but may not show it: as after `PS1=x` or `exec 2>file`.
     fn expect_prompt(&mut self) {
-        self.ask_at = Some((Instant::now() + ASK_DELAY, INTERRUPT_LOOKS));
+        self.ask_at = Some((Instant::now() + ASK_DELAY, Waiting::ForPrompt { looks: INTERRUPT_LOOKS }));
     }
 
-    fn on_silence(&mut self) {
-        let left = self.ask_at.take().map_or(0, |(_, left)| left);
-        match self.readiness {
-            Readiness::Ready => {}
-            Readiness::Doubtful => self.type_line(),
-            // No answer: the line was typed to a command.
-            Readiness::Asked if self.nonce.is_some() => {
+    fn on_silence(&mut self, waiting: Waiting) {
+        self.ask_at = None;
+        // What is typed would reach a program in the place of the shell.
+        if self.is_ready() || self.channel.is_closed() {
+            return;
+        }
+        match (waiting, &self.sent) {
+            (Waiting::ForAnswer, None) if self.asks == MAX_ASKS => self.silence(),
+            (Waiting::ForAnswer, None) => self.ask(),
+            // The line was typed to a command.
+            (Waiting::ForAnswer, Some(_)) => {
                 self.readiness = Readiness::Busy;
                 self.is_muted = false;
             }
-            Readiness::Busy if self.nonce.is_some() && !self.has_terminal() => {
-                self.ask_at = left.checked_sub(1).map(|left| (Instant::now() + ASK_DELAY, left));
+            (Waiting::ForPrompt { looks }, Some(_)) if !self.has_terminal() => {
+                self.ask_at = looks
+                    .checked_sub(1)
+                    .map(|looks| (Instant::now() + ASK_DELAY, Waiting::ForPrompt { looks }));
             }
-            Readiness::Busy | Readiness::Asked => self.ask(),
+            (Waiting::ForPrompt { .. }, _) => self.ask(),
+            (Waiting::ToBeRead { .. }, None) => {}
+            (Waiting::ToBeRead { unread }, Some(_)) => match self.channel.unread() {
+                0 => {}
+                left if left == unread && self.has_terminal() => self.ask(),
+                unread => {
+                    self.ask_at = Some((Instant::now() + UNREAD_DELAY, Waiting::ToBeRead { unread }));
+                }
+            },
         }
     }
 
@@ -338,25 +401,23 @@ impl ShellProcess {
 
     /// Has the shell that is at its prompt, if it is, say so.
     fn ask(&mut self) {
+        self.asks = MAX_ASKS.min(self.asks + 1);
         self.readiness = Readiness::Asked;
-        self.is_muted |= self.nonce.is_some();
-        self.type_line();
+        self.is_muted |= self.sent.is_some();
+        self.type_line(ASK_DELAY * self.asks);
     }
 
-    /// Has the shell say that it reads what is sent, whether it is at its prompt or ready.
-    fn probe(&mut self) {
-        let nonce = new_nonce();
-        let nothing = CommandEnvironment::default();
-        self.channel.send(prompt::frame(&self.name, &nonce, prompt::PROBE, Loan(&nothing)).as_bytes());
-        self.probe = Some(nonce);
-        self.readiness = Readiness::Doubtful;
-        self.type_line();
+    /// Kills a shell that cannot say how its commands end.
+    fn silence(&mut self) {
+        self.ask_at = None;
+        self.is_silenced = true;
+        process_tree::send(self.child.pid(), Signal::SIGKILL);
     }
 
     /// Types the line that makes a shell at its prompt ready. Whatever else was typed is dropped first: it was for a command.
-    fn type_line(&mut self) {
+    fn type_line(&mut self, patience: Duration) {
         self.unsent.clear();
-        self.ask_at = Some((Instant::now() + ASK_DELAY, 0));
+        self.ask_at = Some((Instant::now() + patience, Waiting::ForAnswer));
         if self.pty.reset().is_err() {
             return;
         }
@@ -370,7 +431,7 @@ impl ShellProcess {
     /// Whether a command can be sent. What was shown before is dropped.
     pub(super) fn make_ready(&mut self) -> bool {
         for _ in 0..LAST_READS {
-            if self.readiness != Readiness::Ready {
+            if !self.is_ready() {
                 return false;
             }
             match self.pty.read_now(&mut self.buffer) {
@@ -378,7 +439,11 @@ impl ShellProcess {
                 count => self.output(count, |_| {}),
             }
         }
-        self.readiness == Readiness::Ready
+        self.is_ready()
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.readiness, Readiness::Ready { .. })
     }
 
     /// Sends a command to a shell that is ready, which has `environment` for this command alone. What it starts is what is not
@@ -394,19 +459,29 @@ impl ShellProcess {
         let baseline = Baseline::take(&self.children, &self.session);
         self.unsent.clear();
         self.pty.reset()?;
-        let nonce = new_nonce();
-        self.channel.send(prompt::frame(&self.name, &nonce, command, Loan(environment)).as_bytes());
-        self.nonce = Some(nonce);
+        if std::mem::take(&mut self.is_unsettled) {
+            self.pty.settle();
+            self.pty.reset()?;
+        }
+        if let Readiness::Ready { turn } = self.readiness {
+            self.send(Frame::new(command, Loan(environment)), turn);
+        }
+        Ok(baseline)
+    }
+
+    fn send(&mut self, frame: Frame, turn: u64) {
+        self.channel.send(frame.answering(&self.name, turn).as_bytes());
+        self.sent = Some(Sent { frame, turn, is_interrupted: false });
         self.readiness = Readiness::Busy;
         self.is_muted = false;
-        self.ask_at = None;
+        self.ask_at = Some((Instant::now() + UNREAD_DELAY, Waiting::ToBeRead { unread: usize::MAX }));
         self.query = None;
-        Ok(baseline)
     }
 
     /// Types for the running command.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
         if bytes.iter().any(|byte| INTERRUPT_KEYS.contains(byte)) {
+            self.is_unsettled = true;
             self.on_interrupt();
         }
         self.type_text(bytes);
@@ -445,9 +520,21 @@ impl ShellProcess {
     }
 }
 
-/// The random half of an id: the shell reads each byte alone.
-fn new_nonce() -> String {
-    format!("{:016x}", Uuid::now_v7().as_u64_pair().1)
+/// A part of an id that is random: what a command prints by accident is no mark. Short, for the shell reads each byte alone.
+fn new_name() -> String {
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    format!("{:08x}", random & u64::from(u32::MAX))
+}
+
+/// What was waited for in vain until the time was over.
+async fn silence(ask_at: Option<(Instant, Waiting)>) -> Waiting {
+    match ask_at {
+        Some((at, waiting)) => {
+            sleep_until(at).await;
+            waiting
+        }
+        None => pending().await,
+    }
 }
 
 fn exit_code(status: ExitStatus) -> i32 {
