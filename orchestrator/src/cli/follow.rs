@@ -210,7 +210,7 @@ impl Follow<'_> {
                     }
                     screen.status_of(&self.conversation.state());
                 }
-                notice = live.recv() => screen.heard(notice),
+                notice = live.recv(), if screen.shows_notices() => screen.heard(notice),
                 // The state follows its events: without this the last ones would be waited on for ever.
                 now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
                     if now.next_id == state.next_id {
@@ -369,6 +369,10 @@ pub(super) struct Screen {
     status: ProgressBar,
     /// The last line that was shown goes on: the status would overdraw it, and is away.
     is_line_open: bool,
+    /// The last event that was shown.
+    shown: Option<EventId>,
+    /// The first notice that is about an action which is not shown yet; those after it wait.
+    early: Option<Live>,
 }
 
 impl Screen {
@@ -381,7 +385,8 @@ impl Screen {
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(TICK);
-        Self { output, transcript: Transcript::coloured(Palette::of_stderr()), status, is_line_open: false }
+        let transcript = Transcript::coloured(Palette::of_stderr());
+        Self { output, transcript, status, is_line_open: false, shown: None, early: None }
     }
 
     /// Those that were begun before what is shown.
@@ -409,38 +414,43 @@ impl Screen {
             Output::Silent => {}
             Output::Json => print::event(conversation, event)?,
             Output::Transcript => {
-                // Output that came before the observation is shown before it, as what the model wrote before its event;
-                // output of an action that is not shown yet waits for that.
-                let (mut early, mut is_missed) = (Vec::new(), false);
-                loop {
+                // Output that came before the observation is shown before it, as what the model wrote before its event.
+                let mut is_missed = false;
+                while self.early.is_none() {
                     match live.try_recv() {
-                        Ok(notice) if event.cause.is_none() && matches!(notice, Live::Output { .. }) => {
-                            early.push(notice);
-                        }
-                        Ok(notice) => self.live(&notice),
+                        Ok(notice) => self.live(notice),
                         Err(TryRecvError::Lagged(_)) => is_missed = true,
                         Err(TryRecvError::Empty | TryRecvError::Closed) => break,
                     }
                 }
+                let early = self.early.take();
                 // Of what was missed, nobody knows whose it was.
-                if is_missed && early.is_empty() {
+                if is_missed && early.is_none() {
                     self.gap(None);
                 }
                 let text = self.transcript.event(event);
                 self.show(&text);
-                if is_missed && !early.is_empty() {
-                    self.gap(None);
+                self.shown = Some(event.id);
+                if let Some(early) = early {
+                    if is_missed {
+                        self.gap(None);
+                    }
+                    self.live(early);
                 }
-                early.iter().for_each(|notice| self.live(notice));
             }
         }
         Ok(())
     }
 
+    /// Whether notices can be shown now.
+    fn shows_notices(&self) -> bool {
+        self.early.is_none()
+    }
+
     /// A notice, or that some were missed: the handle keeps the channel open.
     fn heard(&mut self, notice: Result<Live, RecvError>) {
         match notice {
-            Ok(notice) => self.live(&notice),
+            Ok(notice) => self.live(notice),
             Err(RecvError::Lagged(_) | RecvError::Closed) => self.gap(None),
         }
     }
@@ -450,18 +460,22 @@ impl Screen {
         self.show(&text);
     }
 
-    pub(super) fn live(&mut self, notice: &Live) {
+    /// Shows a notice, or keeps it until the action that it is about is shown.
+    fn live(&mut self, notice: Live) {
         match notice {
+            Live::Output { action, .. } | Live::OutputGap { action, .. } if Some(action) > self.shown => {
+                self.early = Some(notice);
+            }
             Live::Output { action, bytes } => {
-                let text = self.transcript.output(*action, bytes);
+                let text = self.transcript.output(action, &bytes);
                 self.show(&text);
             }
-            Live::OutputGap { action, .. } => self.gap(Some(*action)),
-            Live::Start(progress) => self.start(progress),
+            Live::OutputGap { action, .. } => self.gap(Some(action)),
+            Live::Start(progress) => self.start(&progress),
             Live::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
                 if agent.is_none() && !self.status.is_hidden() {
-                    let text = self.transcript.written(piece);
+                    let text = self.transcript.written(&piece);
                     self.show(&text);
                 }
             }
@@ -531,5 +545,31 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.status.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::action::RunAction;
+
+    use super::*;
+
+    fn event(id: u64) -> Event {
+        let timestamp = "2026-01-02T03:04:05".to_owned().try_into().unwrap();
+        Event::new(EventId(id), timestamp, EventSource::Agent, Action::from(RunAction::default()))
+    }
+
+    #[tokio::test]
+    async fn output_waits_for_the_action_that_it_is_of() {
+        let mut screen = Screen::new(Output::Transcript);
+        let (sender, mut live) = broadcast::channel(4);
+        let conversation: ConversationId = "one".parse().unwrap();
+        sender.send(Live::Output { action: EventId(3), bytes: b"early".into() }).unwrap();
+        for id in 1..3 {
+            screen.event(&conversation, &event(id), &mut live).unwrap();
+            assert!(!screen.shows_notices(), "{id}");
+        }
+        screen.event(&conversation, &event(3), &mut live).unwrap();
+        assert!(screen.shows_notices() && screen.is_line_open);
     }
 }
