@@ -25,6 +25,9 @@
 //! - The blank before the text keeps `eval` from reading options in it.
 //! - `exit` is silent in a sourced file, and says `exit` in bash at a prompt.
 //! - With `execfail` an `exec` that fails leaves the bash, as it does when it is typed.
+//! - An ash that edits a line while its terminal is reset takes that for the end of its input: with `ignoreeof` it goes on.
+//! - Where a function of the user's has the name `command`, nothing works, but nothing loops. A report of the program `printf`
+//!   (`enable -n printf`) would not be the shell's own, and the shell would wait in vain for the answer.
 //! - Lines are collected in pieces: a text that grows by a line at a time is copied for each.
 
 use super::loan::Loan;
@@ -54,18 +57,20 @@ pub(super) fn prompt_variable(name: &str) -> String {
 pub(super) fn script(dialect: Dialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
     let prompt = prompt_variable(name);
-    let start = match dialect {
-        Dialect::Bash => "shopt -s execfail",
-        Dialect::Dash | Dialect::Ash => ":",
+    let (start, builtin) = match dialect {
+        Dialect::Bash => ("shopt -s execfail", "builtin "),
+        Dialect::Dash => (":", ""),
+        Dialect::Ash => ("set -o ignoreeof", ""),
     };
     let functions = format!(
         r#"__glovebox_return() {{ return "$__glovebox_status"; }}
+__glovebox_fail() {{ return 1; }}
 __glovebox_report() {{
-\command printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_begun-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
+\command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_begun-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
 }}
 __glovebox_lines() {{
 __glovebox_text= __glovebox_piece= __glovebox_left=$1
-while \command [ "$__glovebox_left" -gt 0 ];do
+while case $__glovebox_left in 0) __glovebox_fail;; esac;do
 IFS= \command read -r __glovebox_line <&{channel}||return
 __glovebox_piece=$__glovebox_piece$__glovebox_line'
 '
@@ -77,13 +82,16 @@ __glovebox_text=$__glovebox_text$__glovebox_piece
 __glovebox_next() {{
 __glovebox_turn=$((${{__glovebox_turn-0}}+1))
 __glovebox_report R||return
-__glovebox_begun= __glovebox_tag=
+__glovebox_begun=
 case $- in *x*) set +x;__glovebox_options='set -x
 ';; esac
 case $- in *a*) set +a;__glovebox_options="set -a
 ${{__glovebox_options-}}";; esac
-until \command [ "$__glovebox_tag" = "{name}$__glovebox_turn" ];do
+__glovebox_tag=
+until case $__glovebox_tag in "{name}$__glovebox_turn") ;; *) __glovebox_fail;; esac;do
+__glovebox_tag=-
 IFS=\; \command read -r __glovebox_tag __glovebox_lent __glovebox_count <&{channel}||return
+case $__glovebox_tag in -) return 1;; esac
 done
 __glovebox_lines "$__glovebox_lent"||return
 __glovebox_lent=$__glovebox_text

@@ -177,8 +177,17 @@ impl Pty {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
-    /// Has the kernel act on the keys that were typed: it does so later, and one that interrupts would reach what runs then.
+    /// As [`Pty::reset`], and what is typed then is not echoed: the kernel may do that after it was read.
+    pub(super) fn reset_without_echo(&self) -> io::Result<()> {
+        let mut settings = Termios::from(self.settings);
+        settings.local_flags.remove(LocalFlags::ECHO);
+        Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &settings)?)
+    }
+
+    /// Has the kernel act on what was typed, and drops it: the kernel does so later, and a key that interrupts would reach what
+    /// runs then.
     pub(super) fn settle(&self) {
+        let _ = self.reset_without_echo();
         let mut options = OpenOptions::new();
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         if let Ok(slave) = options.read(true).custom_flags(flags).open(&self.slave_path) {

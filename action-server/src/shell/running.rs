@@ -18,6 +18,7 @@ pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 /// A command that was sent to the shell.
 pub(super) struct Running {
     baseline: Baseline,
+    limit: usize,
     fold: Fold,
     unheard: VecDeque<u8>,
     answered: bool,
@@ -26,7 +27,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn new(baseline: Baseline, limit: usize) -> Self {
-        Self { baseline, fold: Fold::new(limit), unheard: VecDeque::new(), answered: false, ending: None }
+        let (fold, unheard) = (Fold::new(limit), VecDeque::new());
+        Self { baseline, limit, fold, unheard, answered: false, ending: None }
     }
 
     /// Takes what the terminal shows. After the command's end that is a background job's, belongs to no action and is dropped.
@@ -51,6 +53,12 @@ impl Running {
     pub(super) fn catch_up(&mut self, output: &mut dyn FnMut(&[u8])) {
         let (front, back) = self.unheard.as_slices();
         [front, back].into_iter().filter(|bytes| !bytes.is_empty()).for_each(output);
+        self.unheard.clear();
+    }
+
+    /// It has not begun yet: what was shown is not its own. Who listens has heard that.
+    pub(super) fn begin_anew(&mut self) {
+        self.fold = Fold::new(self.limit);
         self.unheard.clear();
     }
 

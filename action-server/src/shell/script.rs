@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{Mode, fchmod};
 
 /// The shell's descriptor of the memory file: above what scripts use, below what bash keeps for itself (255).
 pub(super) const SCRIPT_DESCRIPTOR: i32 = 250;
@@ -35,6 +36,8 @@ impl Script {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file = File::from(memfd_create(c"shell", flags)?);
         file.write_all(text.as_bytes())?;
+        // A bash that is interrupted while it reads a line runs the rest of it: the path alone must start nothing.
+        fchmod(&file, Mode::S_IRUSR)?;
         let seals =
             SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;

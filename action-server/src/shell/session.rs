@@ -247,9 +247,11 @@ impl Session {
                     }
                 });
             }
-            Event::Prompted { working_dir, ended } => {
-                if let (Some(status), Some(running)) = (ended, running) {
-                    running.end(Ending::Completed { status });
+            Event::Prompted { working_dir, ended, is_lost } => {
+                match (ended, running) {
+                    (Some(status), Some(running)) => running.end(Ending::Completed { status }),
+                    (None, Some(running)) if is_lost => running.begin_anew(),
+                    _ => {}
                 }
                 if working_dir.is_absolute() {
                     told.working_dir.send_if_modified(|known| {

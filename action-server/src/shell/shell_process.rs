@@ -66,13 +66,15 @@ const INTERRUPT_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 /// What happened.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// So many bytes, to be had from [`ShellProcess::output`].
+    /// So many bytes, perhaps none, to be had from [`ShellProcess::output`].
     Output(usize),
     /// The shell is or was at its prompt, in this folder.
     Prompted {
         working_dir: PathBuf,
         /// The exit status of the command that was sent last, if this is its end. All of its output came before.
         ended: Option<i32>,
+        /// The command that was sent last has not begun, and is sent again: nothing that was shown is its output.
+        is_lost: bool,
     },
     /// The shell is gone.
     Exited {
@@ -92,8 +94,10 @@ enum Readiness {
     Busy,
     /// The line that makes it ready was typed.
     Asked,
-    /// It waits for a command, in this turn. An interrupt may have brought it back to its prompt since.
+    /// It waits for a command, in this turn.
     Ready { turn: u64 },
+    /// It did, but may have been interrupted since. The line was typed again, which a shell at its prompt answers.
+    Doubtful { turn: u64 },
 }
 
 /// What the shell does if it does not stay silent.
@@ -136,7 +140,7 @@ pub(super) struct ShellProcess {
     name: String,
     /// The command that runs.
     sent: Option<Sent>,
-    /// A key was typed that interrupts, which the kernel may act on later.
+    /// Something was typed that the kernel may act on later: interrupt what runs then, or echo.
     is_unsettled: bool,
     /// What is shown now is not the command's, or not known to be.
     is_muted: bool,
@@ -146,6 +150,8 @@ pub(super) struct ShellProcess {
     /// How often it was asked since its last report.
     asks: u32,
     is_silenced: bool,
+    /// What looks like its prompt was shown while `report`, which says that it is ready, was to be passed on: before or after it.
+    is_prompted: bool,
     query: Option<CursorQuery>,
     /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
     unsent: VecDeque<u8>,
@@ -210,6 +216,7 @@ impl ShellProcess {
             ask_at: None,
             asks: 0,
             is_silenced: false,
+            is_prompted: false,
             query: None,
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -246,7 +253,12 @@ impl ShellProcess {
                 status = self.child.child.wait(), if self.exited.is_none() => {
                     self.exited = Some(status.map_or(-1, exit_code));
                 }
-                waiting = silence(self.ask_at) => self.on_silence(waiting),
+                waiting = silence(self.ask_at) => {
+                    self.on_silence(waiting);
+                    if self.is_ready() {
+                        return Event::Output(0);
+                    }
+                }
             }
         }
     }
@@ -289,17 +301,24 @@ impl ShellProcess {
                 self.sent = None;
             }
         }
-        if report.is_ready {
-            self.readiness = Readiness::Ready { turn: report.turn };
-            self.ask_at = None;
-            // It was lost, and has not been run.
-            if let Some(Sent { frame, .. }) = self.sent.take() {
-                self.send(frame, report.turn);
-            }
-        } else {
+        let is_lost = report.is_ready && self.sent.is_some();
+        if !report.is_ready {
             self.expect_prompt();
+        } else if std::mem::take(&mut self.is_prompted) {
+            self.readiness = Readiness::Ready { turn: report.turn };
+            self.on_prompt();
+        } else {
+            self.on_ready(report.turn);
         }
-        Event::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended }
+        Event::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended, is_lost }
+    }
+
+    fn on_ready(&mut self, turn: u64) {
+        self.readiness = Readiness::Ready { turn };
+        self.ask_at = None;
+        if let Some(Sent { frame, .. }) = self.sent.take() {
+            self.send(frame, turn);
+        }
     }
 
     /// The `count` bytes read last, as far as they are a command's output.
@@ -323,29 +342,28 @@ impl ShellProcess {
                 }
             }
         });
-        match query {
-            Some(query) if query.is_asked() => self.on_prompt(),
-            // On a damaged terminal it does not ask for the cursor.
-            Some(_) if prompted => self.expect_prompt(),
-            None if prompted => self.on_prompt(),
-            Some(_) | None => {}
+        if prompted || query.as_ref().is_some_and(CursorQuery::is_asked) {
+            self.on_prompt();
         }
     }
 
     /// Something that looks like the shell's prompt was shown. Where a command has the terminal it is the command's.
     fn on_prompt(&mut self) {
-        if self.is_ready() {
-            // Only if the shell was interrupted is it at its prompt; otherwise what is typed is dropped with the next command.
-            if self.ask_at.is_none() {
-                self.type_line(ASK_DELAY);
-            }
+        if self.report.as_ref().is_some_and(|report| report.is_ready) {
+            self.is_prompted = true;
+        } else if self.query.as_ref().is_some_and(|query| !query.is_asked()) {
+            // On a damaged terminal it does not ask for the cursor.
+            self.doubt();
+        } else if let Readiness::Ready { turn } | Readiness::Doubtful { turn } = self.readiness {
+            // Others may show what looks like a prompt.
+            self.ask_in_doubt(turn);
         } else if self.sent.is_some() && !self.has_terminal() {
-            // The command's.
+            // The command's own.
         } else if self.channel.is_closed() || self.asks == MAX_ASKS {
             self.silence();
         } else if self.asks < QUICK_ASKS {
             self.ask();
-        } else {
+        } else if !matches!(self.ask_at, Some((_, Waiting::ForPrompt { .. }))) {
             self.readiness = Readiness::Busy;
             self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Waiting::ForPrompt { looks: 0 }));
         }
@@ -368,6 +386,13 @@ impl ShellProcess {
         self.ask_at = None;
         // What is typed would reach a program in the place of the shell.
         if self.is_ready() || self.channel.is_closed() {
+            return;
+        }
+        if let Readiness::Doubtful { turn } = self.readiness {
+            match waiting {
+                Waiting::ForPrompt { .. } if self.asks < QUICK_ASKS => self.ask_in_doubt(turn),
+                _ => self.on_ready(turn),
+            }
             return;
         }
         match (waiting, &self.sent) {
@@ -407,6 +432,23 @@ impl ShellProcess {
         self.type_line(ASK_DELAY * self.asks);
     }
 
+    /// The shell may be about to show its prompt.
+    fn doubt(&mut self) {
+        if let Readiness::Ready { turn } = self.readiness {
+            self.readiness = Readiness::Doubtful { turn };
+        }
+        self.expect_prompt();
+    }
+
+    /// Has the shell that was ready say so if it is at its prompt.
+    fn ask_in_doubt(&mut self, turn: u64) {
+        if self.asks < QUICK_ASKS {
+            self.asks += 1;
+            self.readiness = Readiness::Doubtful { turn };
+            self.type_line(ASK_DELAY);
+        }
+    }
+
     /// Kills a shell that cannot say how its commands end.
     fn silence(&mut self) {
         self.ask_at = None;
@@ -418,9 +460,10 @@ impl ShellProcess {
     fn type_line(&mut self, patience: Duration) {
         self.unsent.clear();
         self.ask_at = Some((Instant::now() + patience, Waiting::ForAnswer));
-        if self.pty.reset().is_err() {
+        if self.pty.reset_without_echo().is_err() {
             return;
         }
+        self.is_unsettled = true;
         if self.query.take().is_some_and(|query| query.is_asked()) {
             self.type_text(cursor_query::REPORT.as_bytes());
         }
@@ -430,6 +473,9 @@ impl ShellProcess {
 
     /// Whether a command can be sent. What was shown before is dropped.
     pub(super) fn make_ready(&mut self) -> bool {
+        if self.is_ready() && std::mem::take(&mut self.is_unsettled) {
+            self.pty.settle();
+        }
         for _ in 0..LAST_READS {
             if !self.is_ready() {
                 return false;
@@ -459,10 +505,6 @@ impl ShellProcess {
         let baseline = Baseline::take(&self.children, &self.session);
         self.unsent.clear();
         self.pty.reset()?;
-        if std::mem::take(&mut self.is_unsettled) {
-            self.pty.settle();
-            self.pty.reset()?;
-        }
         if let Readiness::Ready { turn } = self.readiness {
             self.send(Frame::new(command, Loan(environment)), turn);
         }

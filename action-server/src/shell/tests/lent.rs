@@ -83,6 +83,14 @@ on_every_shell! {
             assert_eq!(fixture.with(&[("T", "lent-value")], "printf %s \"$T\"").await.content, "lent-value", "{options}");
             assert_eq!(fixture.say("printf %s \"${T-unset}\"").await, "unset", "{options}");
         }
+        for trace in ["set -v", "exec 5>trace; BASH_XTRACEFD=5; set -x", "set -x"] {
+            fixture.with(&[("T", "lent-value")], trace).await;
+            let traced = fixture.with(&[("T", "lent-value")], "echo one").await;
+            let in_file = std::fs::read_to_string(fixture.path().join("trace")).unwrap_or_default();
+            assert!(!(traced.content + &in_file).contains("lent-value"), "{trace}: {in_file}");
+            assert!(!fixture.say("echo two; set +xv").await.contains("lent-value"), "{trace}");
+        }
+        fixture.say("unset BASH_XTRACEFD").await;
         fixture.with(&[("T", "lent-value")], "set -x").await;
         let traced = fixture.with(&[("T", "lent-value")], "echo one").await;
         assert!(!traced.content.contains("lent-value"), "{}", traced.content);

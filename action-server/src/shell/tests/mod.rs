@@ -18,6 +18,7 @@ mod damage;
 mod endings;
 mod forging;
 mod lent;
+mod lost_reports;
 mod many;
 mod output_of_actions;
 

@@ -1,0 +1,135 @@
+//! What keeps a shell from reading a command or from reporting its end, and that each command is answered all the same, and
+//! none runs twice.
+
+use nix::sys::signal::Signal;
+
+use super::*;
+
+impl Fixture {
+    async fn shell_pid(&self) -> i32 {
+        self.say("echo $$").await.parse().unwrap()
+    }
+
+    /// That `command` and those after it are answered, be it in another shell.
+    async fn assert_survives(&self, command: &str) {
+        self.run(command).await;
+        self.run("true").await;
+        let answered = self.run("echo fine").await;
+        assert_eq!(
+            (&*answered.content, answered.metadata.exit_code),
+            ("fine", 0),
+            "after {command}: {answered:?}"
+        );
+    }
+}
+
+on_every_shell! {
+    async fn shell_that_cannot_report_is_replaced(fixture) {
+        for command in [
+            "command() { :; }",
+            "printf() { :; }",
+            "readonly __glovebox_turn",
+            "readonly __glovebox_status=3",
+            "unset -f __glovebox_end __glovebox_next",
+            "exec 9>&-",
+        ] {
+            fixture.assert_survives(command).await;
+        }
+    }
+
+    async fn trapped_signals_lose_no_command(fixture) {
+        let shell = fixture.shell_pid().await;
+        fixture.say("trap 'echo usr1' USR1; trap 'echo child' CHLD").await;
+        fixture.run("sleep 0.2 & :").await;
+        for number in 0..20 {
+            process_tree::send(shell, Signal::SIGUSR1);
+            let said = fixture.say(&format!("echo {number}")).await;
+            assert_eq!(said.lines().filter(|line| !["usr1", "child"].contains(line)).collect::<Vec<_>>(), [number.to_string()]);
+        }
+    }
+
+    async fn stray_interrupts_lose_and_repeat_no_command(fixture) {
+        let shell = fixture.shell_pid().await;
+        let interrupts = tokio::spawn(async move {
+            for delay in (0..).map(|round| round * 37 % 11) {
+                process_tree::send(shell, Signal::SIGINT);
+                sleep(Duration::from_millis(delay)).await;
+            }
+        });
+        let mut completed = 0;
+        for number in 0..200 {
+            let answered = fixture.run(&format!("echo {number} >>log")).await;
+            let log = std::fs::read_to_string(fixture.path().join("log")).unwrap_or_default();
+            let runs = log.lines().filter(|line| *line == number.to_string()).count();
+            match answered.metadata.exit_code {
+                0 => assert_eq!(runs, 1, "{number}: {answered:?}"),
+                // A bash that is interrupted once more runs the rest of the line it was reading.
+                126 | 127 | 130 => assert!(runs <= 1, "{number}: {answered:?}"),
+                _ => panic!("{number}: {answered:?}"),
+            }
+            completed += runs;
+        }
+        interrupts.abort();
+        assert!(completed > 20, "only {completed} of 200 came through");
+        assert_eq!(fixture.shell_pid().await, shell);
+    }
+
+    async fn interrupt_behind_a_hidden_prompt_loses_no_command(fixture) {
+        let shell = fixture.shell_pid().await;
+        fixture.run("readonly PS1=x").await;
+        process_tree::send(shell, Signal::SIGINT);
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(fixture.say("echo fine; echo $$").await, format!("fine\n{shell}"));
+    }
+
+    async fn command_that_leaves_the_script_is_reported(fixture) {
+        for status in 1..20 {
+            assert_eq!(fixture.run(&format!("return {status}; echo never")).await.metadata.exit_code, status);
+            assert_eq!(fixture.run("(exit 7)").await.metadata.exit_code, 7);
+        }
+        assert_eq!(fixture.say("break 2>/dev/null; continue 2>/dev/null; echo after").await, "after");
+    }
+
+    async fn many_lines_arrive_whole(fixture) {
+        let lines: String = (0..2345).map(|number| format!("line {number}\n")).collect();
+        assert_eq!(fixture.say(&format!("cat <<'END'\n{lines}END")).await, lines.trim_end());
+    }
+
+    async fn ended_jobs_are_announced_at_the_prompt(fixture) {
+        fixture.say("sleep 0.1 & :").await;
+        fixture.say("wait").await;
+        fixture.say("sleep 0.1 & sleep 0.3").await;
+        assert_eq!(fixture.say("jobs").await, "");
+    }
+}
+
+#[tokio::test]
+async fn bash_that_cannot_report_is_replaced() {
+    run_on("bash", async |fixture: Fixture| {
+        for command in ["ulimit -n 128", "set -r", "enable -n printf", "enable -n command", "exec 251>&-"] {
+            fixture.assert_survives(command).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bash_that_times_out_at_idle_loses_no_command() {
+    run_on("bash", async |fixture: Fixture| {
+        let shell = fixture.shell_pid().await;
+        fixture.say("TMOUT=1").await;
+        sleep(Duration::from_millis(2200)).await;
+        assert_eq!(fixture.say("echo fine; echo $$").await, format!("fine\n{shell}"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prompt_command_runs_after_each_command() {
+    run_on("bash", async |fixture: Fixture| {
+        fixture.say("n=0; PROMPT_COMMAND='n=$((n+1))'").await;
+        fixture.say("true").await;
+        assert_eq!(fixture.say("echo $n").await, "2");
+    })
+    .await;
+}
