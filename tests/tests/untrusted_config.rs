@@ -162,6 +162,33 @@ fn config_that_an_agent_wrote_is_refused_at_resume() {
 }
 
 #[test]
+fn resume_is_refused_when_a_link_replaced_the_workspace() {
+    let home = Home::new();
+    home.write("other/readme", "");
+    home.write("outer/work/readme", "");
+    let model = home.script(&json!([bash("touch made"), finish()]));
+    let resume = |id: &str| home.run(&["resume", id, "--json", "-t", "go on"]);
+    let part = "/other: start a new conversation";
+    // In a folder that the user named, and in the conversation's own.
+    for named in [&["-d", "outer/work"][..], &[]] {
+        run_in(&home, home.path(), &[&["-l", &model, "-i", "1"], named].concat()).expect(3);
+        let id = &home.conversations()[0];
+        let workspace = named.get(1).map_or(format!(".glovebox/workspaces/{id}"), ToString::to_string);
+        let workspace = home.path().join(workspace);
+        let fork = home.run(&["conversations", "fork", id]).expect(0).stdout;
+        std::fs::rename(&workspace, home.path().join(format!("moved-{id}"))).unwrap();
+        std::os::unix::fs::symlink(home.path().join("other"), &workspace).unwrap();
+        refused(resume(id), &["has been replaced by a link to", part]);
+        match named {
+            [] => refused(home.run(&["conversations", "fork", id]), &[part]),
+            _ => refused(resume(fork.trim()), &[part]),
+        }
+    }
+    assert!(!home.path().join("other/made").exists());
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn named_config_in_the_workspace_needs_trust() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));

@@ -28,14 +28,18 @@ pub(crate) fn conversation_of(sandbox: &str) -> Option<ConversationId> {
     sandbox.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// A folder of the user's that we can work in, as an absolute path without links.
+/// Checks that this process can work in a folder. A path with links is refused: callers resolve what the user names, so
+/// something put the link there afterwards, such as an earlier sandbox that could write a folder above.
 pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
-    let workspace = path.canonicalize().and_then(|path| {
-        if !path.is_dir() {
+    let workspace = path.canonicalize().and_then(|resolved| {
+        if resolved != path {
+            return Err(io::Error::other(format!("it is a link to {}", resolved.display())));
+        }
+        if !resolved.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        rustix::fs::access(&path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
-        Ok(path)
+        rustix::fs::access(&resolved, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
+        Ok(resolved)
     });
     workspace.map_err(|error| unusable_workspace(path, error))
 }
@@ -89,7 +93,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        for path in [folder.path().join("missing"), file] {
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        for path in [folder.path().join("missing"), file, link] {
             let error = check_workspace(&path).unwrap_err().to_string();
             assert!(error.contains(path.to_str().unwrap()), "{error}");
         }

@@ -25,6 +25,7 @@ use super::{load_config, print};
 use crate::compose::StateDir;
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::workspace;
 
 /// How many events are read at once.
 const PAGE: usize = 256;
@@ -123,6 +124,7 @@ async fn fork(
         events.first_mut().map(|event| &mut event.body)
         && let Some(own) = state_dir.workspace_in_log(from, started.workspace.as_deref())
     {
+        workspace::check_not_replaced(&own)?;
         let copy = state_dir.workspace(&id)?;
         if own.exists() {
             copy_tree(&own, &copy).await?;

@@ -24,6 +24,7 @@ use crate::compose::{self, StateDir, Sweep};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::terminal_input::InputKeptFromShell;
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -116,6 +117,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
              shows up; give it with --secret {name}"
         ));
     }
+    // Over SSH, and elsewhere, it is a folder of another machine.
+    let folder =
+        started.workspace.as_deref().filter(|_| matches!(config.runtime.as_str(), "docker" | "local"));
+    let folder = folder.map(Path::new);
+    folder.map_or(Ok(()), workspace::check_not_replaced)?;
     let trajectory = conversations::prepare_trajectory(&config, &id)?;
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize)?;
@@ -124,10 +130,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {
         state_dir.workspace(&id)?;
     }
-    // Over SSH, and elsewhere, it is a folder of another machine.
-    let folder =
-        started.workspace.as_deref().filter(|_| matches!(config.runtime.as_str(), "docker" | "local"));
-    let _folder = match folder.map(Path::new).filter(|folder| folder.exists()) {
+    let _folder = match folder.filter(|folder| folder.exists()) {
         Some(folder) => note_folder(&state_dir, folder)?,
         None => None,
     };
