@@ -4,7 +4,9 @@
 //! the user's own configuration allows. Everything else in it takes effect only after the user's decision, and only as
 //! long as no byte of the file changes.
 
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
@@ -71,11 +73,7 @@ impl TrustStore {
     /// Reads the decisions of a state folder, which need not exist.
     pub(crate) fn open(state_dir: &Path) -> io::Result<Self> {
         let path = state_dir.join("trust.json");
-        let decisions = match input_file::read_found(&path, MAX_SETTINGS_LENGTH) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let decisions = read(&path)?;
         Ok(Self { path, decisions })
     }
 
@@ -100,6 +98,7 @@ impl TrustStore {
     pub(crate) fn decide(&mut self, file: &Fingerprint, verdict: Verdict) -> io::Result<()> {
         let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
         let path = file.path.to_str().ok_or_else(not_utf8)?.to_owned();
+        let _lock = self.lock_and_reread()?;
         self.decisions.retain(|decision| decision.path != path);
         self.decisions.push(Decision { path, sha256: file.sha256.clone(), verdict });
         let excess = self.decisions.len().saturating_sub(MAX_DECISIONS);
@@ -109,6 +108,7 @@ impl TrustStore {
 
     /// Forgets the decision about a path. False if there was none.
     pub(crate) fn revoke(&mut self, path: &Path) -> io::Result<bool> {
+        let _lock = self.lock_and_reread()?;
         let before = self.decisions.len();
         self.decisions.retain(|decision| Path::new(&decision.path) != path);
         let is_changed = self.decisions.len() < before;
@@ -116,6 +116,18 @@ impl TrustStore {
             self.save()?;
         }
         Ok(is_changed)
+    }
+
+    /// Keeps other processes from changing the decisions until the lock is dropped, and reads what they decided meanwhile:
+    /// a question to the user may have been open for long.
+    fn lock_and_reread(&mut self) -> io::Result<File> {
+        // A file of its own is locked, because that of the decisions is replaced at each change.
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = options.open(self.path.with_extension("lock"))?;
+        lock.lock()?;
+        self.decisions = read(&self.path)?;
+        Ok(lock)
     }
 
     /// Writes all or nothing, readable by the user alone.
@@ -126,6 +138,14 @@ impl TrustStore {
         file.as_file().sync_all()?;
         file.persist(&self.path)?;
         Ok(())
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<Decision>> {
+    match input_file::read_found(path, MAX_SETTINGS_LENGTH) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -153,5 +173,24 @@ mod tests {
         assert!(store.revoke(&one.path).unwrap());
         assert!(!store.revoke(&one.path).unwrap());
         assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 0);
+    }
+
+    #[test]
+    fn decisions_of_other_processes_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: String| Fingerprint::new(&folder.path().join(name), b"").unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                // Opened before the others decide, as while a question is open.
+                let mut store = TrustStore::open(folder.path()).unwrap();
+                scope.spawn(move || {
+                    for number in 0..8 {
+                        store.decide(&file(format!("{writer}-{number}")), Verdict::Trusted).unwrap();
+                    }
+                    assert!(store.revoke(&file(format!("{writer}-0")).path).unwrap());
+                });
+            }
+        });
+        assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 4 * 7);
     }
 }
