@@ -6,7 +6,7 @@ use engine::sandbox::SandboxSpec;
 
 use crate::config::Config;
 use crate::exit::UsageError;
-use crate::trust::{UndecidedFile, Verdict};
+use crate::trust::{TrustReason, UndecidedFile, Verdict};
 
 /// Checks the folders that a sandbox can write. Returns the files in them that take effect now and that the user has not
 /// decided about: the sandbox can change these.
@@ -26,17 +26,24 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
                 folder.display()
             )));
         }
-        for file in config.files.iter().filter(|file| file.path.starts_with(&folder)) {
+        for file in config.files.iter().filter(|file| file.is_reached_through(&folder)) {
+            if !file.path.starts_with(&folder) {
+                // Its content says nothing of what the link leads to next time.
+                return Err(UsageError(format!(
+                    "cannot use the configuration {}: it is named by a link in {}, which the sandbox can write; name the \
+                     file itself",
+                    file.path.display(),
+                    folder.display()
+                )));
+            }
             match config.trust.verdict(file) {
                 Some(Verdict::Trusted) => {}
                 Some(Verdict::Denied) => {
                     let text = format!("{} is denied by `glovebox trust --deny`", file.path.display());
                     return Err(UsageError(text));
                 }
-                None => undecided.push(UndecidedFile {
-                    file: file.clone(),
-                    keys: vec!["configuration in a folder that the sandbox can write".to_owned()],
-                }),
+                None => undecided
+                    .push(UndecidedFile { file: file.clone(), reason: TrustReason::WritableBySandbox }),
             }
         }
     }

@@ -205,6 +205,105 @@ fn named_config_in_the_workspace_needs_trust() {
 }
 
 #[test]
+fn named_config_that_links_out_of_the_workspace_is_refused() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let own = home.write("own/c.toml", "[agent]\nenable_think = false\n");
+    home.write("own/agent.md", "An agent.");
+    home.run(&["trust", "own/c.toml"]).expect(0);
+    home.write("work/sub/readme", "");
+    std::os::unix::fs::symlink(&own, home.path().join("work/c.toml")).unwrap();
+    std::os::unix::fs::symlink("../../own", home.path().join("work/sub/own")).unwrap();
+    for named in ["work/c.toml", "work/sub/own/c.toml", "work/sub/../c.toml"] {
+        let arguments = ["-l", &model, "--config-file", named, "-d", "work"];
+        refused(
+            run_in(&home, home.path(), &arguments),
+            &["own/c.toml", "link in", "work, which the sandbox can write"],
+        );
+    }
+    home.run(&["trust", "own/agent.md"]).expect(0);
+    let arguments = ["-l", &model, "-c", "work/sub/own/agent.md", "-d", "work"];
+    refused(run_in(&home, home.path(), &arguments), &["own/agent.md", "link in"]);
+    // Neither is chosen by the workspace here.
+    let arguments = ["-l", &model, "--config-file", "../own/c.toml", "-c", "../own/agent.md", "-d", "."];
+    run_in(&home, &home.workspace(), &arguments).expect(0);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn default_agent_of_a_folder_brings_back_no_disabled_tool() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let agents = ["DummyAgent", "BrowsingAgent", "VisualBrowsingAgent", "LocAgent", "ReadOnlyAgent"];
+    for (own, refused_agents) in [
+        ("[agent]\nenable_cmd = false\nenable_browsing = false\n", &agents[..]),
+        ("[agent.CodeActAgent]\nenable_cmd = false\nenable_browsing = false\n", &agents),
+        ("[agent]\nenable_browsing = false\n", &agents[..3]),
+        ("", &agents[..1]),
+    ] {
+        home.write(".glovebox/config.toml", own);
+        for agent in agents.iter().chain(&["CodeActAgent"]) {
+            let clone = clone_of(&home, &format!("[core]\ndefault_agent = \"{agent}\"\n"));
+            let list = home.run_in(&clone, &["conversations", "ls"]).expect(0);
+            let is_refused = list.stderr.contains("sets core.default_agent");
+            assert_eq!(is_refused, refused_agents.contains(agent), "{own}{agent}: {}", list.stderr);
+        }
+    }
+    clone_of(&home, "[core]\ndefault_agent = \"DummyAgent\"\n");
+    refused(run_in(&home, &home.path().join("clone"), &["-l", &model]), &["core.default_agent"]);
+    // Harmless tools stay off too.
+    home.write(".glovebox/config.toml", "[agent.CodeActAgent]\nenable_think = false\n");
+    for section in ["agent.CodeActAgent", "agent"] {
+        let clone = clone_of(&home, &format!("[{section}]\nenable_think = true\n"));
+        refused(run_in(&home, &clone, &["-l", &model]), &[&format!("sets {section}.enable_think")]);
+    }
+}
+
+#[test]
+fn agent_file_of_a_folder_replaces_no_section_of_the_users() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("prompt.md", "The user's own.");
+    let section = |key| format!("[agent.helper]\n{key} = \"{}\"\n", home.path().join("prompt.md").display());
+    home.write(".glovebox/config.toml", section("system_prompt_filename"));
+    home.write("clone/.glovebox/agents/helper.md", "Of the clone.");
+    let prompt = || {
+        let ended = run_in(&home, &home.path().join("clone"), &["-l", &model, "-c", "helper"]).expect(0);
+        system(&ended.events())["content"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(prompt(), "The user's own.");
+    home.write(".glovebox/config.toml", "");
+    assert_eq!(prompt(), "Of the clone.");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn broken_config_of_a_folder_hinders_no_trust_command() {
+    let home = Home::new();
+    for (config, problem) in [
+        ("[core\n", "config.toml:1: "),
+        ("[core]\nmax_iterations = \"x\"\n", "core.max_iterations must be"),
+        ("[condenser]\ntype = \"unknown\"\n", "condenser: "),
+    ] {
+        let clone = clone_of(&home, config);
+        for arguments in [
+            &["trust", "--deny"][..],
+            &["trust", "--list"],
+            &["trust", "--revoke"],
+            &["trust"],
+            &["trust", "--revoke"],
+        ] {
+            home.run_in(&clone, arguments).expect(0);
+        }
+        let list = home.run_in(&clone, &["conversations", "ls", "--json"]).expect(0);
+        assert_eq!(list.stdout.trim(), "[]");
+        assert!(list.stderr.contains(problem) && list.stderr.contains("ignored"), "{}", list.stderr);
+        let ended = run_in(&home, &clone, &["-l", "scripted:none"]).expect(2);
+        assert!(ended.stderr.contains(problem), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn agent_file_of_a_folder_chooses_no_model() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
@@ -269,7 +368,7 @@ fn policy_of_a_folder_needs_trust() {
     let policy = include_str!("../../orchestrator/security-policy.toml");
     home.write("clone/policy.toml", policy);
     let clone = home.path().join("clone");
-    refused(run_in(&home, &clone, &["-l", &model]), &["clone/policy.toml is not trusted", "sets policy"]);
+    refused(run_in(&home, &clone, &["-l", &model]), &["clone/policy.toml is not trusted", "is a policy"]);
     home.run_in(&clone, &["trust", "policy.toml"]).expect(0);
     run_in(&home, &clone, &["-l", &model]).expect(0);
     home.run_in(&clone, &["trust", "--deny", "policy.toml"]).expect(0);
@@ -280,7 +379,7 @@ fn policy_of_a_folder_needs_trust() {
     std::os::unix::fs::symlink("../../other/policy.toml", clone.join("below/policy.toml")).unwrap();
     refused(
         run_in(&home, &clone.join("below"), &["-l", &model]),
-        &["other/policy.toml is not trusted", "sets policy"],
+        &["other/policy.toml is not trusted", "is a policy"],
     );
     home.assert_nothing_runs();
 }

@@ -21,7 +21,7 @@ pub(super) use trajectory_file::TrajectoryFile;
 
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
-use super::{load_config, print};
+use super::{load_config_to_read, print};
 use crate::compose::StateDir;
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -72,7 +72,7 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         ConversationsCommand::Rm(arguments) => arguments.host.clone(),
         _ => None,
     };
-    let config = load_config(&Overrides { ssh_host, ..overrides.clone() })?;
+    let config = load_config_to_read(&Overrides { ssh_host, ..overrides.clone() })?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = match &command {
         ConversationsCommand::Fork { .. } | ConversationsCommand::Rm(_) => {

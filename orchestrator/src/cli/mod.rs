@@ -206,6 +206,18 @@ fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
     introduce_config(trust::load(overrides)?)
 }
 
+/// The same for a command that only looks at what is stored: whatever the current folder's file says is no obstacle.
+fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
+    let config = trust::load(overrides).or_else(|error| {
+        let without = trust::load(&Overrides { without_folder_file: true, ..overrides.clone() });
+        if without.is_ok() {
+            print::warning(&format!("{error:#}: the file is ignored here"));
+        }
+        without.or(Err(error))
+    });
+    introduce_config(config?)
+}
+
 /// The same for a command that runs something: the user decides about each file that is not trusted.
 fn load_decided_config(overrides: &Overrides) -> anyhow::Result<Config> {
     introduce_config(trust::load_decided(overrides)?)

@@ -11,7 +11,7 @@ use crate::compose::StateDir;
 use crate::config::{Config, Overrides, RestrictedFile};
 use crate::exit::{Exit, UsageError};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
-use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 use crate::writable;
 
 /// Keys of a file that a line names.
@@ -39,7 +39,8 @@ pub(super) struct TrustArguments {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct OtherOperation {
-    /// Use of the file only what cannot widen anything, without a question.
+    /// Do not trust the file and do not ask again: only what cannot widen anything takes effect. What needs a denied policy,
+    /// or denied configuration that the sandbox can write, is refused.
     #[arg(long)]
     deny: bool,
 
@@ -53,7 +54,8 @@ struct OtherOperation {
 }
 
 pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let mut store = load(overrides)?.trust;
+    // No other file of the folder is needed, nor does it have to be valid.
+    let mut store = load(&Overrides { without_folder_file: true, ..overrides.clone() })?.trust;
     let TrustArguments { path, operation } = arguments;
     if operation.list {
         for decision in store.decisions() {
@@ -110,8 +112,12 @@ pub(super) fn check_sandbox(config: &Config, spec: &SandboxSpec) -> anyhow::Resu
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
     config.restricted.iter().map(|restricted| match restricted {
         RestrictedFile::Undecided(file) => refusal(file),
-        RestrictedFile::Denied(UndecidedFile { file, keys }) => {
-            format!("{} is not trusted: without effect in it: {}", file.path.display(), key_names(keys))
+        RestrictedFile::Denied(file, keys) => {
+            let keys = key_names(keys);
+            format!(
+                "{} is denied by `glovebox trust --deny`: without effect in it: {keys}",
+                file.path.display()
+            )
         }
     })
 }
@@ -145,11 +151,20 @@ fn ask(file: &UndecidedFile) -> Option<Verdict> {
     }
     // What was typed before the question is no answer to it.
     let _ = tcflush(&stdin, QueueSelector::IFlush);
+    let danger = match &file.reason {
+        TrustReason::Keys(_) => {
+            "That can start programs here, send your keys elsewhere, or open the sandbox. "
+        }
+        TrustReason::Policy | TrustReason::WritableBySandbox => "",
+    };
+    let denial = match &file.reason {
+        TrustReason::Keys(_) => "use the rest of it",
+        TrustReason::Policy | TrustReason::WritableBySandbox => "refuse this and later runs with it",
+    };
     print::note(&format!(
-        "{} sets {}.\nThat can start programs here, send your keys elsewhere, or open the sandbox. Trust the file until it \
-         changes?\n[y]es, [n]o (use the rest of it), or nothing to leave: ",
+        "{} {}.\n{danger}Trust the file until it changes?\n[y]es, [n]o ({denial}), or nothing to leave: ",
         print::for_terminal(&file.file.path.display().to_string()),
-        key_names(&file.keys)
+        statement(&file.reason)
     ));
     let mut answer = String::new();
     stdin.read_line(&mut answer).ok()?;
@@ -160,13 +175,28 @@ fn ask(file: &UndecidedFile) -> Option<Verdict> {
     }
 }
 
-fn refusal(UndecidedFile { file, keys }: &UndecidedFile) -> String {
+fn refusal(UndecidedFile { file, reason }: &UndecidedFile) -> String {
     let shown = file.path.display().to_string();
+    let denial = match reason {
+        TrustReason::Keys(_) => ", or with --deny to use only the rest of it",
+        TrustReason::Policy | TrustReason::WritableBySandbox => "",
+    };
     format!(
-        "{shown} is not trusted and sets {}: read it, then `glovebox trust {}`, or with --deny to use only the rest of it",
-        key_names(keys),
+        "{shown} is not trusted and {}: read it, then `glovebox trust {}`{denial}",
+        statement(reason),
         shlex::try_quote(&shown).unwrap_or_default()
     )
+}
+
+/// What about a file needs a decision, as the rest of a sentence about it.
+fn statement(reason: &TrustReason) -> String {
+    match reason {
+        TrustReason::Keys(keys) => format!("sets {}", key_names(keys)),
+        TrustReason::Policy => {
+            "is a policy in this folder, which decides what you are asked about".to_owned()
+        }
+        TrustReason::WritableBySandbox => "is configuration that the sandbox can write".to_owned(),
+    }
 }
 
 /// The names may come from a hostile file.

@@ -10,7 +10,7 @@ use super::layers::RestrictedFile;
 use super::settings::Settings;
 use super::{Config, MOST_AGENTS};
 use crate::input_file;
-use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+use crate::trust::{Fingerprint, TrustStore, Verdict};
 
 /// CodeAct's tools, each with its key and whether it is there without a word.
 const TOOLS: [(ToolName, &str, bool); 9] = [
@@ -26,7 +26,7 @@ const TOOLS: [(ToolName, &str, bool); 9] = [
 ];
 
 /// Agents that need no configuration.
-pub(super) const BUILT_IN_AGENTS: [&str; 6] = [
+const BUILT_IN_AGENTS: [&str; 6] = [
     AgentDefinition::CODE_ACT,
     AgentDefinition::READ_ONLY,
     AgentDefinition::BROWSING,
@@ -54,6 +54,8 @@ pub(crate) struct AgentSettings {
     pub is_told: bool,
     /// Knowledge that it is never told, by name.
     pub disabled_microagents: BTreeSet<String>,
+    /// Its file, if all that it says takes effect.
+    pub file: Option<Fingerprint>,
     /// Its file, if that says more than an untrusted file may.
     pub restricted: Option<RestrictedFile>,
 }
@@ -66,6 +68,8 @@ pub(super) struct Folders<'a> {
     pub(super) untrusted: Option<&'a Path>,
     /// The user's decisions about other files.
     pub(super) trust: &'a TrustStore,
+    /// Whether the user's own configuration has a section for the agent. No file of the current folder replaces that.
+    pub(super) has_own_section: bool,
 }
 
 impl AgentSettings {
@@ -97,22 +101,24 @@ impl AgentSettings {
             model: settings.text("agent", "llm_config"),
             is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
             disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
+            file: None,
             restricted: None,
         };
         let of_ours = BUILT_IN_AGENTS.contains(&name);
         if let Some(path) = find(name, folders).filter(|_| !of_ours) {
             read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
-            read.definition = read_file(&path, &tools, settings, folders).map(|(file, restricted)| {
-                read.restricted = restricted;
-                read.model = file.model.or(read.model.take());
-                if !file.description.is_empty() {
-                    read.description = file.description;
-                }
-                if let Some(delegates) = file.delegates {
-                    (read.delegates, read.has_own_delegates) = (delegates, true);
-                }
-                file.definition
-            });
+            read.definition =
+                read_file(&path, &tools, settings, folders).map(|(file, trusted, restricted)| {
+                    (read.file, read.restricted) = (trusted, restricted);
+                    read.model = file.model.or(read.model.take());
+                    if !file.description.is_empty() {
+                        read.description = file.description;
+                    }
+                    if let Some(delegates) = file.delegates {
+                        (read.delegates, read.has_own_delegates) = (delegates, true);
+                    }
+                    file.definition
+                });
         } else if of_ours || section.is_some() {
             read.definition = configured(name, tools, settings, folders);
         } else {
@@ -164,14 +170,16 @@ pub(super) fn section_of(name: &str) -> &str {
     file.strip_suffix(".md").unwrap_or(file)
 }
 
-/// The file of an agent: the one that is named, else the user's own, else this folder's, which must not take its place.
+/// The file of an agent: the one that is named, else the user's own, else this folder's, which must not take the place of
+/// what is the user's own.
 fn find(name: &str, folders: &Folders<'_>) -> Option<PathBuf> {
     if name.contains('/') || name.ends_with(".md") {
         return Some(name.into());
     }
     let file = format!("{name}.md");
-    let places = [own_agents(folders), Path::new(FOLDER_AGENTS).to_owned()];
-    places.into_iter().map(|place| place.join(&file)).find(|path| path.is_file())
+    let of_folder = (!folders.has_own_section).then(|| FOLDER_AGENTS.into());
+    let places = std::iter::once(own_agents(folders)).chain(of_folder);
+    places.map(|place| place.join(&file)).find(|path| path.is_file())
 }
 
 /// Where a folder has its agents.
@@ -181,13 +189,14 @@ fn own_agents(folders: &Folders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
 }
 
-/// Reads a file. Of one that is neither the user's own nor trusted, only what cannot widen anything.
+/// Reads a file. Of one that is neither the user's own nor trusted, only what cannot widen anything. Returns the agent, then
+/// the file if it is trusted, or if it says more than that.
 fn read_file(
     path: &Path,
     tools: &[ToolName],
     settings: &Settings,
     folders: &Folders<'_>,
-) -> Result<(AgentFile, Option<RestrictedFile>), String> {
+) -> Result<(AgentFile, Option<Fingerprint>, Option<RestrictedFile>), String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     // A repository's link must not make another file of the host a prompt.
     let content = match path.starts_with(FOLDER_AGENTS) {
@@ -205,11 +214,10 @@ fn read_file(
         path.starts_with(&own) && own.canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
     let verdict = if is_own { Some(Verdict::Trusted) } else { folders.trust.verdict(&fingerprint) };
     if verdict == Some(Verdict::Trusted) {
-        return Ok((file, None));
+        return Ok((file, Some(fingerprint), None));
     }
     let removed = retain_untrusted(&mut file, settings);
-    let restricted = RestrictedFile::new(UndecidedFile { file: fingerprint, keys: removed }, verdict);
-    Ok((file, restricted))
+    Ok((file, None, RestrictedFile::new(fingerprint, removed, verdict)))
 }
 
 /// Removes what an untrusted file may not say. Returns the removed fields.
@@ -222,10 +230,7 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
     if file.delegates.take().is_some_and(|delegates| !delegates.is_empty()) {
         removed.push("delegates".to_owned());
     }
-    let is_disabled = |tool: &ToolName| {
-        let key = TOOLS.iter().find(|(of_key, ..)| of_key == tool);
-        key.is_some_and(|(_, key, default)| !settings.flag("agent", key).unwrap_or(*default))
-    };
+    let is_disabled = |tool: &ToolName| is_disabled(*tool, settings);
     let definition = &mut file.definition;
     if definition.tools.iter().any(is_disabled) {
         definition.tools.retain(|tool| !is_disabled(tool));
@@ -233,6 +238,36 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
         removed.push("tools".to_owned());
     }
     removed
+}
+
+/// Whether the configuration turns a tool off. Tools without a key of their own, such as `grep`, run commands.
+fn is_disabled(tool: ToolName, settings: &Settings) -> bool {
+    let key = TOOLS.iter().find(|(of_key, ..)| *of_key == tool);
+    let (key, default) = key.map_or(("enable_cmd", true), |(_, key, default)| (*key, *default));
+    !settings.flag("agent", key).unwrap_or(default)
+}
+
+/// Whether a built-in agent has only tools that CodeActAgent has with these settings.
+pub(super) fn is_narrower(name: &str, settings: &Settings) -> bool {
+    let has_disabled = |agent: AgentDefinition| agent.tools.iter().any(|tool| is_disabled(*tool, settings));
+    match name {
+        AgentDefinition::CODE_ACT => true,
+        // Its script runs commands whatever is turned off.
+        AgentDefinition::DUMMY => false,
+        _ => built_in(name).is_some_and(|agent| !has_disabled(agent)),
+    }
+}
+
+/// The built-in agents but for CodeActAgent, which is as configured.
+fn built_in(name: &str) -> Option<AgentDefinition> {
+    Some(match name {
+        AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
+        AgentDefinition::BROWSING => AgentDefinition::browsing(),
+        AgentDefinition::VISUAL_BROWSING => AgentDefinition::visual_browsing(),
+        AgentDefinition::LOC => AgentDefinition::loc(),
+        AgentDefinition::DUMMY => AgentDefinition::dummy(),
+        _ => return None,
+    })
 }
 
 /// One of ours, or what a section makes of CodeAct.
@@ -244,14 +279,8 @@ fn configured(
 ) -> Result<AgentDefinition, String> {
     let prompt_file = settings.text("agent", "system_prompt_filename");
     let prompt = prompt_file.as_deref().map_or(Some(Prompt::Usual), Prompt::by_v0_name);
-    let mut definition = match name {
-        AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
-        AgentDefinition::BROWSING => AgentDefinition::browsing(),
-        AgentDefinition::VISUAL_BROWSING => AgentDefinition::visual_browsing(),
-        AgentDefinition::LOC => AgentDefinition::loc(),
-        AgentDefinition::DUMMY => AgentDefinition::dummy(),
-        _ => AgentDefinition::code_act(prompt.unwrap_or_default(), tools),
-    };
+    let mut definition =
+        built_in(name).unwrap_or_else(|| AgentDefinition::code_act(prompt.unwrap_or_default(), tools));
     name.clone_into(&mut definition.name);
     if let (None, Some(file)) = (prompt, prompt_file) {
         let text = read_prompt(Path::new(&file), folders.untrusted);

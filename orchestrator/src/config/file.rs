@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use engine::agent::AgentDefinition;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -32,6 +33,14 @@ impl File {
         self.groups.remove(&(section.to_owned(), name.to_owned()))
     }
 
+    /// The sections' own keys, and over them those of a group.
+    fn with_group(&self, section: &str, name: &str) -> Settings {
+        let mut settings = self.base.clone();
+        let group = self.groups.get(&(section.to_owned(), name.to_owned()));
+        settings.overlay(group.cloned().unwrap_or_default());
+        settings
+    }
+
     /// Lays the keys of a stronger file over these.
     pub(super) fn overlay(&mut self, stronger: Self) {
         self.base.overlay(stronger.base);
@@ -43,11 +52,12 @@ impl File {
 
     /// Removes what an untrusted file may not set over `own`, the user's own configuration. Returns the removed keys.
     pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
-        let mut removed = self.base.retain_untrusted(&own.base);
+        // Without a choice of the folder's, CodeActAgent works.
+        let mut removed = self.base.retain_untrusted(&own.with_group("agent", AgentDefinition::CODE_ACT));
         self.groups.retain(|(section, name), group| {
             // A group of models could stand in for the model of that name.
             let of_group = match section.as_str() {
-                "agent" => group.retain_untrusted(&own.base),
+                "agent" => group.retain_untrusted(&own.with_group(section, name)),
                 _ => std::mem::take(group).retain_untrusted(&own.base),
             };
             removed.extend(of_group.into_iter().map(|key| match key.split_once('.') {

@@ -73,13 +73,15 @@ pub(super) struct Key {
 pub(super) enum UntrustedRule {
     /// Any value: none of them widens anything.
     Any,
+    /// A switch of a harmless tool: not on where the user turned it off.
+    StaysOff,
     /// Only this truth value, which is the narrower one.
     Only(bool),
     /// Only this text, which is the narrowest one.
     OnlyText(&'static str),
     /// A number that lowers what holds without the file; a number by default.
     Lowers(f64),
-    /// One of the built-in agents, where the user's own file names none.
+    /// A built-in agent without tools that the user turned off, where the user's own configuration names none.
     BuiltInAgent,
     /// A file in the same folder, or one of V0's names of prompts.
     FileInFolder,
@@ -188,10 +190,10 @@ pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
     ),
     (
         "agent",
-        "description enable_think enable_finish enable_plan_mode enable_condensation_request \
-         enable_history_truncation",
-        UntrustedRule::Any,
+        "enable_think enable_finish enable_plan_mode enable_condensation_request",
+        UntrustedRule::StaysOff,
     ),
+    ("agent", "description enable_history_truncation", UntrustedRule::Any),
     (
         "agent",
         "enable_cmd enable_jupyter enable_editor enable_browsing enable_llm_editor enable_prompt_extensions enable_mcp",

@@ -2,14 +2,15 @@
 //!
 //! `--config-file` replaces both. The user's own file is `~/.glovebox/config.toml`, else V0's `~/.openhands/config.toml`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::environment;
 use super::file::{self, File};
 use super::settings::ConfigError;
-use super::{expand_home, home};
+use super::{Overrides, expand_home, home};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
-use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 
 /// The user's own file, below home: the first that exists.
 const OWN_FILES: [&str; 2] = [".glovebox/config.toml", ".openhands/config.toml"];
@@ -23,6 +24,8 @@ pub(super) struct Layers {
     pub(super) warnings: Vec<String>,
     /// The files that take effect with all that they say.
     pub(super) files: Vec<Fingerprint>,
+    /// The names of the sections `[agent.NAME]` in the user's own file.
+    pub(super) own_agents: BTreeSet<String>,
     /// The current folder, if its file is not trusted.
     pub(super) untrusted_folder: Option<PathBuf>,
     pub(super) restricted: Option<RestrictedFile>,
@@ -34,17 +37,17 @@ pub(super) struct Layers {
 pub(crate) enum RestrictedFile {
     /// The user has not decided.
     Undecided(UndecidedFile),
-    /// The user wants it so.
-    Denied(UndecidedFile),
+    /// The user wants it so. With its keys that have no effect.
+    Denied(Fingerprint, Vec<String>),
 }
 
 impl RestrictedFile {
-    /// A file without the user's trust. `None` if all that it says takes effect.
-    pub(super) fn new(file: UndecidedFile, verdict: Option<Verdict>) -> Option<Self> {
+    /// A file without the user's trust, and its keys that need it. `None` if all that it says takes effect.
+    pub(super) fn new(file: Fingerprint, keys: Vec<String>, verdict: Option<Verdict>) -> Option<Self> {
         match verdict {
-            _ if file.keys.is_empty() => None,
-            Some(Verdict::Denied) => Some(Self::Denied(file)),
-            _ => Some(Self::Undecided(file)),
+            _ if keys.is_empty() => None,
+            Some(Verdict::Denied) => Some(Self::Denied(file, keys)),
+            _ => Some(Self::Undecided(UndecidedFile { file, reason: TrustReason::Keys(keys) })),
         }
     }
 
@@ -52,7 +55,7 @@ impl RestrictedFile {
     pub(crate) fn undecided(&self) -> Option<&UndecidedFile> {
         match self {
             Self::Undecided(file) => Some(file),
-            Self::Denied(_) => None,
+            Self::Denied(..) => None,
         }
     }
 }
@@ -60,9 +63,10 @@ impl RestrictedFile {
 impl Layers {
     /// Reads all files.
     pub(super) fn read(
-        named: Option<&Path>,
+        overrides: &Overrides,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
+        let named = overrides.config_file.as_deref();
         let own = match (named, home(variable)) {
             (Some(path), _) => Some(path.to_owned()),
             (None, Ok(home)) => OWN_FILES.iter().map(|file| home.join(file)).find(|path| path.exists()),
@@ -80,14 +84,17 @@ impl Layers {
             file.resolve_prompts(folder);
         }
         let trust = open_trust(&file, variable)?;
-        let mut layers = Self { file, warnings, files, untrusted_folder: None, restricted: None, trust };
-        if named.is_none() {
-            layers.read_folder_file()?;
+        let own_agents = file.groups.keys().filter(|(section, _)| section == "agent");
+        let own_agents = own_agents.map(|(_, name)| name.clone()).collect();
+        let mut layers =
+            Self { file, warnings, files, own_agents, untrusted_folder: None, restricted: None, trust };
+        if named.is_none() && !overrides.without_folder_file {
+            layers.read_folder_file(variable)?;
         }
         Ok(layers)
     }
 
-    fn read_folder_file(&mut self) -> Result<(), ConfigError> {
+    fn read_folder_file(&mut self, variable: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
         let path = Path::new(FOLDER_FILE);
         // Not a link out of the folder: it would have the trust that what it leads to has elsewhere.
         let content = match input_file::read_beneath(Path::new("."), path, MAX_SETTINGS_LENGTH) {
@@ -95,7 +102,8 @@ impl Layers {
             content => content,
         };
         let (mut file, warnings, fingerprint) = parse(path, content)?;
-        if self.files.contains(&fingerprint) {
+        // The user's own, run in its folder.
+        if self.files.iter().any(|own| own.path == fingerprint.path) {
             return Ok(());
         }
         self.warnings.extend(warnings);
@@ -105,10 +113,12 @@ impl Layers {
             file.resolve_prompts(&folder);
             self.files.push(fingerprint);
         } else {
-            let keys = file.retain_untrusted(&self.file);
+            let mut own = self.file.clone();
+            own.base.overlay(environment::read(variable)?);
+            let keys = file.retain_untrusted(&own);
             file.resolve_prompts(&folder);
             self.untrusted_folder = Some(folder);
-            self.restricted = RestrictedFile::new(UndecidedFile { file: fingerprint, keys }, verdict);
+            self.restricted = RestrictedFile::new(fingerprint, keys, verdict);
         }
         self.file.overlay(file);
         Ok(())

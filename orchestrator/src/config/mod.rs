@@ -59,6 +59,8 @@ const DRAFT_EDITOR: &str = "draft_editor";
 pub(crate) struct Overrides {
     /// `--config-file`. `None`: the user's own file, and over it `config.toml` of the current folder.
     pub config_file: Option<PathBuf>,
+    /// Whether `config.toml` of the current folder is not read.
+    pub without_folder_file: bool,
     /// `--model`: the name of an `[llm.NAME]` group, or of a model.
     pub model: Option<String>,
     /// `--agent`: a name or a file.
@@ -263,7 +265,7 @@ impl Config {
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let layers = Layers::read(overrides.config_file.as_deref(), &environment)?;
+        let layers = Layers::read(overrides, &environment)?;
         let mut config = Self::load_alone(overrides, &environment, &layers)?;
         let mut names = config.agent.delegates.clone();
         // Who is left out is told to whoever wants to hand on to them.
@@ -274,6 +276,7 @@ impl Config {
             let new = member.restricted.drain(..).filter(|file| !config.restricted.contains(file));
             let new: Vec<_> = new.collect();
             config.restricted.extend(new);
+            config.files.extend(member.agent.file.take());
             if !member.agent.has_own_delegates {
                 member.agent.delegates.clear();
             }
@@ -300,9 +303,11 @@ impl Config {
         let section = file.take_group("agent", agent::section_of(&named));
         settings.overlay(section.clone().unwrap_or_default());
         let untrusted = layers.untrusted_folder.as_deref();
-        let folders = Folders { state_dir: &state_dir, untrusted, trust: &layers.trust };
+        let has_own_section = layers.own_agents.contains(agent::section_of(&named));
+        let folders = Folders { state_dir: &state_dir, untrusted, trust: &layers.trust, has_own_section };
         let mut agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
         let mut files = layers.files.clone();
+        files.extend(agent.file.take());
         let restricted = layers.restricted.clone();
         let mut restricted: Vec<_> = restricted.into_iter().chain(agent.restricted.take()).collect();
         let analyzer = settings.text("security", "security_analyzer");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::layers::RestrictedFile;
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
-use crate::trust::{Fingerprint, TrustStore, UndecidedFile, Verdict};
+use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 
 /// Analyzers that are no files.
 const NAMES: [&str; 4] = ["none", "llm", "invariant", "grayswan"];
@@ -43,9 +43,8 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
     let fingerprint = Fingerprint::new(path, &content)?;
     let text = input_file::to_text(content)?;
     let folder = Path::new(".").canonicalize()?;
-    // Also by its name: it may be a link of the folder's to another file that agents can write.
-    let is_in_folder =
-        fingerprint.path.starts_with(&folder) || std::path::absolute(path)?.starts_with(&folder);
+    // Also a link in the folder to another file that agents can write.
+    let is_in_folder = fingerprint.is_reached_through(&folder);
     let is_own = trust.path().parent().and_then(|own| own.canonicalize().ok());
     let is_own = is_own.is_some_and(|own| {
         fingerprint.path.starts_with(&own) && !fingerprint.path.starts_with(own.join("workspaces"))
@@ -57,8 +56,7 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
         return Err(std::io::Error::other("denied by `glovebox trust --deny`"));
     }
     let restricted = needs_trust.then(|| {
-        let keys = vec!["policy".to_owned()];
-        RestrictedFile::Undecided(UndecidedFile { file: fingerprint.clone(), keys })
+        RestrictedFile::Undecided(UndecidedFile { file: fingerprint.clone(), reason: TrustReason::Policy })
     });
     Ok(PolicyFile { text, fingerprint, restricted })
 }

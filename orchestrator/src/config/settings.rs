@@ -8,7 +8,7 @@ use engine::sandbox::{Volume, VolumeError};
 
 use sandbox::ServerUrl;
 
-use super::agent::BUILT_IN_AGENTS;
+use super::agent::is_narrower;
 use super::keys::{self, Kind, UntrustedRule};
 use super::mcp;
 
@@ -186,7 +186,7 @@ impl Settings {
             let has_effect = keys::find(section, name).is_none_or(|key| key.has_effect);
             let is_allowed = !has_effect
                 || keys::untrusted_rule(section, name)
-                    .is_some_and(|rule| is_allowed(rule, value, own.values.get(&(*section, *name))));
+                    .is_some_and(|rule| is_allowed(rule, value, own.values.get(&(*section, *name)), own));
             if !is_allowed {
                 removed.push(format!("{section}.{name}"));
             }
@@ -302,10 +302,16 @@ impl Settings {
     }
 }
 
-/// Whether an untrusted file may set this value, where the user's own settings hold `own`.
-fn is_allowed(rule: UntrustedRule, value: &toml::Value, own: Option<&toml::Value>) -> bool {
+/// Whether an untrusted file may set this value, where the user's own settings hold `own` for the key.
+fn is_allowed(
+    rule: UntrustedRule,
+    value: &toml::Value,
+    own: Option<&toml::Value>,
+    settings: &Settings,
+) -> bool {
     match rule {
         UntrustedRule::Any => true,
+        UntrustedRule::StaysOff => value.as_bool() == Some(false) || own.is_none_or(|own| own == value),
         UntrustedRule::Only(flag) => value.as_bool() == Some(flag),
         UntrustedRule::OnlyText(text) => value.as_str() == Some(text),
         UntrustedRule::Lowers(default) => {
@@ -314,7 +320,7 @@ fn is_allowed(rule: UntrustedRule, value: &toml::Value, own: Option<&toml::Value
             to_number(value).is_some_and(|number| number > 0.0 && number <= limit)
         }
         UntrustedRule::BuiltInAgent => {
-            own.is_none() && value.as_str().is_some_and(|name| BUILT_IN_AGENTS.contains(&name))
+            own.is_none() && value.as_str().is_some_and(|name| is_narrower(name, settings))
         }
         UntrustedRule::FileInFolder => value.as_str().is_some_and(|file| {
             Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
