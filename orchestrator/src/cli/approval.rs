@@ -56,8 +56,18 @@ fn what_runs(action: &Action) -> (String, String) {
         Action::Run(run) if run.is_input => {
             ("type into the running program".into(), marked('>', &run.command))
         }
-        Action::Run(run) => ("run a command".into(), marked('$', &run.command)),
-        Action::RunIpython(cell) => ("run a Python cell".into(), marked('|', &cell.code)),
+        Action::Run(run) => {
+            let shell = if run.is_static { " in a shell of its own" } else { "" };
+            let folder = run.cwd.as_deref().map(|cwd| format!(" in the folder {}", visible_line(cwd)));
+            (format!("run a command{shell}{}", folder.unwrap_or_default()), marked('$', &run.command))
+        }
+        Action::RunIpython(cell) if cell.kernel_init_code.is_empty() => {
+            ("run a Python cell".into(), marked('|', &cell.code))
+        }
+        Action::RunIpython(cell) => {
+            let text = marked('*', &cell.kernel_init_code) + &marked('|', &cell.code);
+            ("run a Python cell, in a new kernel after the lines marked *".into(), text)
+        }
         Action::Edit(edit) => edited(edit),
         Action::Write(WriteAction { path, content, start, end, .. }) => {
             let range = match (start, end) {
@@ -70,6 +80,10 @@ fn what_runs(action: &Action) -> (String, String) {
         Action::CallToolMcp(call) => {
             let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
             (format!("call the MCP tool {}", visible_line(&call.name)), marked('|', &arguments))
+        }
+        Action::Delegate(delegate) => {
+            let inputs = serde_json::to_string_pretty(&delegate.inputs).unwrap_or_default();
+            (format!("hand a task to the agent {}", visible_line(&delegate.agent)), marked('|', &inputs))
         }
         Action::Browse(browse) => (format!("open {}", visible_line(&browse.url)), String::new()),
         Action::BrowseInteractive(browse) => {
@@ -140,7 +154,7 @@ fn marked_line(mark: char, line: &str, room: usize) -> String {
 mod tests {
     use engine::conversation::Request;
     use protocol::EventId;
-    use protocol::action::{CallToolMcpAction, RunAction};
+    use protocol::action::{CallToolMcpAction, RunAction, RunIpythonAction};
     use protocol::sandbox_api::{ActionRequest, SandboxAction};
     use serde_json::json;
 
@@ -204,6 +218,22 @@ mod tests {
         let shown = described(call.into(), "");
         assert!(
             shown.contains("call the MCP tool delete") && shown.contains("  |   \"table\": \"users\""),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn folder_and_kernel_code_of_a_foreign_action_are_shown() {
+        let command = "ls".to_owned();
+        let cwd = Some("/etc\n  risk: low".to_owned());
+        let shown = described(RunAction { command, cwd, is_static: true, ..Default::default() }.into(), "");
+        let title = "run a command in a shell of its own in the folder /etc\\n  risk: low\n  $ ls\n";
+        assert!(shown.contains(title), "{shown}");
+        let cell = json!({"code": "1 + 1", "kernel_init_code": "import os\nos.x()"});
+        let cell: RunIpythonAction = serde_json::from_value(cell).unwrap();
+        let shown = described(cell.into(), "");
+        assert!(
+            shown.contains("the lines marked * (3 lines)\n  * import os\n  * os.x()\n  | 1 + 1\n"),
             "{shown}"
         );
     }

@@ -12,13 +12,16 @@ pub fn asks(policy: ConfirmationPolicy, action: &Action) -> bool {
 }
 
 /// The narrowest approval that covers an action and those like it. `None` where every action needs an approval of its
-/// own: input to a running process and calls in a browser mean something else each time.
+/// own: input to a running process and calls in a browser mean something else each time. So do commands with a folder of
+/// their own and cells with code for a new kernel, which no agent here makes, but trajectories can hold.
 pub fn approval(action: &Action) -> Option<ApprovalGranted> {
     let scope = match action {
-        Action::Run(run) if !run.is_input && !run.is_static => {
+        Action::Run(run) if !run.is_input && !run.is_static && run.cwd.is_none() => {
             ApprovalScope::Command { command: run.command.clone() }
         }
-        Action::RunIpython(cell) => ApprovalScope::Cell { code: cell.code.clone() },
+        Action::RunIpython(cell) if cell.kernel_init_code.is_empty() => {
+            ApprovalScope::Cell { code: cell.code.clone() }
+        }
         Action::CallToolMcp(call) => ApprovalScope::McpTool { name: call.name.clone() },
         Action::Read(_) | Action::Write(_) | Action::Edit(_) => {
             ApprovalScope::Action { action: action.kind().to_owned() }
@@ -65,7 +68,8 @@ fn does_something(action: &Action) -> bool {
 mod tests {
     use protocol::SecurityRisk::{High, Low, Medium, Unknown};
     use protocol::action::{
-        BrowseAction, CallToolMcpAction, EditAction, FinishAction, MessageAction, RunAction, ThinkAction,
+        BrowseAction, CallToolMcpAction, EditAction, FinishAction, MessageAction, RunAction,
+        RunIpythonAction, ThinkAction,
     };
 
     use super::*;
@@ -100,6 +104,13 @@ mod tests {
         assert!(covers(&granted, &call("search")) && !covers(&granted, &call("delete")));
         let edit = |path: &str| Action::from(EditAction::of(path, "create"));
         assert!(covers(&approval(&edit("/a")).unwrap(), &edit("/b")));
+        let in_folder = RunAction { cwd: Some("/etc".into()), ..Default::default() };
+        let cell = |kernel_init_code: &str| {
+            let cell = serde_json::json!({"code": "1", "kernel_init_code": kernel_init_code});
+            Action::from(serde_json::from_value::<RunIpythonAction>(cell).unwrap())
+        };
+        assert_eq!((approval(&in_folder.into()), approval(&cell("x()"))), (None, None));
+        assert!(!covers(&approval(&cell("")).unwrap(), &cell("x()")));
         let input = RunAction { command: "y".into(), is_input: true, ..Default::default() };
         assert_eq!((approval(&input.into()), approval(&BrowseAction::default().into())), (None, None));
     }
