@@ -47,6 +47,20 @@ fn what_the_second_model_cannot_read_the_first_one_answers_and_a_third_writes_th
 }
 
 #[test]
+fn recording_replays_in_a_fresh_workspace() {
+    let home = Home::new();
+    // Both paths hold the conversation's id, and are in requests.
+    let model = home.script(&json!([bash("echo $HOME; pwd"), finish()]));
+    let run = |more: &[&str]| {
+        let arguments = ["run", "--json", "-t", "work", "-l", &model, "--runtime", "local"];
+        home.run(&[arguments.as_slice(), more].concat()).expect(0).events()
+    };
+    run(&["--record", "calls"]);
+    run(&["--replay", "calls"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn a_title_is_found_beside_the_conversation_and_paid_for() {
     let home = Home::new();
     let config = |clerk: &Value| {

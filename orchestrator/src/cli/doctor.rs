@@ -123,7 +123,7 @@ async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Stri
 
 /// The key, and all else that is known of the models before they are asked.
 fn key(config: &Config) -> anyhow::Result<String> {
-    Models::new(config, 0, None, None)?;
+    Models::new(config, 0)?;
     compose::check_key(config)?;
     Ok(match &config.llm.api_key {
         Some(_) => "there is one".to_owned(),

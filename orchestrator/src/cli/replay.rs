@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
-        let models = work.models(&config, 0)?;
+        let models = work.models(&config, 0, &id)?;
         work.reach_provider(&config).await?;
         (models, compose::lasting_model_name(&config.llm))
     };

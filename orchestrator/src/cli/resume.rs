@@ -124,7 +124,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     folder.map_or(Ok(()), workspace::check_not_replaced)?;
     let trajectory = conversations::prepare_trajectory(&config, &id)?;
     let agent = compose::agent(&config)?;
-    let models = work.models(&config, state.iterations as usize)?;
+    let models = work.models(&config, state.iterations as usize, &id)?;
     work.reach_provider(&config).await?;
     // It may have been removed while it was empty.
     if state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {

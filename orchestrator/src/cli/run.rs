@@ -122,8 +122,17 @@ impl WorkArguments {
     }
 
     /// The models, recorded or replayed.
-    pub(super) fn models(&self, config: &Config, answered: usize) -> anyhow::Result<Models> {
-        Models::new(config, answered, self.record.as_deref(), self.replay.as_deref())
+    pub(super) fn models(
+        &self,
+        config: &Config,
+        answered: usize,
+        id: &ConversationId,
+    ) -> anyhow::Result<Models> {
+        match (&self.record, &self.replay) {
+            (_, Some(folder)) => Models::replayed(config, answered, id, folder),
+            (Some(folder), None) => Models::recorded(config, answered, id, folder),
+            (None, None) => Models::new(config, answered),
+        }
     }
 
     /// Fails where the provider cannot be reached, unless nothing will be sent to it.
@@ -159,9 +168,9 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     }
     // What is wrong with the agent is reported before its model is looked at.
     compose::agent(&config)?;
-    let models = arguments.work.models(&config, 0)?;
-    arguments.work.reach_provider(&config).await?;
     let id = new_conversation_id()?;
+    let models = arguments.work.models(&config, 0, &id)?;
+    arguments.work.reach_provider(&config).await?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let model = compose::lasting_model_name(&config.llm);

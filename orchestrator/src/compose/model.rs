@@ -9,6 +9,7 @@ use engine::llm::Llm;
 use llm::{
     LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, RetryPolicy, ScriptedLlm,
 };
+use protocol::ConversationId;
 
 use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
@@ -46,20 +47,38 @@ enum Calls {
 }
 
 impl Models {
-    /// The configured models; their calls recorded to a folder, or replayed from one. A scripted model begins after
-    /// `answered` answers, for a conversation that goes on.
-    pub(crate) fn new(
+    /// The configured models. A scripted model begins after `answered` answers, for a conversation that goes on.
+    pub(crate) fn new(config: &Config, answered: usize) -> anyhow::Result<Self> {
+        Self::with_calls(config, answered, Calls::Made)
+    }
+
+    /// The same for a conversation, their calls recorded to a folder.
+    pub(crate) fn recorded(
         config: &Config,
         answered: usize,
-        record: Option<&Path>,
-        replay: Option<&Path>,
+        conversation: &ConversationId,
+        folder: &Path,
     ) -> anyhow::Result<Self> {
-        let redaction = recording_redaction(config)?;
-        let calls = match (record, replay) {
-            (_, Some(folder)) => Calls::Replayed(Arc::new(ReplayLlm::open(folder, redaction)?)),
-            (Some(folder), None) => Calls::Recorded(folder.to_owned(), redaction),
-            (None, None) => Calls::Made,
-        };
+        let redaction = recording_redaction(config, Some(conversation))?;
+        Self::with_calls(config, answered, Calls::Recorded(folder.to_owned(), redaction))
+    }
+
+    /// The same for a conversation, their calls answered from such a folder.
+    pub(crate) fn replayed(
+        config: &Config,
+        answered: usize,
+        conversation: &ConversationId,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let redaction = recording_redaction(config, Some(conversation))?;
+        let llm = ReplayLlm::open(folder, redaction).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            UsageError(format!("{error}{}", cause.unwrap_or_default()))
+        })?;
+        Self::with_calls(config, answered, Calls::Replayed(Arc::new(llm)))
+    }
+
+    fn with_calls(config: &Config, answered: usize, calls: Calls) -> anyhow::Result<Self> {
         let agent = calls.of(|| routed(config, answered))?;
         let title = config.title_llm.as_ref();
         let title = title.map(|settings| calls.of(|| connect(config, settings, 0))).transpose()?;
@@ -139,7 +158,7 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     }
     let folder = settings.settings.path("llm", "log_completions_folder");
     let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
-    Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config)?)?))
+    Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config, None)?)?))
 }
 
 /// The models that the agent itself asks of a provider. Others, such as the one that writes edits out, may never be asked.

@@ -9,6 +9,7 @@ use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redacto
 use engine::tool_servers::ToolServers;
 use llm::RecordingRedaction;
 use mcp::McpServer;
+use protocol::ConversationId;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::StateDir;
@@ -27,11 +28,15 @@ pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
     redactor_of_keys_from(config, SHORTEST_KEY)
 }
 
-/// The same for recorded calls of models.
-pub(super) fn recording_redaction(config: &Config) -> anyhow::Result<RecordingRedaction> {
+/// The same for recorded calls of models, and of one conversation if they can be replayed in another.
+pub(super) fn recording_redaction(
+    config: &Config,
+    conversation: Option<&ConversationId>,
+) -> anyhow::Result<RecordingRedaction> {
     Ok(RecordingRedaction {
         redactor: redactor_of_keys_from(config, SHORTEST_RECORDED_KEY)?,
         placeholders: registry(config).placeholders(),
+        conversation: conversation.cloned(),
     })
 }
 

@@ -17,17 +17,50 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use engine::secrets::{Placeholders, Redactor};
+use protocol::ConversationId;
+use serde_json::Value;
 
 pub use recorder::RecordingLlm;
 pub use replay::ReplayLlm;
 
-/// What keeps secrets out of recorded calls.
+/// Stands for the conversation's id in a recording.
+const CONVERSATION: &str = "<conversation_id>";
+
+/// What keeps secrets out of recorded calls, and what is of one conversation only.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingRedaction {
     /// For all of a call.
     pub redactor: Redactor,
     /// For the answer, before that.
     pub placeholders: Placeholders,
+    /// The conversation whose calls these are. Its id is in paths of the sandbox, such as that of a workspace of its own; a
+    /// recording holds a mark instead, so that it can be replayed in another conversation.
+    pub conversation: Option<ConversationId>,
+}
+
+impl RecordingRedaction {
+    /// A recorded request or call, from one that is made.
+    fn redact(&self, value: Value) -> Value {
+        let value = self.redactor.json(value);
+        match &self.conversation {
+            Some(id) => replace(&value, id.as_str(), CONVERSATION),
+            None => value,
+        }
+    }
+
+    /// The response to a call, from a recorded one.
+    fn restore(&self, response: Value) -> Value {
+        let response = self.placeholders.restore(response);
+        match &self.conversation {
+            Some(id) => replace(&response, CONVERSATION, id.as_str()),
+            None => response,
+        }
+    }
+}
+
+/// Replaces a part of all texts. No character of either part is written otherwise in JSON.
+fn replace(value: &Value, part: &str, by: &str) -> Value {
+    serde_json::from_str(&value.to_string().replace(part, by)).unwrap_or_default()
 }
 
 /// More calls than any conversation makes.

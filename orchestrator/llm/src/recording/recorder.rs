@@ -70,7 +70,7 @@ impl RecordingLlm {
             outcome: Outcome::from(result)
                 .map_response(|response| self.redaction.placeholders.hide(response)),
         };
-        let call = self.redaction.redactor.json(json!(call));
+        let call = self.redaction.redact(json!(call));
         on_disk(move || draft.finish(&format!("{call:#}\n"))).await
     }
 }

@@ -86,11 +86,11 @@ impl Llm for ReplayLlm {
         request: &LlmRequest,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let request = self.redaction.redactor.json(described(request));
+        let request = self.redaction.redact(described(request));
         match self.take(&request) {
             Ok(file) => {
                 let outcome = read(file).await?.outcome;
-                outcome.map_response(|response| self.redaction.placeholders.restore(response)).into()
+                outcome.map_response(|response| self.redaction.restore(response)).into()
             }
             Err(None) => Err(not_recorded("all recorded calls are used".to_owned())),
             Err(Some(file)) => {

@@ -48,6 +48,21 @@ fn replay(folder: &Path) -> ReplayLlm {
 }
 
 #[tokio::test]
+async fn recording_of_one_conversation_replays_in_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |id: &str| RecordingRedaction { conversation: id.parse().ok(), ..redaction() };
+    let script = r#"{"responses": [{"text": "Look into /w/first-id/src."}]}"#;
+    let inner = Arc::new(ScriptedLlm::from_json(script).unwrap());
+    let llm = RecordingLlm::new(inner, folder.path(), of("first-id")).unwrap();
+    llm.complete(&request("in /w/first-id"), &|_| ()).await.unwrap();
+    let file = std::fs::read_to_string(folder.path().join("000001.json")).unwrap();
+    assert!(!file.contains("first-id"), "{file}");
+    let llm = ReplayLlm::open(folder.path(), of("second-id")).unwrap();
+    let answer = llm.complete(&request("in /w/second-id"), &|_| ()).await.unwrap();
+    assert_eq!(answer.response.text(), "Look into /w/second-id/src.");
+}
+
+#[tokio::test]
 async fn what_is_recorded_is_said_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("new");
@@ -178,6 +193,7 @@ async fn secret_that_the_model_repeats_is_restored_by_replay() {
     let redaction = RecordingRedaction {
         redactor: Redactor::new([("TOKEN", &TOKEN.into())]).unwrap(),
         placeholders: registry.placeholders(),
+        conversation: None,
     };
     let call = json!({"name": "execute_bash", "arguments": {"command": format!("echo {TOKEN}")}});
     let script = json!({"responses": [{"text": TOKEN, "tool_calls": [call]}]}).to_string();
