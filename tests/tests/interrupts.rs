@@ -1,6 +1,7 @@
 //! What is shown of output that comes too fast, and of work that is interrupted.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +23,24 @@ fn signal(child: &Child, signal: Signal) {
 
 fn exec(home: &Home, more: &[&str]) -> Ended {
     home.run(&[&["exec", "--runtime", "local"], more].concat())
+}
+
+#[test]
+fn doctor_ends_with_130_when_interrupted() {
+    let home = Home::new();
+    let socket = home.path().join("engine.sock");
+    // An engine that never answers.
+    let engine = UnixListener::bind(&socket).unwrap();
+    let mut doctor = home.glovebox(&["doctor"]);
+    doctor
+        .env("DOCKER_HOST", format!("unix://{}", socket.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = doctor.spawn().unwrap();
+    let _connection = engine.accept().unwrap();
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    home.assert_nothing_runs();
 }
 
 #[test]

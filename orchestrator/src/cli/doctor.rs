@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::follow::Interrupts;
 use super::{load_config, print};
 use crate::compose::{self, Models, StateDir};
 use crate::config::{Config, Overrides};
@@ -63,6 +64,14 @@ impl Check {
 }
 
 pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::listen()?;
+    tokio::select! {
+        exit = check(arguments, overrides) => exit,
+        () = interrupts.next() => Ok(Exit::Interrupted),
+    }
+}
+
+async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let overrides = Overrides { runtime: arguments.runtime, model: arguments.model, ..overrides };
     let config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
