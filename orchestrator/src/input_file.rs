@@ -2,16 +2,25 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, open, openat2};
 
 /// Longest configuration, policy, secret or list of keys, in bytes.
 pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
 
-/// Reads a file that the user named. It may be a pipe, as of `<(command)`.
+/// Reads a file that the user named. It may be a device, or a pipe without a name, as of `<(command)`. A FIFO is refused: it
+/// may have no writer, or be put there by a program in a sandbox, so that reading it would never end.
 pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
-    read_bounded(File::open(path)?, max)
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    // The kernel knows no path to a pipe without a name.
+    if file.metadata()?.file_type().is_fifo() && path.canonicalize().is_ok() {
+        return Err(not_regular());
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    read_bounded(file, max)
 }
 
 /// Reads a file at a path that another program may control. Only a regular file: to open a pipe would wait for its writer.
@@ -49,12 +58,19 @@ pub(crate) fn to_text(bytes: Vec<u8>) -> io::Result<String> {
 fn read_regular(file: File, max: usize) -> io::Result<Vec<u8>> {
     match file.metadata()?.is_file() {
         true => read_bounded(file, max),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        false => Err(not_regular()),
     }
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
 
     #[test]
@@ -66,6 +82,24 @@ mod tests {
         std::fs::write(folder.path().join("file"), "12345").unwrap();
         assert_eq!(read_found(&folder.path().join("file"), 5).unwrap(), b"12345");
         assert!(read_found(&folder.path().join("file"), 4).is_err());
+    }
+
+    #[test]
+    fn named_pipe_of_the_shell_is_read_and_a_fifo_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&fifo, &link).unwrap();
+        for path in [&fifo, &link] {
+            assert_eq!(read_named(path, 10).unwrap_err().to_string(), "not a regular file");
+            assert_eq!(read_found(path, 10).unwrap_err().to_string(), "not a regular file");
+        }
+        let (reader, mut writer) = io::pipe().unwrap();
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        let writing = std::thread::spawn(move || writer.write_all(b"piped"));
+        assert_eq!(read_named(Path::new(&path), 10).unwrap(), b"piped");
+        writing.join().unwrap().unwrap();
     }
 
     #[test]

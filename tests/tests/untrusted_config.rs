@@ -428,6 +428,33 @@ fn endless_and_huge_input_files_are_refused() {
 }
 
 #[test]
+fn fifo_is_refused_wherever_a_file_is_named() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("calls/readme", "");
+    for fifo in ["fifo", "calls/000001.json"] {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, home.path().join(fifo), mode).unwrap();
+    }
+    let problem = "not a regular file";
+    for named in [
+        &["-l", "scripted:fifo"][..],
+        &["-l", &model, "--image-file", "fifo"],
+        &["-l", &model, "--config-file", "fifo"],
+        &["-l", &model, "--secret", "A=@fifo"],
+        &["-l", &model, "-c", "./fifo"],
+        &["-l", &model, "--replay", "calls"],
+    ] {
+        refused(run_in(&home, home.path(), named), &[problem]);
+    }
+    refused(home.run(&["run", "-l", &model, "-f", "fifo"]), &[problem]);
+    refused(home.run(&["replay", "fifo"]), &[problem]);
+    refused(home.run(&["trust", "fifo"]), &[problem]);
+    assert!(home.run(&["sandbox-host", "--keys", "fifo"]).expect(2).stderr.contains(problem));
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn question_at_a_terminal_is_asked_once() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));

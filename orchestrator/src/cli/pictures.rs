@@ -1,16 +1,15 @@
 //! Pictures that the user attaches to a task: read from files, checked, and made data URLs.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::exit::UsageError;
+use crate::input_file;
 
-/// Maximum size of a picture, in bytes: providers take no larger ones.
-const MAX_SIZE: u64 = 5 << 20;
+/// Longest picture, in bytes: providers take no longer ones.
+const MAX_LENGTH: usize = 5 << 20;
 
 /// Maximum number of pictures.
 const MAX_COUNT: usize = 8;
@@ -26,13 +25,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<String>, UsageError> {
 fn read_one(path: &Path) -> Result<String, UsageError> {
     let failed =
         |problem: String| UsageError(format!("cannot attach the picture {}: {problem}", path.display()));
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    // One byte more shows that there is more: the size of a device is not known before.
-    file.take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MAX_SIZE {
-        return Err(failed(format!("it is larger than {} MiB", MAX_SIZE >> 20)));
-    }
+    let bytes = input_file::read_named(path, MAX_LENGTH).map_err(|error| failed(error.to_string()))?;
     let kind = media_type(&bytes).ok_or_else(|| failed("it is no PNG, JPEG, GIF or WebP".to_owned()))?;
     Ok(format!("data:{kind};base64,{}", STANDARD.encode(bytes)))
 }
@@ -68,7 +61,7 @@ mod tests {
             assert_eq!(read(std::slice::from_ref(&path)).ok(), url.map(|url| vec![url.to_owned()]));
         }
         let endless = read(&["/dev/zero".into()]).unwrap_err().to_string();
-        assert!(endless.ends_with("it is larger than 5 MiB"), "{endless}");
+        assert!(endless.ends_with("longer than 5242880 bytes"), "{endless}");
         let nowhere = read(&[folder.path().join("nowhere")]).unwrap_err().to_string();
         assert!(nowhere.contains("nowhere: No such file"), "{nowhere}");
         assert!(read(&vec![path; 9]).is_err());

@@ -1,7 +1,7 @@
 //! What one file holds.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -93,9 +93,16 @@ impl From<Outcome> for Result<Completion, LlmError> {
 
 impl Call {
     pub(super) fn read(file: &Path) -> Result<Self, RecordingError> {
-        let mut text = String::new();
-        let reading = File::open(file).and_then(|open| open.take(CALL_BYTES).read_to_string(&mut text));
-        reading.map_err(|source| RecordingError::Unreadable { file: file.to_owned(), source })?;
+        let read = || {
+            // To open a FIFO would wait for its writer.
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            }
+            let mut text = String::new();
+            File::open(file)?.take(CALL_BYTES).read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = read().map_err(|source| RecordingError::Unreadable { file: file.to_owned(), source })?;
         serde_json::from_str(&text)
             .map_err(|source| RecordingError::NotACall { file: file.to_owned(), source })
     }
