@@ -1,29 +1,46 @@
 //! Text of sandboxes, models and repositories, made harmless for a terminal.
 //!
 //! A terminal acts on control characters of both sets, C0 and C1: they move the cursor, set the title, or write to the
-//! clipboard. Bidirectional controls make text read as other than it is.
+//! clipboard. Format characters (Unicode's category Cf, with the bidirectional controls) make text read as other than it is.
 
 use std::borrow::Cow;
 
-/// Characters with the Unicode property Bidi_Control.
-fn is_bidi_control(character: char) -> bool {
-    matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+/// Characters of the category Cf, but for the joiners that scripts and emoji are written with, which reorder nothing.
+fn is_format(character: char) -> bool {
+    category(character) == GeneralCategory::Format && !matches!(character, '\u{200c}' | '\u{200d}')
 }
 
-/// Text with C1 and bidirectional controls as JSON escapes (`\u009b`). In JSON they occur only within strings, where the
+/// Characters that are not shown, or only by their effect on others: format characters, line separators, fillers, variation
+/// selectors, tags.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        category(character),
+        GeneralCategory::Format | GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator
+    ) || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+}
+
+fn category(character: char) -> GeneralCategory {
+    CodePointMapData::<GeneralCategory>::new().get(character)
+}
+
+/// Text with C1 controls and format characters as JSON escapes (`\u009b`). In JSON they occur only within strings, where the
 /// escape means the same. C0 controls stay: JSON has them escaped, and our own colours and line ends are such.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
-    let is_escaped = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_bidi_control(character);
+    let is_escaped = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_format(character);
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for character in text.chars() {
         match is_escaped(character) {
-            true => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
+            true => {
+                let mut units = [0; 2];
+                let units = character.encode_utf16(&mut units).iter();
+                escaped.extend(units.map(|unit| format!("\\u{unit:04x}")));
+            }
             false => escaped.push(character),
         }
     }
@@ -41,7 +58,7 @@ pub(crate) fn for_terminal(text: &str) -> String {
             '\r' if characters.peek() == Some(&'\n') => {}
             '\r' => clean.push('\n'),
             '\n' | '\t' => clean.push(character),
-            character if character.is_control() || is_bidi_control(character) => {}
+            character if character.is_control() || is_format(character) => {}
             character => clean.push(character),
         }
     }
@@ -59,7 +76,7 @@ pub(crate) fn visible(text: &str) -> String {
             character if character.is_control() => {
                 shown.push_str(&format!("\\x{:02x}", u32::from(character)));
             }
-            character if is_bidi_control(character) || is_invisible(character) => {
+            character if is_invisible(character) => {
                 shown.extend(character.escape_unicode());
             }
             character => shown.push(character),
@@ -71,31 +88,6 @@ pub(crate) fn visible(text: &str) -> String {
 /// The same in one line.
 pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n")
-}
-
-/// Characters without a shape: soft hyphens, joiners, line separators, fillers, variation selectors, tags.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}'
-            | '\u{34f}'
-            | '\u{115f}'
-            | '\u{1160}'
-            | '\u{17b4}'
-            | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200d}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{2060}'..='\u{2065}'
-            | '\u{206a}'..='\u{206f}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 /// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
@@ -138,6 +130,9 @@ mod tests {
             ("50%\r100%\r\n", "50%\n100%\n"),
             ("a\u{8}b\u{7}\u{9b}2Jc", "ab2Jc"),
             ("evil\u{202e}txt\u{200f}\u{61c}", "eviltxt"),
+            ("a\u{ad}b\u{200b}\u{2062}\u{feff}\u{fffb}\u{13430}\u{1d173}\u{e0041}c", "abc"),
+            // Joiners: Persian, a family.
+            ("می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}", "می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}"),
             ("cut \u{1b}[", "cut "),
             ("\u{1b}]never ended\nrm -rf x", "\nrm -rf x"),
         ] {
@@ -156,13 +151,20 @@ mod tests {
         ] {
             assert_eq!(visible(hostile), shown);
         }
+        // Of each kind: category Cf with the bidirectional controls, separators, fillers, selectors.
+        for invisible in "\u{ad}\u{600}\u{61c}\u{6dd}\u{70f}\u{890}\u{8e2}\u{180e}\u{200c}\u{200d}\u{2064}\u{2069}\u{206f}\u{feff}\
+                          \u{fff9}\u{110bd}\u{110cd}\u{1343f}\u{1bca3}\u{1d17a}\u{e0001}\u{2028}\u{2029}\u{34f}\u{115f}\u{3164}\u{ffa0}\
+                          \u{fe0f}\u{e0100}"
+            .chars()
+        {
+            assert_eq!(visible(&invisible.to_string()), invisible.escape_unicode().to_string());
+        }
         assert_eq!(visible_line("a\nb"), "a\\nb");
     }
 
     #[test]
     fn escaped_json_is_the_same_value_without_controls() {
-        let value =
-            serde_json::json!({"\u{9b}2J": ["a\u{202e}b\u{85}", "größer \u{1f9e4}", "\u{1b}\u{7f}\n"]});
+        let value = serde_json::json!({"\u{9b}2J": ["a\u{202e}b\u{85}\u{e0041}", "größer \u{1f9e4}", "\u{1b}\u{7f}\n"]});
         for text in [value.to_string(), format!("{value:#}")] {
             let escaped = escape_controls(&text);
             assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
