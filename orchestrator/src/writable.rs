@@ -17,8 +17,11 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
     }
     let mut undecided = Vec::new();
     for folder in writable_folders(spec) {
+        // A volume may be a folder of the system's: its user names it together with its place inside.
+        let is_workspace = spec.workspace.as_deref().map(absolute).as_ref() == Some(&folder);
+        let system = || system_folder(&folder).filter(|_| is_workspace);
         if !config.allows_broad_folders
-            && let Some(held) = held_folder(config, &folder)
+            && let Some(held) = held_folder(config, &folder).or_else(system)
         {
             return Err(UsageError(format!(
                 "cannot give the folder {} to a sandbox: {held}, so that what runs in the sandbox could change what this \
@@ -48,6 +51,22 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
         }
     }
     Ok(undecided)
+}
+
+/// Folders with the programs and settings of this machine, which root and the users of a Docker engine can write.
+const SYSTEM_FOLDERS: [&str; 11] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
+
+/// Folders in those that are for work.
+const FOLDERS_FOR_WORK: [&str; 3] = ["/dev/shm", "/usr/local/src", "/usr/src"];
+
+/// Why a workspace is the system's own. `None` if it is not.
+fn system_folder(workspace: &Path) -> Option<String> {
+    let is_for_work = FOLDERS_FOR_WORK.iter().any(|folder| workspace.starts_with(folder));
+    let is_of_system =
+        |folder: &&&str| workspace.starts_with(folder) || Path::new(folder).starts_with(workspace);
+    let folder = SYSTEM_FOLDERS.iter().find(is_of_system).filter(|_| !is_for_work)?;
+    Some(format!("it holds or is part of {folder}, the system's own"))
 }
 
 fn writable_folders(spec: &SandboxSpec) -> impl Iterator<Item = PathBuf> {
@@ -115,6 +134,11 @@ mod tests {
             (state.join("bin"), "it lies in the state folder"),
             (home.join(".openhands"), "it holds your configuration"),
             (home.join(".ssh"), "it holds your SSH keys"),
+            (PathBuf::from("/usr"), "it holds or is part of /usr"),
+            (PathBuf::from("/usr/local/bin"), "it holds or is part of /usr"),
+            (PathBuf::from("/bin/."), "the system's own"),
+            (PathBuf::from("/etc/ssh"), "it holds or is part of /etc"),
+            (PathBuf::from("/dev"), "it holds or is part of /dev"),
         ] {
             let refusal = refusal(&folder, &home, false).unwrap_or_default();
             assert!(
@@ -122,7 +146,13 @@ mod tests {
                 "{folder:?}: {refusal}"
             );
         }
-        for folder in [home.join("work"), state.join("workspaces/c"), PathBuf::from("/nowhere")] {
+        for folder in [
+            home.join("work"),
+            state.join("workspaces/c"),
+            "/nowhere".into(),
+            "/usr/src/x".into(),
+            "/dev/shm".into(),
+        ] {
             assert_eq!(refusal(&folder, &home, false), None);
         }
         assert_eq!(refusal(&home, &home, true), None);

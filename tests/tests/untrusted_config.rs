@@ -388,7 +388,7 @@ fn policy_of_a_folder_needs_trust() {
 fn home_is_no_workspace_without_the_flag() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    for folder in [".", "/", ".glovebox"] {
+    for folder in [".", "/", ".glovebox", "/usr", "/etc"] {
         home.write(".glovebox/config.toml", "");
         refused(run_in(&home, home.path(), &["-l", &model, "-d", folder]), &["--unsafe-directory"]);
         let create = ["sandbox", "create", "--runtime", "local", "-d", folder];

@@ -130,8 +130,8 @@ struct MachineArguments {
     #[arg(long)]
     unsafe_local: bool,
 
-    /// Let the sandbox write a folder that holds your home or Glovebox's own files. What runs in it can then change what
-    /// this machine runs and trusts.
+    /// Let the sandbox write a folder that holds your home or Glovebox's own files, or one of the system's. What runs in it
+    /// can then change what this machine runs and trusts.
     #[arg(long)]
     unsafe_directory: bool,
 }
