@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::security::{DeclaredRisk, Rules, SecurityAnalyzer};
+use engine::security::{DeclaredRisk, MAX_ASSESSMENT_TIME, Rules, SecurityAnalyzer};
 use llm::{AnalyzerConfig, ConfigError, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 
@@ -54,7 +54,7 @@ fn analyzer(config: &Config) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>
 }
 
 fn http(url: &str, settings: &SecuritySettings) -> anyhow::Result<HttpAnalyzer> {
-    let timeout = timeout(settings, DEFAULT_TIMEOUT);
+    let timeout = timeout(settings, DEFAULT_TIMEOUT)?;
     let config = AnalyzerConfig { url: url.to_owned(), api_key: settings.analyzer_key.clone(), timeout };
     HttpAnalyzer::new(config).map_err(|error| unusable(&error))
 }
@@ -65,7 +65,7 @@ fn invariant(settings: &SecuritySettings) -> anyhow::Result<InvariantAnalyzer> {
                     Invariant server (V0's image is invariantlabs-ai/server:openhands, port 8000)";
         return Err(UsageError(text.to_owned()).into());
     };
-    InvariantAnalyzer::new(url, timeout(settings, MODEL_TIMEOUT)).map_err(|error| unusable(&error))
+    InvariantAnalyzer::new(url, timeout(settings, MODEL_TIMEOUT)?).map_err(|error| unusable(&error))
 }
 
 fn grayswan(settings: &SecuritySettings) -> anyhow::Result<GraySwanAnalyzer> {
@@ -75,13 +75,20 @@ fn grayswan(settings: &SecuritySettings) -> anyhow::Result<GraySwanAnalyzer> {
     };
     let url = settings.analyzer_url.as_deref().unwrap_or(GraySwanAnalyzer::URL);
     let policy = settings.grayswan_policy.as_deref().unwrap_or(GraySwanAnalyzer::CODING_AGENT_POLICY);
-    GraySwanAnalyzer::new(url, key.clone(), policy.to_owned(), timeout(settings, MODEL_TIMEOUT))
+    GraySwanAnalyzer::new(url, key.clone(), policy.to_owned(), timeout(settings, MODEL_TIMEOUT)?)
         .map_err(|error| unusable(&error))
 }
 
-fn timeout(settings: &SecuritySettings, default: Duration) -> Duration {
-    let seconds = settings.analyzer_timeout;
-    seconds.map_or(default, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+fn timeout(settings: &SecuritySettings, default: Duration) -> anyhow::Result<Duration> {
+    let Some(seconds) = settings.analyzer_timeout else { return Ok(default) };
+    let timeout = Duration::try_from_secs_f64(seconds).ok();
+    timeout.filter(|timeout| !timeout.is_zero() && *timeout <= MAX_ASSESSMENT_TIME).ok_or_else(|| {
+        let most = MAX_ASSESSMENT_TIME.as_secs();
+        let text = format!(
+            "security.security_analyzer_timeout must be more than 0 and at most {most} seconds, not {seconds}"
+        );
+        UsageError(text).into()
+    })
 }
 
 fn unusable(error: &ConfigError) -> anyhow::Error {
@@ -127,6 +134,21 @@ mod tests {
         assert!(of(own).unwrap().1.is_some());
         let wrong = of("security_analyzer = 'invariant'\nsecurity_analyzer_url = 'localhost'").map(drop);
         assert!(wrong.unwrap_err().to_string().starts_with("security.security_analyzer: "));
+    }
+
+    #[test]
+    fn timeout_of_an_analyzer_is_refused_beyond_its_bounds() {
+        let with = |seconds| {
+            let file =
+                format!("security_analyzer = 'http://127.0.0.1:1/'\nsecurity_analyzer_timeout = {seconds}");
+            of(&file).map(drop).map_err(|error| error.to_string())
+        };
+        for seconds in ["0.5", "30"] {
+            assert_eq!(with(seconds), Ok(()));
+        }
+        for seconds in ["0", "30.5", "1e300"] {
+            assert!(with(seconds).unwrap_err().contains("at most 30 seconds"), "{seconds}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! that is judged to be. Asks the world; decides nothing that the log does not get to hear.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, Body, EventSource, SecurityRisk};
@@ -19,9 +18,6 @@ use crate::sandbox::Sandbox;
 use crate::security::{self, Judgement};
 use crate::tool_servers::{Offer, ToolServers, announce};
 use crate::view::View;
-
-/// How long judging an action may take. After that nobody has judged it.
-const JUDGING: Duration = Duration::from_secs(30);
 
 /// Maximum length of the reason for a risk: it is kept in the log, and may come from a service.
 const MAX_REASON_CHARS: usize = 1000;
@@ -198,7 +194,8 @@ impl Steps {
         if !security::asks(ConfirmationPolicy::Always, action) {
             return String::new();
         }
-        let assessed = tokio::time::timeout(JUDGING, analyzer.assess(action, history)).await;
+        let assessed =
+            tokio::time::timeout(security::MAX_ASSESSMENT_TIME, analyzer.assess(action, history)).await;
         let Judgement { risk, reason } = match assessed {
             Ok(Ok(judgement)) => judgement,
             Ok(Err(error)) => {
@@ -207,7 +204,10 @@ impl Steps {
             }
             Err(_) => Judgement {
                 risk: SecurityRisk::Unknown,
-                reason: format!("the security analyzer did not answer within {JUDGING:?}"),
+                reason: format!(
+                    "the security analyzer did not answer within {:?}",
+                    security::MAX_ASSESSMENT_TIME
+                ),
             },
         };
         tracing::debug!(action = action.kind(), ?risk, reason, "assessed an action's risk");

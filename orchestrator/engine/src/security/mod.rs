@@ -7,6 +7,8 @@ mod policy;
 mod rules;
 mod shell;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use protocol::{Action, SecurityRisk};
 
@@ -14,6 +16,9 @@ use crate::view::View;
 
 pub use policy::{approval, asks, covers};
 pub use rules::{PolicyError, Rules};
+
+/// Maximum time that the assessment of one action takes. The risk of an action that takes longer is unknown.
+pub const MAX_ASSESSMENT_TIME: Duration = Duration::from_secs(30);
 
 /// Judges actions before they are performed.
 #[async_trait]
