@@ -110,30 +110,7 @@ mod tests {
     use protocol::EventId;
 
     use super::*;
-    use crate::llm::{Completion, LlmRequest};
-    use crate::testing::timestamp;
-
-    /// Asks for nothing.
-    struct NoModel;
-
-    #[async_trait]
-    impl Llm for NoModel {
-        fn model(&self) -> &str {
-            "none"
-        }
-
-        fn most_cost(&self, _: u64) -> f64 {
-            0.0
-        }
-
-        async fn complete(
-            &self,
-            _: &LlmRequest,
-            _: &(dyn Fn(LlmProgress) + Send + Sync),
-        ) -> Result<Completion, LlmError> {
-            panic!("the agent asks no model")
-        }
-    }
+    use crate::testing::{UnaskedLlm, timestamp};
 
     #[tokio::test]
     async fn the_script_goes_on_where_the_log_stands() {
@@ -143,7 +120,7 @@ mod tests {
             let log = (0..)
                 .zip(events.clone())
                 .map(|(id, (source, body))| Arc::new(Event::new(EventId(id), timestamp(), source, body)));
-            let step = DummyAgent.step(&View::whole(log.collect()), &NoModel, &|_| ()).await.unwrap();
+            let step = DummyAgent.step(&View::whole(log.collect()), &UnaskedLlm, &|_| ()).await.unwrap();
             let Body::Action(action) = &step.body else { panic!("{step:?}") };
             kinds.push(action.kind());
             events.push((EventSource::Agent, step.body));

@@ -2,9 +2,11 @@
 
 mod memory_store;
 mod scripted_sandbox;
+mod unasked_llm;
 
 pub use memory_store::MemoryStore;
 pub use scripted_sandbox::{Ending, ScriptedProvider, ScriptedSandbox};
+pub use unasked_llm::UnaskedLlm;
 
 use protocol::Timestamp;
 

@@ -14,30 +14,11 @@ use crate::condenser::Noop;
 use crate::conversation::{Conversation, Parts};
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use crate::sandbox::SandboxSpec;
-use crate::testing::{Ending, MemoryStore, ScriptedProvider};
+use crate::testing::{Ending, MemoryStore, ScriptedProvider, UnaskedLlm};
 use crate::view::View;
 
-/// Nobody says anything in these conversations, so neither is asked.
+/// An agent that panics when it is asked for a step.
 struct Unasked;
-
-#[async_trait]
-impl Llm for Unasked {
-    fn model(&self) -> &str {
-        "unasked"
-    }
-
-    fn most_cost(&self, _: u64) -> f64 {
-        0.0
-    }
-
-    async fn complete(
-        &self,
-        _: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        panic!("the model is asked");
-    }
-}
 
 #[async_trait]
 impl Agent for Unasked {
@@ -160,7 +141,7 @@ async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows
             _ => Ending::Observation(ran(0)),
         }
     });
-    let parts = parts(&provider, Arc::new(Unasked), Arc::new(Unasked));
+    let parts = parts(&provider, Arc::new(Unasked), Arc::new(UnaskedLlm));
     let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
     let begun = Instant::now();
     let conversation = Conversation::begin(parts, id(), started).await.unwrap();

@@ -1,0 +1,27 @@
+use async_trait::async_trait;
+
+use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+
+/// A model that costs nothing and panics when it is asked, for tests in which no model may be called.
+#[derive(Debug, Clone, Copy)]
+pub struct UnaskedLlm;
+
+#[async_trait]
+impl Llm for UnaskedLlm {
+    fn model(&self) -> &str {
+        "unasked"
+    }
+
+    fn most_cost(&self, _: u64) -> f64 {
+        0.0
+    }
+
+    #[expect(clippy::panic, reason = "a test fails by it")]
+    async fn complete(
+        &self,
+        _: &LlmRequest,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        panic!("the model is asked")
+    }
+}
