@@ -97,13 +97,13 @@ fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(found)
 }
 
-/// Fails if the folder that a conversation's log names has been replaced by a link, or one above it. Logs name folders
-/// without links; an earlier sandbox that could write a folder above may have made one, to get another folder mounted.
-pub(crate) fn check_not_replaced(folder: &Path) -> Result<(), UsageError> {
-    match folder.canonicalize() {
-        Ok(resolved) if resolved != folder => Err(UsageError(format!(
-            "the workspace {} has been replaced by a link to {}: start a new conversation in the folder that you mean",
-            folder.display(),
+/// Fails if a path that a conversation's log names leads through a link now. Logs name paths without links, so an earlier
+/// sandbox may have made one, to get another folder mounted or another file read.
+pub(crate) fn check_not_replaced(what: &str, path: &Path) -> Result<(), UsageError> {
+    match path.canonicalize() {
+        Ok(resolved) if resolved != path => Err(UsageError(format!(
+            "the {what} {} has been replaced by a link to {}: start a new conversation",
+            path.display(),
             resolved.display()
         ))),
         _ => Ok(()),

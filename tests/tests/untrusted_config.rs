@@ -231,6 +231,20 @@ fn named_config_that_links_out_of_the_workspace_is_refused() {
 }
 
 #[test]
+fn resume_is_refused_when_a_link_replaced_the_agent_file() {
+    let home = Home::new();
+    let secret = home.write("secret.txt", "the key of the host");
+    let file = home.write("work/.glovebox/agents/helper.md", "Helps.");
+    let model = home.script(&json!([bash("true"), finish()]));
+    run_in(&home, &home.workspace(), &["-l", &model, "-c", "helper", "-d", ".", "-i", "1"]).expect(3);
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(secret, &file).unwrap();
+    let id = &home.conversations()[0];
+    refused(home.run(&["resume", id, "--json"]), &["helper.md has been replaced by a link to"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn default_agent_of_a_folder_brings_back_no_disabled_tool() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));

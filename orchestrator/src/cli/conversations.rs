@@ -124,7 +124,7 @@ async fn fork(
         events.first_mut().map(|event| &mut event.body)
         && let Some(own) = state_dir.workspace_in_log(from, started.workspace.as_deref())
     {
-        workspace::check_not_replaced(&own)?;
+        workspace::check_not_replaced("workspace", &own)?;
         let copy = state_dir.workspace(&id)?;
         if own.exists() {
             copy_tree(&own, &copy).await?;

@@ -92,6 +92,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let Some(started) = state.started.clone() else {
         return Err(UsageError(format!("there is no conversation {id}")).into());
     };
+    if started.agent.starts_with('/') {
+        workspace::check_not_replaced("agent", Path::new(&started.agent))?;
+    }
     // Its agent is what it was, and with it what is configured for that agent.
     let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
     let mut config = load_decided_config(&overrides)?;
@@ -121,7 +124,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let folder =
         started.workspace.as_deref().filter(|_| matches!(config.runtime.as_str(), "docker" | "local"));
     let folder = folder.map(Path::new);
-    folder.map_or(Ok(()), workspace::check_not_replaced)?;
+    folder.map_or(Ok(()), |folder| workspace::check_not_replaced("workspace", folder))?;
     let trajectory = conversations::prepare_trajectory(&config, &id)?;
     let agent = compose::agent(&config)?;
     let models = work.models(&config, state.iterations as usize, &id)?;
