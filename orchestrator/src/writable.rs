@@ -29,7 +29,7 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
                 folder.display()
             )));
         }
-        for file in config.files.iter().filter(|file| file.is_reached_through(&folder)) {
+        for file in config.effective_files().filter(|file| file.is_reached_through(&folder)) {
             if !file.path.starts_with(&folder) {
                 // Its content says nothing of what the link leads to next time.
                 return Err(UsageError(format!(

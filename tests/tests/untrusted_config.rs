@@ -231,6 +231,32 @@ fn named_config_that_links_out_of_the_workspace_is_refused() {
 }
 
 #[test]
+fn own_agents_that_the_sandbox_can_write_need_trust() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("cat agents/helper.md"), finish()]));
+    home.write("work/agents/helper.md", "Helps.");
+    home.write(".glovebox/config.toml", "[agent.lead]\ndelegates = [\"helper\"]\n");
+    std::os::unix::fs::symlink("../work/agents", home.path().join(".glovebox/agents")).unwrap();
+    // As the agent, and as one that tasks are handed to.
+    let arguments = |agent| ["-l", &model, "-c", agent, "-d", "work"];
+    for agent in ["helper", "lead"] {
+        let parts = ["agents/helper.md is not trusted", "configuration that the sandbox can write"];
+        refused(run_in(&home, home.path(), &arguments(agent)), &parts);
+    }
+    home.run(&["trust", "work/agents/helper.md"]).expect(0);
+    for agent in ["helper", "lead"] {
+        let events = run_in(&home, home.path(), &arguments(agent)).expect(0).events();
+        // It holds no key, so the sandbox sees it.
+        assert!(
+            events
+                .iter()
+                .any(|event| event["content"].as_str().is_some_and(|text| text.starts_with("Helps.")))
+        );
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn resume_is_refused_when_a_link_replaced_the_agent_file() {
     let home = Home::new();
     let secret = home.write("secret.txt", "the key of the host");

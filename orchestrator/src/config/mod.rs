@@ -141,7 +141,7 @@ pub(crate) struct Config {
     pub runtime_dir: Option<PathBuf>,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// The files that take effect with all that they say. They may hold keys.
+    /// The files that take effect with all that they say, but for those of agents. They may hold keys.
     pub files: Vec<Fingerprint>,
     /// Files of which not all takes effect.
     pub restricted: Vec<RestrictedFile>,
@@ -243,6 +243,12 @@ impl Config {
         std::iter::once(self).chain(self.team.values()).flat_map(Self::llms_of_agent)
     }
 
+    /// The files that take effect with all that they say.
+    pub(crate) fn effective_files(&self) -> impl Iterator<Item = &Fingerprint> {
+        let agents = std::iter::once(self).chain(self.team.values());
+        self.files.iter().chain(agents.filter_map(|config| config.agent.file.as_ref()))
+    }
+
     /// Whether the same models are asked, in the same way.
     pub(crate) fn is_routed_like(&self, other: &Self) -> bool {
         let second = match (&self.secondary_llm, &other.secondary_llm) {
@@ -276,7 +282,6 @@ impl Config {
             let new = member.restricted.drain(..).filter(|file| !config.restricted.contains(file));
             let new: Vec<_> = new.collect();
             config.restricted.extend(new);
-            config.files.extend(member.agent.file.take());
             if !member.agent.has_own_delegates {
                 member.agent.delegates.clear();
             }
@@ -307,7 +312,6 @@ impl Config {
         let folders = Folders { state_dir: &state_dir, untrusted, trust: &layers.trust, has_own_section };
         let mut agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
         let mut files = layers.files.clone();
-        files.extend(agent.file.take());
         let restricted = layers.restricted.clone();
         let mut restricted: Vec<_> = restricted.into_iter().chain(agent.restricted.take()).collect();
         let analyzer = settings.text("security", "security_analyzer");
