@@ -6,6 +6,7 @@ mod config;
 mod exit;
 mod hiding;
 mod input_file;
+mod resolved_path;
 mod terminal_input;
 mod terminal_text;
 mod trust;

@@ -4,32 +4,24 @@
 //! the user's own configuration allows. Everything else in it takes effect only after the user's decision, and only as
 //! long as no byte of the file changes.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
+use crate::resolved_path::ResolvedPath;
 
 /// Decisions that are kept. Of more, the oldest are forgotten.
 const MAX_DECISIONS: usize = 1000;
 
-/// Links that lead to a file, at most, as for the kernel.
-const MAX_LINKS: usize = 40;
-
 /// The path and content of a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
-    /// Absolute, without links.
-    pub(crate) path: PathBuf,
-    /// The file as it was named, and each folder and link that is looked up on the way to it. Whoever can replace one of
-    /// them chooses another file.
-    lookups: Vec<PathBuf>,
+    pub(crate) path: ResolvedPath,
     sha256: String,
 }
 
@@ -83,47 +75,8 @@ impl Fingerprint {
     pub(crate) fn new(path: &Path, content: &[u8]) -> io::Result<Self> {
         let hash = digest(&SHA256, content);
         let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        let lookups = lookups(path)?;
-        // A pipe of the shell's has no other name.
-        let path = path.canonicalize().or_else(|_| std::path::absolute(path))?;
-        Ok(Self { path, lookups, sha256 })
+        Ok(Self { path: ResolvedPath::new(path)?, sha256 })
     }
-
-    /// Whether a program that can write this folder can make the file's name stand for another file.
-    pub(crate) fn is_reached_through(&self, folder: &Path) -> bool {
-        // The folder itself cannot be replaced from inside, unless it is a single file.
-        let is_inside = |lookup: &Path| lookup.starts_with(folder) && lookup != folder;
-        self.path == folder || self.lookups.iter().any(|lookup| is_inside(lookup))
-    }
-}
-
-/// The paths that the kernel looks up to resolve a path. Only the last part of each can be a link.
-fn lookups(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let (mut found, mut links) = (Vec::new(), 0);
-    let mut current = std::env::current_dir()?;
-    let mut rest: VecDeque<_> = parts(path).collect();
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
-            current.pop();
-            continue;
-        }
-        // An absolute path starts with `/`, which replaces the rest.
-        current.push(part);
-        found.push(current.clone());
-        let Ok(target) = current.read_link() else { continue };
-        links += 1;
-        if links > MAX_LINKS {
-            break;
-        }
-        current.pop();
-        parts(&target).rev().for_each(|part| rest.push_front(part));
-    }
-    Ok(found)
-}
-
-fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
-    let parts = path.components().filter(|part| *part != Component::CurDir);
-    parts.map(|part| part.as_os_str().to_owned())
 }
 
 impl TrustStore {
@@ -147,7 +100,7 @@ impl TrustStore {
     /// The decision about a file with this content. `None` if there is none, or if it was about another content.
     pub(crate) fn verdict(&self, file: &Fingerprint) -> Option<Verdict> {
         let decided =
-            |decision: &&Decision| Path::new(&decision.path) == file.path && decision.sha256 == file.sha256;
+            |decision: &&Decision| Path::new(&decision.path) == &*file.path && decision.sha256 == file.sha256;
         self.decisions.iter().find(decided).map(|decision| decision.verdict)
     }
 
@@ -249,32 +202,5 @@ mod tests {
             }
         });
         assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 4 * 7);
-    }
-
-    #[test]
-    fn each_folder_and_link_on_the_way_to_a_file_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path().canonicalize().unwrap();
-        for folder in ["own", "work/sub", "other"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        std::fs::write(root.join("own/c.toml"), "").unwrap();
-        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
-        link("../own/c.toml", "work/c.toml");
-        link("../../own", "work/sub/own");
-        link("../work/sub", "other/sub");
-        for (name, is_reached_through_work) in [
-            ("own/c.toml", false),
-            ("work/c.toml", true),
-            ("work/sub/own/c.toml", true),
-            ("other/sub/own/c.toml", true),
-            ("work/../own/c.toml", false),
-            ("other/../own/./c.toml", false),
-        ] {
-            let file = Fingerprint::new(&root.join(name), b"").unwrap();
-            assert_eq!(file.path, root.join("own/c.toml"));
-            assert_eq!(file.is_reached_through(&root.join("work")), is_reached_through_work, "{name}");
-            assert!(file.is_reached_through(&root.join("own")) && file.is_reached_through(&file.path));
-        }
     }
 }

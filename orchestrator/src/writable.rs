@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::SandboxSpec;
+use engine::sandbox::{SandboxSpec, Volume};
 
 use crate::config::Config;
 use crate::exit::UsageError;
+use crate::resolved_path::ResolvedPath;
 use crate::trust::{TrustReason, UndecidedFile, Verdict};
 
 /// Checks the folders that a sandbox can write. Returns the files in them that take effect now and that the user has not
@@ -29,8 +30,17 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
                 folder.display()
             )));
         }
-        for file in config.effective_files().filter(|file| file.is_reached_through(&folder)) {
-            if !file.path.starts_with(&folder) {
+        for volume in host_volumes(spec) {
+            if ResolvedPath::new(volume).is_ok_and(|volume| volume.leads_out_of(&folder)) {
+                return Err(UsageError(format!(
+                    "cannot mount {}: it is a link in {}, which the sandbox can write; name the folder that is meant",
+                    volume.display(),
+                    folder.display()
+                )));
+            }
+        }
+        for file in config.effective_files().filter(|file| file.path.is_reached_through(&folder)) {
+            if file.path.leads_out_of(&folder) {
                 // Its content says nothing of what the link leads to next time.
                 return Err(UsageError(format!(
                     "cannot use the configuration {}: it is named by a link in {}, which the sandbox can write; name the \
@@ -70,9 +80,18 @@ fn system_folder(workspace: &Path) -> Option<String> {
 }
 
 fn writable_folders(spec: &SandboxSpec) -> impl Iterator<Item = PathBuf> {
-    let volumes = spec.volumes.iter().filter(|volume| !volume.read_only && volume.source.starts_with('/'));
-    let volumes = volumes.map(|volume| PathBuf::from(&volume.source));
-    spec.workspace.iter().cloned().chain(volumes).map(|folder| absolute(&folder))
+    let volumes = spec.volumes.iter().filter(|volume| !volume.read_only);
+    let volumes = volumes.filter_map(host_source);
+    spec.workspace.as_deref().into_iter().chain(volumes).map(absolute)
+}
+
+fn host_volumes(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    spec.volumes.iter().filter_map(host_source)
+}
+
+/// The path of a volume on this machine. `None` if it is one of the engine's.
+fn host_source(volume: &Volume) -> Option<&Path> {
+    volume.source.starts_with('/').then(|| Path::new(&volume.source))
 }
 
 /// What a folder holds, or lies in, that no sandbox should write.

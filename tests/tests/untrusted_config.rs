@@ -231,6 +231,26 @@ fn named_config_that_links_out_of_the_workspace_is_refused() {
 }
 
 #[test]
+fn volume_that_a_link_in_the_workspace_leads_to_is_refused() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    home.write("work/data/readme", "");
+    home.write("other/readme", "");
+    for mode in ["rw", "ro"] {
+        let source = home.path().join("work/data");
+        let volumes = format!("[sandbox]\nvolumes = \"{}:/data:{mode}\"\n", source.display());
+        home.write(".glovebox/config.toml", volumes);
+        run_in(&home, home.path(), &["-l", &model, "-d", "work"]).expect(0);
+        std::fs::rename(&source, home.path().join("kept")).unwrap();
+        std::os::unix::fs::symlink("../other", &source).unwrap();
+        refused(run_in(&home, home.path(), &["-l", &model, "-d", "work"]), &["work/data: it is a link in "]);
+        std::fs::remove_file(&source).unwrap();
+        std::fs::rename(home.path().join("kept"), &source).unwrap();
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn own_agents_that_the_sandbox_can_write_need_trust() {
     let home = Home::new();
     let model = home.script(&json!([bash("cat agents/helper.md"), finish()]));

@@ -165,7 +165,7 @@ fn local(
         hidden: engine
             .map(PathBuf::from)
             .into_iter()
-            .chain(config.files.iter().map(|file| file.path.clone()))
+            .chain(config.files.iter().map(|file| file.path.to_path_buf()))
             .collect(),
         // Also when its file is replaced meanwhile. Not of `self`: that would be whatever starts it.
         launcher: format!("/proc/{}/exe", std::process::id()).into(),

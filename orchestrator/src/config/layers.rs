@@ -103,7 +103,7 @@ impl Layers {
         };
         let (mut file, warnings, fingerprint) = parse(path, content)?;
         // The user's own, run in its folder.
-        if self.files.iter().any(|own| own.path == fingerprint.path) {
+        if self.files.iter().any(|own| *own.path == *fingerprint.path) {
             return Ok(());
         }
         self.warnings.extend(warnings);

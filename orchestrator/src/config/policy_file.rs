@@ -44,7 +44,7 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
     let text = input_file::to_text(content)?;
     let folder = Path::new(".").canonicalize()?;
     // Also a link in the folder to another file that agents can write.
-    let is_in_folder = fingerprint.is_reached_through(&folder);
+    let is_in_folder = fingerprint.path.is_reached_through(&folder);
     let is_own = trust.path().parent().and_then(|own| own.canonicalize().ok());
     let is_own = is_own.is_some_and(|own| {
         fingerprint.path.starts_with(&own) && !fingerprint.path.starts_with(own.join("workspaces"))
