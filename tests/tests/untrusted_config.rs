@@ -136,6 +136,12 @@ fn file_that_only_narrows_needs_no_trust() {
     assert!(!ended.stderr.contains("trust"), "{}", ended.stderr);
     let events = ended.events();
     assert_eq!(system(&events)["content"], "Be careful.");
+    // Nor does it replace a prompt of the user's.
+    home.write(".glovebox/own.md", "Be very careful.");
+    let own = "[core]\nmax_iterations = 5\n[agent]\nsystem_prompt_filename = \"own.md\"\n";
+    home.write(".glovebox/config.toml", own);
+    refused(run_in(&home, &clone, &["-l", &model]), &["sets agent.system_prompt_filename:"]);
+    home.write(".glovebox/config.toml", "[core]\nmax_iterations = 5\n");
     // A link does not lead to what is outside.
     std::fs::remove_file(clone.join("prompt.md")).unwrap();
     home.write("id_rsa", "KEY");

@@ -83,7 +83,7 @@ pub(super) enum UntrustedRule {
     Lowers(f64),
     /// A built-in agent without tools that the user turned off, where the user's own configuration names none.
     BuiltInAgent,
-    /// A file in the same folder, or one of V0's names of prompts.
+    /// A file in the same folder, or one of V0's names of prompts, where the user's own configuration names none.
     FileInFolder,
 }
 

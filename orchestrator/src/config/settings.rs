@@ -322,9 +322,13 @@ fn is_allowed(
         UntrustedRule::BuiltInAgent => {
             own.is_none() && value.as_str().is_some_and(|name| is_narrower(name, settings))
         }
-        UntrustedRule::FileInFolder => value.as_str().is_some_and(|file| {
-            Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-        }),
+        UntrustedRule::FileInFolder => {
+            let is_in_folder = |file| {
+                let mut parts = Path::new(file).components();
+                parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+            };
+            own.is_none() && value.as_str().is_some_and(is_in_folder)
+        }
     }
 }
 
