@@ -1,9 +1,9 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
 //!
-//! A round of the server is more than a bare one: bash reads the command byte by byte from a socket, evaluates it, writes a mark
-//! to the terminal and its report to the socket. That no program can forge that report is worth these microseconds, and there is
-//! one way for all commands: twice (bare PTY + bare HTTP) is allowed. The line that makes the shell ready for the next command is
-//! typed after the answer, and costs a round only where the next comes immediately, as here.
+//! A round of the server is more than a bare one: bash reports on a socket that it is ready, reads the command from it byte by
+//! byte, and evaluates it, all of it where neither a trace nor an error of ours shows. That no program can forge such a report is
+//! worth these microseconds, and there is one way for all commands: twice (bare PTY + bare HTTP) is allowed. After 16 commands the
+//! shell goes to its prompt, and the line is typed again that makes it ready.
 //!
 //! The sum of the two bare round trips depends on where the system puts the two sides of bare HTTP: 16 µs on one core, 40 to 70 on
 //! two. Therefore a bare axum whose handler asks a bare terminal in the same thread is measured too.

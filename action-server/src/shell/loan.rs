@@ -3,6 +3,7 @@
 //!
 //! They reach the shell on its channel, before the command's text, and nowhere else. They are taken back when the command has
 //! ended, however its text ended, before the shell reads another. A shell that does not give them up (`readonly`) is ended.
+//! What is exported is read from `export -p`, whose `$_` can hold any text of a command.
 //! What the command started keeps what it was started with, and so does a program that took the place of the shell (`exec`).
 
 use protocol::sandbox_api::CommandEnvironment;
@@ -30,7 +31,7 @@ impl Loan<'_> {
 fn lend(name: &str, value: &str) -> String {
     format!(
         "case ${{{name}+$(export -p)}} in '')__glovebox_was_{name}=;;\
-         *' {name}='*)__glovebox_was_{name}=x${name};;*)__glovebox_was_{name}=-${name};;esac;\
+         *'export {name}='*|*'declare -'*' {name}='*)__glovebox_was_{name}=x${name};;*)__glovebox_was_{name}=-${name};;esac;\
          command export {name}={}||:;",
         quote(value)
     )

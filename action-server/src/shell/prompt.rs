@@ -62,73 +62,87 @@ pub(super) fn script(dialect: Dialect, name: &str) -> String {
         Dialect::Dash => (":", ""),
         Dialect::Ash => ("set -o ignoreeof", ""),
     };
+    // bash need not make the channel its standard input for `-u`.
+    let (from, to) = match dialect {
+        Dialect::Bash => (format!("-u {channel} "), String::new()),
+        Dialect::Dash | Dialect::Ash => (String::new(), format!(" <&{channel}")),
+    };
     let functions = format!(
         r#"__glovebox_return() {{ return "$__glovebox_status"; }}
 __glovebox_fail() {{ return 1; }}
 __glovebox_report() {{
 \command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_begun-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
 }}
-__glovebox_lines() {{
-__glovebox_text= __glovebox_piece= __glovebox_left=$1
-while case $__glovebox_left in 0) __glovebox_fail;; esac;do
-IFS= \command read -r __glovebox_line <&{channel}||return
-__glovebox_piece=$__glovebox_piece$__glovebox_line'
-'
-__glovebox_left=$((__glovebox_left-1))
-case $__glovebox_left in *00) __glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece=;; esac
-done
-__glovebox_text=$__glovebox_text$__glovebox_piece
-}}
-__glovebox_next() {{
-__glovebox_turn=$((${{__glovebox_turn-0}}+1))
-__glovebox_report R||return
-__glovebox_begun=
-case $- in *x*) set +x;__glovebox_options='set -x
-';; esac
-case $- in *a*) set +a;__glovebox_options="set -a
-${{__glovebox_options-}}";; esac
-__glovebox_tag=
-until case $__glovebox_tag in "{name}$__glovebox_turn") ;; *) __glovebox_fail;; esac;do
-__glovebox_tag=-
-IFS=\; \command read -r __glovebox_tag __glovebox_lent __glovebox_count <&{channel}||return
-case $__glovebox_tag in -) return 1;; esac
-done
-__glovebox_lines "$__glovebox_lent"||return
-__glovebox_lent=$__glovebox_text
-__glovebox_lines "$__glovebox_count"||return
-__glovebox_begun=$__glovebox_turn
-case $__glovebox_lent in ?*) \command eval "$__glovebox_lent";; esac
-__glovebox_text=" ${{__glovebox_options-}}$__glovebox_text" __glovebox_lent= __glovebox_options=
-}}
 __glovebox_restore() {{
 case ${{__glovebox_back-}} in ?*) \command eval "$__glovebox_back";; esac
 __glovebox_back=
 \command unset PS1 PS2&&PS1='{prompt}' PS2=||:
 }}
-__glovebox_end() {{
-__glovebox_status=$?
-__glovebox_restore
-case ${{PROMPT_COMMAND-}}${{!-}} in ?*) __glovebox_leave;; esac
+__glovebox_next() {{
+__glovebox_status=$1
+case ${{__glovebox_back-}}${{PS1-}}${{PS2-}} in '{prompt}') ;; *) __glovebox_restore;; esac
+case ${{2-${{PROMPT_COMMAND-}}${{!-}}}} in ?*) __glovebox_leave;return 1;; esac
+__glovebox_turn=$((${{__glovebox_turn-0}}+1))
+__glovebox_report R||return
+__glovebox_begun=
+case $- in *[ax]*) __glovebox_unset;; esac
+until
+__glovebox_line=-
+IFS= \command read -r {from}__glovebox_line{to}||return
+case $__glovebox_line in
+"{name}$__glovebox_turn;"*) __glovebox_text=${{__glovebox_line#*;}};;
+"{name}$__glovebox_turn") __glovebox_long||return;;
+-) return 1;;
+*) __glovebox_fail;;
+esac
+do __glovebox_line=;done
+__glovebox_begun=$__glovebox_turn
+case ${{__glovebox_lent-}}${{__glovebox_options-}} in ?*) __glovebox_lend;; esac
+}}
+__glovebox_unset() {{
+case $- in *x*) set +x;__glovebox_options='set -x
+';; esac
+case $- in *a*) set +a;__glovebox_options="set -a
+${{__glovebox_options-}}";; esac
+}}
+__glovebox_long() {{
+IFS=\; \command read -r {from}__glovebox_lent __glovebox_count{to}||return
+__glovebox_lines "$__glovebox_lent"||return
+__glovebox_lent=$__glovebox_text
+__glovebox_lines "$__glovebox_count"
+}}
+__glovebox_lines() {{
+__glovebox_text= __glovebox_piece= __glovebox_left=$1
+while case $__glovebox_left in 0) __glovebox_fail;; esac;do
+IFS= \command read -r {from}__glovebox_line{to}||return
+__glovebox_piece=$__glovebox_piece$__glovebox_line'
+'
+__glovebox_left=$((__glovebox_left-1))
+case $__glovebox_left in *00) __glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece=;; esac
+done
+__glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece= __glovebox_line=
+}}
+__glovebox_lend() {{
+\command eval "${{__glovebox_lent-}}"
+__glovebox_text=${{__glovebox_options-}}$__glovebox_text __glovebox_lent= __glovebox_options=
 }}
 __glovebox_leave() {{
 \command printf '\033]{name};%s\007' "$__glovebox_begun" >/dev/tty
 __glovebox_report E
 __glovebox_begun=
-return 1
 }}"#
     );
-    let run = format!("__glovebox_return&&:\n\\command eval \"$__glovebox_text\" {channel}>&-\n");
-    let next = "{ __glovebox_end&&__glovebox_next||\\return 0;} 2>/dev/null\n";
+    let run = format!("__glovebox_return&&:\n\\command eval \" $__glovebox_text\" {channel}>&-\n");
+    let next = "{ __glovebox_next $?||\\return 0;} 2>/dev/null\n";
     format!(
         r#"{{
 {{ __glovebox_last=$?
 {functions}
-case ${{__glovebox_status-}} in '') __glovebox_status=0;{start};; esac
+case ${{__glovebox_status-}} in '') __glovebox_status=0;__glovebox_restore;{start};; esac
 case ${{__glovebox_begun-}} in ?*) __glovebox_status=$__glovebox_last;; esac
-__glovebox_restore
-__glovebox_next||\return 0
+__glovebox_next "$__glovebox_status" ''||\return 0
 }} 2>/dev/null
-{commands}{{ __glovebox_end&&__glovebox_leave||:;}} 2>/dev/null
+{commands}{{ __glovebox_next $? leave||:;}} 2>/dev/null
 }}
 "#,
         commands = vec![run; COMMANDS].join(next)
@@ -138,29 +152,26 @@ __glovebox_next||\return 0
 /// A command as the shell reads it: what is lent to it, and its text.
 #[derive(Debug)]
 pub(super) struct Frame {
-    lent_lines: usize,
-    lines: usize,
-    text: String,
+    lending: String,
+    command: String,
 }
 
 impl Frame {
     /// Of a command that has what is lent to it. A shell's text holds no NUL.
     pub(super) fn new(command: &str, loan: Loan<'_>) -> Self {
-        let lending = loan.lending();
-        let command = command.replace('\0', "");
-        let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
-        Self {
-            lent_lines: count(&lending),
-            lines: count(&command) + 1,
-            text: format!("{lending}{command}\n"),
-        }
+        Self { lending: loan.lending(), command: command.replace('\0', "") }
     }
 
-    /// Its bytes in answer to `turn` of the shell whose marks have this `name`: a line that says how many follow, and these.
-    /// What a shell that was interrupted has left of another frame it skips.
+    /// Its bytes in answer to `turn` of the shell whose marks have this `name`. A command that is one line, and is lent nothing,
+    /// stands in the first line; of others the second says how many lines follow. What a shell that was interrupted has left of
+    /// another frame it skips.
     pub(super) fn answering(&self, name: &str, turn: u64) -> String {
-        let Self { lent_lines, lines, text } = self;
-        format!("{name}{turn};{lent_lines};{lines}\n{text}")
+        let Self { lending, command } = self;
+        if lending.is_empty() && !command.contains('\n') {
+            return format!("{name}{turn};{command}\n");
+        }
+        let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
+        format!("{name}{turn}\n{};{}\n{lending}{command}\n", count(lending), count(command) + 1)
     }
 }
 

@@ -130,6 +130,8 @@ pub(super) struct ShellProcess {
     script: Script,
     marks: MarkReader,
     child: OwnChild,
+    /// The program that the child was started as, where the system tells.
+    executable: Option<PathBuf>,
     children: ChildList,
     exited: Option<i32>,
     /// To be passed on after the output before it.
@@ -203,6 +205,7 @@ impl ShellProcess {
             script,
             marks: MarkReader::new(&name),
             children: ChildList::of(child.pid()),
+            executable: executable(child.pid()),
             child,
             exited: None,
             report: None,
@@ -359,11 +362,16 @@ impl ShellProcess {
             self.ask_in_doubt(turn);
         } else if self.sent.is_some() && !self.has_terminal() {
             // The command's own.
-        } else if self.channel.is_closed() || self.asks == MAX_ASKS {
+        } else if self.channel.is_closed() {
+            // What took its place by `exec` may show what it likes.
+            if self.executable.is_some() && self.executable == executable(self.child.pid()) {
+                self.silence();
+            }
+        } else if self.asks == MAX_ASKS {
             self.silence();
         } else if self.asks < QUICK_ASKS {
             self.ask();
-        } else if !matches!(self.ask_at, Some((_, Waiting::ForPrompt { .. }))) {
+        } else if !self.expects_prompt() {
             self.readiness = Readiness::Busy;
             self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Waiting::ForPrompt { looks: 0 }));
         }
@@ -380,6 +388,10 @@ impl ShellProcess {
     /// The shell will come to its prompt, but may not show it: as after `PS1=x` or `exec 2>file`.
     fn expect_prompt(&mut self) {
         self.ask_at = Some((Instant::now() + ASK_DELAY, Waiting::ForPrompt { looks: INTERRUPT_LOOKS }));
+    }
+
+    fn expects_prompt(&self) -> bool {
+        matches!(self.ask_at, Some((_, Waiting::ForPrompt { .. })))
     }
 
     fn on_silence(&mut self, waiting: Waiting) {
@@ -437,7 +449,9 @@ impl ShellProcess {
         if let Readiness::Ready { turn } = self.readiness {
             self.readiness = Readiness::Doubtful { turn };
         }
-        self.expect_prompt();
+        if !self.expects_prompt() {
+            self.expect_prompt();
+        }
     }
 
     /// Has the shell that was ready say so if it is at its prompt.
@@ -566,6 +580,11 @@ impl ShellProcess {
 fn new_name() -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("{:08x}", random & u64::from(u32::MAX))
+}
+
+/// The program that a process runs.
+fn executable(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 /// What was waited for in vain until the time was over.
