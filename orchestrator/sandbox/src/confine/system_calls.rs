@@ -15,6 +15,10 @@ use super::ConfineError;
 /// Added to the number of a call, it names the same call again on x86-64.
 const X32_BIT: i64 = 0x4000_0000;
 
+/// Calls that have other numbers with that bit, `execve` and `ptrace` among them. No program needs them.
+#[cfg(target_arch = "x86_64")]
+const X32_CALLS: std::ops::Range<i64> = 512..548;
+
 /// Calls whose arguments lie in memory, where no filter can read them. Programs that are told that the kernel lacks such a
 /// call use the older one.
 const UNREADABLE: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
@@ -157,6 +161,8 @@ fn compile(mut rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
 /// For each call the cases that are refused; an empty list refuses it always.
 fn refused() -> Result<Rules, BackendError> {
     let mut rules: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(X32_CALLS.map(|call| (call, Vec::new())));
     let namespaces = (0..i32::BITS).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0);
     let namespaces = namespaces.map(|bit: i32| SeccompRule::new(vec![has_bits(0, bit.unsigned_abs())?]));
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
