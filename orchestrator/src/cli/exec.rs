@@ -9,7 +9,7 @@ use protocol::{ActionId, EventId, Observation, ObservationKind};
 use tokio::time::timeout;
 
 use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
-use super::program::{self, Left};
+use super::program;
 use super::run::new_conversation_id;
 use super::{PlaceArguments, prepare, print, trust};
 use crate::compose::{self, StateDir, Sweep};
@@ -73,12 +73,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
         with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
             program::run(sandbox, &id, &request, reads_stdin, &redactor, interrupts).await
         });
-    // What still runs has ended with its sandbox.
-    let exit = match ended.await? {
-        Some(Left::Ended(exit)) => exit,
-        Some(Left::Running(exit)) => exit?,
-        None => Exit::Interrupted,
-    };
+    let exit = ended.await?.unwrap_or(Exit::Interrupted);
     if exit == Exit::Interrupted {
         print::problem(INTERRUPTED_COMMAND);
     }

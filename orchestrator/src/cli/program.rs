@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::sandbox::{ByteSource, OutputChunk, Sandbox, SandboxError};
 use engine::secrets::{Redactor, StreamRedactor};
 use protocol::ProcessId;
 use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
+use tokio::time::sleep;
 
 use super::follow::Interrupts;
 use super::print;
@@ -17,16 +19,12 @@ use crate::exit::Exit;
 const NO_PROGRAM: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// How a program is left.
-pub(super) enum Left {
-    /// It has ended.
-    Ended(Exit),
-    /// It still runs: after an interrupt, or because its output cannot be written.
-    Running(anyhow::Result<Exit>),
-}
+/// How long the output of a program that was ended may still arrive. Of one that floods, tens of megabytes are on their way.
+const LAST_OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs a program until it ends or is interrupted. It reads standard input unless it is given nothing to read. Secrets are
-/// redacted in what it writes.
+/// Runs a program until it ends. It is ended by an interrupt, and when its output cannot be written. After an interrupt,
+/// what it wrote until then is still shown, for two seconds or until a second interrupt. It reads standard input unless it
+/// is given nothing to read. Secrets are redacted in what it writes.
 pub(super) async fn run(
     sandbox: &dyn Sandbox,
     id: &ProcessId,
@@ -34,28 +32,47 @@ pub(super) async fn run(
     reads_stdin: bool,
     redactor: &Redactor,
     interrupts: &mut Interrupts,
-) -> anyhow::Result<Left> {
+) -> anyhow::Result<Exit> {
     let stdin = reads_stdin.then(|| Box::new(tokio::io::stdin()) as ByteSource);
     let output = Output::new(redactor);
     let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);
+    let mut executing = sandbox.exec(id, request, stdin, &on_output);
     tokio::select! {
-        exit = sandbox.exec(id, request, stdin, &on_output) => {
+        exit = &mut executing => {
             output.finish();
-            let exit = match exit {
+            match exit {
                 Ok(_) if let Some(exit) = output.written.failure() => exit,
                 Err(error @ SandboxError::NoProgram { exists, .. }) => {
                     print::problem(&error.to_string());
                     Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { NO_PROGRAM }))
                 }
                 exit => exit_of(exit?, &output),
-            };
-            exit.map(Left::Ended)
+            }
         }
-        exit = output.written.failed() => Ok(Left::Running(exit)),
+        exit = output.written.failed() => {
+            end(sandbox, id).await;
+            exit
+        }
         () = interrupts.next() => {
+            let ending = async {
+                end(sandbox, id).await;
+                sleep(LAST_OUTPUT_PATIENCE).await;
+            };
+            tokio::select! {
+                _ = executing => {}
+                () = ending => {}
+                _ = output.written.failed() => {}
+                () = interrupts.next() => {}
+            }
             output.finish();
-            Ok(Left::Running(Ok(Exit::Interrupted)))
+            Ok(Exit::Interrupted)
         }
+    }
+}
+
+async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
+    if let Err(error) = sandbox.end_program(id).await {
+        print::warning(&format!("ending the program: {error}"));
     }
 }
 

@@ -1,17 +1,15 @@
 //! `glovebox sandbox exec`: one program in a sandbox that is there.
 
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::Sandbox;
-use protocol::ProcessId;
 use protocol::sandbox_api::ProcessRequest;
 
 use super::create::variables;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
+use crate::cli::completions;
 use crate::cli::follow::Interrupts;
-use crate::cli::program::{self, Left};
-use crate::cli::{completions, print};
+use crate::cli::program;
 use crate::compose;
 use crate::config::Overrides;
 use crate::exit::Exit;
@@ -66,17 +64,5 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     let (host, sandbox) = hosts.connect(&arguments.name).await?;
     let (id, redactor) = (program::new_id()?, compose::redactor(&host.config)?);
     let reads_stdin = !arguments.no_stdin;
-    match program::run(sandbox.as_ref(), &id, &request, reads_stdin, &redactor, &mut interrupts).await? {
-        Left::Ended(exit) => Ok(exit),
-        Left::Running(exit) => {
-            end(sandbox.as_ref(), &id).await;
-            exit
-        }
-    }
-}
-
-async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
-    if let Err(error) = sandbox.end_program(id).await {
-        print::warning(&format!("ending the program: {error}"));
-    }
+    program::run(sandbox.as_ref(), &id, &request, reads_stdin, &redactor, &mut interrupts).await
 }
