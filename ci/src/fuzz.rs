@@ -1,5 +1,5 @@
 //! Step `fuzz`: each fuzz target runs for a moment, with the same inputs every time. What one finds is written to
-//! `fuzz/artifacts` and told.
+//! `action-server/fuzz/artifacts` and told.
 //!
 //! Builds with the flags of `cargo fuzz --sanitizer none`, so that a machine needs neither that program nor a nightly
 //! compiler. For another and longer search, `cargo fuzz run TARGET`, or what is built here, without arguments:
@@ -36,7 +36,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let folder = workspace.root.join("fuzz");
+    let folder = workspace.root.join("action-server/fuzz");
     check_names(&folder.join("fuzz_targets"))?;
     let target = workspace.target.join("fuzz");
     let mut cargo = workspace.cargo();

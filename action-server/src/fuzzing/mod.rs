@@ -1,6 +1,6 @@
 //! What fuzz targets call: each reads bytes as hostile input and panics when something is not as it should be.
 //!
-//! Built only by a fuzzer (`cfg(fuzzing)`); the targets are in `fuzz/`.
+//! Built only by a fuzzer (`cfg(fuzzing)`); the targets are in `action-server/fuzz`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fuzzer is told by panicking")]
 #![allow(missing_docs, reason = "named for their targets")]
