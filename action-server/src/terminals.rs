@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use protocol::sandbox_api::{Decoder, ExitReason, TerminalInput, TerminalOutput, TerminalQuery};
+use protocol::sandbox_api::{ExitReason, FrameDecoder, TerminalInput, TerminalOutput, TerminalQuery};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,7 @@ async fn show(screen: &Screen, program: &mut Program, mut to: impl AsyncWrite + 
         frame.clear();
         let encoded = match exit.take_if(|_| is_last) {
             Some(exit) => TerminalOutput::Exit(Box::new(exit)).encode(&mut frame),
-            None => TerminalOutput::encode_shown(buffer.get(..count).unwrap_or_default(), &mut frame),
+            None => TerminalOutput::encode_output(buffer.get(..count).unwrap_or_default(), &mut frame),
         };
         encoded.map_err(io::Error::other)?;
         to.write_all(&frame).await?;
@@ -132,7 +132,7 @@ async fn show(screen: &Screen, program: &mut Program, mut to: impl AsyncWrite + 
 
 /// Types what comes, until the stream's end.
 async fn take(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
-    let mut decoder = Decoder::default();
+    let mut decoder = FrameDecoder::default();
     let mut buffer = vec![0; SHOWN_BYTES];
     let mut unread: VecDeque<u8> = VecDeque::new();
     loop {
@@ -153,8 +153,8 @@ async fn take(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<(
         decoder.push(buffer.get(..count).unwrap_or_default());
         while let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
             match frame {
-                TerminalInput::Typed(bytes) => unread.extend(bytes),
-                TerminalInput::Size { columns, rows } => screen.resize(columns, rows)?,
+                TerminalInput::Keys(bytes) => unread.extend(bytes),
+                TerminalInput::Resize { columns, rows } => screen.resize(columns, rows)?,
             }
         }
         if unread.len() > MAX_UNREAD_BYTES {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::agent_state::AgentState;
 use crate::kinds::kinds;
-use crate::lenient::{as_text, null_is_default, null_is_minus_one};
+use crate::lenient::{null_is_default, null_is_minus_one, text_or_json};
 use crate::risk::SecurityRisk;
 
 kinds! {
@@ -426,16 +426,16 @@ pub struct CondensationRequestAction {}
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackedTask {
     /// Its id.
-    #[serde(default, deserialize_with = "as_text")]
+    #[serde(default, deserialize_with = "text_or_json")]
     pub id: String,
     /// What is to be done.
-    #[serde(default, deserialize_with = "as_text")]
+    #[serde(default, deserialize_with = "text_or_json")]
     pub title: String,
     /// `todo`, `in_progress` or `done`; the model's own words otherwise.
-    #[serde(default, deserialize_with = "as_text")]
+    #[serde(default, deserialize_with = "text_or_json")]
     pub status: String,
     /// Anything worth keeping.
-    #[serde(default, deserialize_with = "as_text")]
+    #[serde(default, deserialize_with = "text_or_json")]
     pub notes: String,
 }
 
@@ -463,7 +463,7 @@ pub struct LoopRecoveryAction {
 
 impl ReadAction {
     /// The plain text of the whole file.
-    pub fn whole(path: impl Into<String>) -> Self {
+    pub fn whole_file(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
             start: 0,
@@ -478,7 +478,7 @@ impl ReadAction {
 
 impl EditAction {
     /// An edit of `path` by the editor's `command`; its arguments are still to be set.
-    pub fn of(path: impl Into<String>, command: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             path: path.into(),
             command: command.into(),

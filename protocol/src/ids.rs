@@ -138,7 +138,7 @@ impl Default for SessionName {
 impl ActionId {
     /// The sandbox's id for the action that the log holds as `event`. Derived, so that a host that starts again
     /// after a crash asks for the same one.
-    pub fn of(conversation: &ConversationId, event: EventId) -> Self {
+    pub fn for_event(conversation: &ConversationId, event: EventId) -> Self {
         Self(format!("{conversation}.{event}"))
     }
 }

@@ -50,7 +50,7 @@ macro_rules! kinds {
 
         impl $name {
             /// Reads the fields of `kind` as we write them. For speed: an error says no more than that it is one.
-            pub(crate) fn of_today<'de, D: serde::Deserializer<'de>>(
+            pub(crate) fn from_current<'de, D: serde::Deserializer<'de>>(
                 kind: &str,
                 fields: D,
             ) -> Result<Self, D::Error> {

@@ -36,7 +36,7 @@ pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -
 }
 
 /// For `deserialize_with` beside `default`: text as it is, null as none, anything else as its JSON.
-pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+pub(crate) fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Null => String::new(),
         Value::String(text) => text,
@@ -48,10 +48,12 @@ pub(crate) fn as_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Stri
 const MAX_TEXTS: usize = 10_000;
 
 /// For `deserialize_with` beside `default`: a list of at most [`MAX_TEXTS`], null as none.
-pub(crate) fn few_texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    struct FewTexts;
+pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    struct BoundedTexts;
 
-    impl<'de> Visitor<'de> for FewTexts {
+    impl<'de> Visitor<'de> for BoundedTexts {
         type Value = Option<Vec<String>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,7 +76,7 @@ pub(crate) fn few_texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
         }
     }
 
-    deserializer.deserialize_any(FewTexts)
+    deserializer.deserialize_any(BoundedTexts)
 }
 
 /// Reads `value`, found at `under` in an event (empty: the event itself).

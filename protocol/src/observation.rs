@@ -10,7 +10,7 @@ use crate::action::{FileImplementation, RecallType, TrackedTask};
 use crate::agent_state::AgentState;
 use crate::event::EventError;
 use crate::kinds::{Fields, kinds};
-use crate::lenient::{self, few_texts, integer_or_minus_one, null_is_default};
+use crate::lenient::{self, bounded_texts, integer_or_minus_one, null_is_default};
 use crate::older_fields;
 
 /// A text for the agent, and facts beside it.
@@ -158,14 +158,14 @@ pub struct RunIpythonObservation {
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: String,
     /// Images as data URLs.
-    #[serde(default, deserialize_with = "few_texts")]
+    #[serde(default, deserialize_with = "bounded_texts")]
     pub image_urls: Option<Vec<String>>,
 }
 
 impl RunIpythonObservation {
     /// Of an observation's content what the cell made of it: without where the kernel is and which Python it has, which
     /// stand below.
-    pub fn said(content: &str) -> &str {
+    pub fn without_kernel_info(content: &str) -> &str {
         let place = content.rfind("\n[Jupyter current working directory: ");
         place.and_then(|at| content.get(..at)).unwrap_or(content)
     }
@@ -382,7 +382,7 @@ pub struct TaskTrackingObservation {
 
 impl Observation {
     /// An observation without a text.
-    pub fn silent(kind: impl Into<ObservationKind>) -> Self {
+    pub fn without_content(kind: impl Into<ObservationKind>) -> Self {
         Self::new(String::new(), kind)
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn current_run_extras(extras: &Value) -> Cow<'_, Value> {
 /// V0 before 2025 kept an edit's and a view's arguments in the Python call that performed it.
 fn file_editor_arguments(code: &str) -> Option<Map<String, Value>> {
     let dict = code.strip_prefix("print(file_editor(**")?.strip_suffix("))")?;
-    python_literal::read_dict(dict)
+    python_literal::parse_dict(dict)
 }
 
 fn updated<'a>(fields: &'a Value, given: &Map<String, Value>, newer: Map<String, Value>) -> Cow<'a, Value> {

@@ -9,26 +9,26 @@ use serde_json::{Map, Value};
 const MAX_DEPTH: usize = 16;
 
 /// `None` if `text` is not one dictionary with texts as keys, or holds a value that JSON does not have.
-pub(crate) fn read_dict(text: &str) -> Option<Map<String, Value>> {
-    let mut reader = Reader { rest: text };
-    let value = reader.value(MAX_DEPTH)?;
+pub(crate) fn parse_dict(text: &str) -> Option<Map<String, Value>> {
+    let mut parser = PythonLiteralParser { rest: text };
+    let value = parser.value(MAX_DEPTH)?;
     match value {
-        Value::Object(map) if reader.skip_blanks().is_empty() => Some(map),
+        Value::Object(map) if parser.skip_blanks().is_empty() => Some(map),
         _ => None,
     }
 }
 
-struct Reader<'a> {
+struct PythonLiteralParser<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PythonLiteralParser<'a> {
     fn skip_blanks(&mut self) -> &'a str {
         self.rest = self.rest.trim_start();
         self.rest
     }
 
-    fn take(&mut self, token: &str) -> bool {
+    fn consume(&mut self, token: &str) -> bool {
         let rest = self.skip_blanks().strip_prefix(token);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
@@ -48,21 +48,21 @@ impl<'a> Reader<'a> {
             '{' => self.dict(inner).map(Value::Object),
             '[' => self.elements('[', ']', inner),
             '(' => self.elements('(', ')', inner),
-            _ => self.word(),
+            _ => self.keyword_or_number(),
         }
     }
 
     fn dict(&mut self, depth: usize) -> Option<Map<String, Value>> {
         let mut map = Map::new();
-        self.take("{");
-        while !self.take("}") {
+        self.consume("{");
+        while !self.consume("}") {
             self.skip_blanks();
             let key = self.text()?;
-            if !self.take(":") {
+            if !self.consume(":") {
                 return None;
             }
             map.insert(key, self.value(depth)?);
-            if !self.take(",") && !self.skip_blanks().starts_with('}') {
+            if !self.consume(",") && !self.skip_blanks().starts_with('}') {
                 return None;
             }
         }
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.rest = self.rest.strip_prefix(open)?;
         while self.skip_blanks().strip_prefix(close).map(|rest| self.rest = rest).is_none() {
             elements.push(self.value(depth)?);
-            if !self.take(",") && !self.skip_blanks().starts_with(close) {
+            if !self.consume(",") && !self.skip_blanks().starts_with(close) {
                 return None;
             }
         }
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `None`, `True`, `False` or a number.
-    fn word(&mut self) -> Option<Value> {
+    fn keyword_or_number(&mut self) -> Option<Value> {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
         let end = self.rest.find(|letter| !is_part(letter)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
@@ -163,10 +163,10 @@ impl<'a> Reader<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{MAX_DEPTH, read_dict};
+    use super::{MAX_DEPTH, parse_dict};
 
     fn read(text: &str) -> Option<Value> {
-        read_dict(text).map(Value::Object)
+        parse_dict(text).map(Value::Object)
     }
 
     #[test]

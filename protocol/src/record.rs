@@ -63,11 +63,11 @@ pub struct ConversationStarted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
     /// Whether a history that does not fit the model's window stays as it is, and the step fails; not in older logs.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeps_whole_history: bool,
+    #[serde(rename = "keeps_whole_history", default, skip_serializing_if = "std::ops::Not::not")]
+    pub history_truncation_disabled: bool,
     /// Whether an agent that goes in circles is let be; not in older logs.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lets_loops_be: bool,
+    #[serde(rename = "lets_loops_be", default, skip_serializing_if = "std::ops::Not::not")]
+    pub stuck_detection_disabled: bool,
     /// The conversation whose beginning this one shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,

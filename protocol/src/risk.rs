@@ -73,7 +73,7 @@ impl ConfirmationPolicy {
     }
 
     /// Whether an action of this risk waits.
-    pub fn asks(self, risk: SecurityRisk) -> bool {
+    pub fn requires_confirmation(self, risk: SecurityRisk) -> bool {
         match self {
             Self::Never => false,
             Self::Risky { from } => risk == SecurityRisk::Unknown || risk >= from,

@@ -16,7 +16,7 @@ pub struct ToolCallMetadata {
     /// The model's id of the call.
     pub tool_call_id: String,
     /// The whole response in OpenAI's `chat.completion` shape.
-    pub model_response: ResponseText,
+    pub model_response: ModelResponseText,
     /// How many calls that response makes.
     pub total_calls_in_response: u64,
 }
@@ -25,12 +25,12 @@ pub struct ToolCallMetadata {
 /// events of a log are never asked for theirs, so it is text until then. A copy shares it: every event of a response's calls
 /// has it. Equal is what has the same text.
 #[derive(Clone)]
-pub struct ResponseText(Arc<RawValue>);
+pub struct ModelResponseText(Arc<RawValue>);
 
-impl ResponseText {
+impl ModelResponseText {
     /// Takes text that [`Value`] could be read from.
     pub(crate) fn new(text: &RawValue) -> Result<Self, serde_json::Error> {
-        serde_json::from_str::<Sound>(text.get())?;
+        serde_json::from_str::<ValidatedJson>(text.get())?;
         Ok(Self(Arc::from(text.to_owned())))
     }
 
@@ -46,38 +46,38 @@ impl ResponseText {
     }
 }
 
-impl From<&Value> for ResponseText {
+impl From<&Value> for ModelResponseText {
     fn from(response: &Value) -> Self {
         // Every value can be written.
         Self(Arc::from(serde_json::value::to_raw_value(response).unwrap_or_default()))
     }
 }
 
-impl Default for ResponseText {
+impl Default for ModelResponseText {
     fn default() -> Self {
         Self(Arc::from(Box::<RawValue>::default()))
     }
 }
 
-impl PartialEq for ResponseText {
+impl PartialEq for ModelResponseText {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.as_str() == other.as_str()
     }
 }
 
-impl fmt::Debug for ResponseText {
+impl fmt::Debug for ModelResponseText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for ResponseText {
+impl Serialize for ModelResponseText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for ResponseText {
+impl<'de> Deserialize<'de> for ModelResponseText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(|response| Self::from(&response))
     }
@@ -85,15 +85,15 @@ impl<'de> Deserialize<'de> for ResponseText {
 
 /// Any JSON, looked through as when a [`Value`] is made of it: how deep it goes, numbers out of range, halves of characters.
 /// Serde's own [`serde::de::IgnoredAny`] lets those pass.
-struct Sound;
+struct ValidatedJson;
 
-impl<'de> Deserialize<'de> for Sound {
+impl<'de> Deserialize<'de> for ValidatedJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Self)
     }
 }
 
-impl<'de> Visitor<'de> for Sound {
+impl<'de> Visitor<'de> for ValidatedJson {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +140,7 @@ mod tests {
     use serde_json::Value;
     use serde_json::value::RawValue;
 
-    use super::ResponseText;
+    use super::ModelResponseText;
 
     #[test]
     fn what_no_value_can_be_made_of_is_no_response() {
@@ -156,7 +156,7 @@ mod tests {
         let mut sound = 0;
         for text in texts {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
-            let (response, value) = (ResponseText::new(raw), serde_json::from_str::<Value>(text));
+            let (response, value) = (ModelResponseText::new(raw), serde_json::from_str::<Value>(text));
             assert_eq!(response.is_ok(), value.is_ok(), "{text}");
             if let (Ok(response), Ok(value)) = (response, value) {
                 assert_eq!((response.as_str(), response.to_value()), (text, value));

@@ -72,7 +72,7 @@ pub(crate) async fn begin(
         max_iterations: steps,
         runtime: "scripted".into(),
         // Every step is the same.
-        lets_loops_be: true,
+        stuck_detection_disabled: true,
         ..Default::default()
     };
     let conversation = Conversation::begin(parts, id, started).await.unwrap();

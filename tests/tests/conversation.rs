@@ -17,7 +17,7 @@ use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, Body, ConversationId, Event, Observation, ObservationKind};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, ObservationKind};
 use serde_json::{Value, json};
 use tests::glovebox::{bash, finish};
 
@@ -98,7 +98,7 @@ impl World {
         };
         log.iter()
             .filter_map(|event| match &event.body {
-                Body::Action(Action::Run(run)) => Some((run.command.clone(), ending_of(event))),
+                EventBody::Action(Action::Run(run)) => Some((run.command.clone(), ending_of(event))),
                 _ => None,
             })
             .collect()
@@ -120,7 +120,7 @@ fn say(conversation: &Conversation, text: &str) {
 
 fn observation(event: &Event) -> Option<&Observation> {
     match &event.body {
-        Body::Observation(observation) => Some(observation),
+        EventBody::Observation(observation) => Some(observation),
         _ => None,
     }
 }
@@ -302,7 +302,7 @@ async fn condensing(condenser: &Value, responses: &Value) -> (World, Conversatio
 fn condensations(log: &[Event]) -> Vec<(Option<String>, Option<u64>)> {
     log.iter()
         .filter_map(|event| match &event.body {
-            Body::Action(Action::Condensation(condensation)) => {
+            EventBody::Action(Action::Condensation(condensation)) => {
                 let metrics = event.llm_metrics.as_ref();
                 let tokens = metrics.map(|metrics| metrics.accumulated_token_usage.prompt_tokens);
                 Some((condensation.summary.clone(), tokens))

@@ -5,7 +5,7 @@ use std::path::Path;
 use axum::Json;
 use axum::extract::State;
 use protocol::BootId;
-use protocol::sandbox_api::{Capability, Info, Limits};
+use protocol::sandbox_api::{Capability, ServerInfo, ServerLimits};
 
 use super::{Api, BODY_BYTES};
 use crate::ledger::{HELD_OUTPUT_BYTES, MAX_ENDED, RETENTION};
@@ -14,24 +14,24 @@ use crate::shell::{self, ShellKind};
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/info",
-    responses((status = 200, description = "What the server is", body = Info))
+    responses((status = 200, description = "What the server is", body = ServerInfo))
 ))]
-pub(crate) async fn info(State(api): State<Api>) -> Json<Info> {
+pub(crate) async fn info(State(api): State<Api>) -> Json<ServerInfo> {
     Json(api.0.parts.info.clone())
 }
 
 /// What this life of the server is, found out once at its beginning.
-pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
+pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> ServerInfo {
     let shell = match shell::kind() {
         ShellKind::Bash => Capability::Bash,
         ShellKind::Posix => Capability::PosixShell,
     };
-    Info {
+    ServerInfo {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id,
         working_dir: working_dir.to_string_lossy().into_owned(),
         capabilities: vec![shell, Capability::Files, Capability::Processes, Capability::Terminals],
-        limits: Limits {
+        limits: ServerLimits {
             body_bytes: BODY_BYTES as u64,
             output_bytes: HELD_OUTPUT_BYTES,
             ended_actions: MAX_ENDED as u64,

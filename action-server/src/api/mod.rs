@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::SessionName;
-use protocol::sandbox_api::Info;
+use protocol::sandbox_api::ServerInfo;
 use tokio::sync::Semaphore;
 
 use crate::auth::Key;
@@ -44,7 +44,7 @@ pub(crate) struct Parts {
     pub(crate) key: Option<Key>,
     pub(crate) executor: Executor,
     pub(crate) processes: Processes,
-    pub(crate) info: Info,
+    pub(crate) info: ServerInfo,
     pub(crate) tunnels: Tunnels,
     pub(crate) terminals: Terminals,
     pub(crate) environment: Environment,

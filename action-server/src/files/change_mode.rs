@@ -10,7 +10,7 @@ use std::path::Path;
 use nix::dir::Dir;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::{Mode as Bits, SFlag, fstat};
-use protocol::sandbox_api::{ChangeModeRequest, Mode, ModeChanged};
+use protocol::sandbox_api::{ChangeModeRequest, FileMode, ModeChanged};
 
 use super::Files;
 use super::error::FileError;
@@ -36,7 +36,7 @@ pub(crate) fn change_mode(
 }
 
 /// What lies in a folder is set before the folder, whose new mode may keep us out.
-fn set(place: &OwnedFd, mode: Mode, depth: usize, changed: &mut u64, stop: &Stop) -> io::Result<()> {
+fn set(place: &OwnedFd, mode: FileMode, depth: usize, changed: &mut u64, stop: &Stop) -> io::Result<()> {
     if stop.is_asked() {
         return Err(io::ErrorKind::TimedOut.into());
     }
@@ -96,11 +96,12 @@ mod tests {
         symlink(other.path().join("file"), at("a/link")).unwrap();
         let modes = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let before = (modes(other.path()), modes(&other.path().join("file")));
-        let request = ChangeModeRequest { path: String::new(), mode: Mode::of(0o750), recursive: true };
+        let request =
+            ChangeModeRequest { path: String::new(), mode: FileMode::from_bits(0o750), recursive: true };
         assert_eq!(change_mode(&Files::anywhere(), &at("a"), &request, &Stop::never()).unwrap().changed, 3);
         assert_eq!([modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))], [0o750; 3]);
         assert_eq!((modes(other.path()), modes(&other.path().join("file"))), before);
-        let one = ChangeModeRequest { mode: Mode::of(0o700), recursive: false, ..request };
+        let one = ChangeModeRequest { mode: FileMode::from_bits(0o700), recursive: false, ..request };
         assert_eq!(change_mode(&Files::anywhere(), &at("a"), &one, &Stop::never()).unwrap().changed, 1);
         assert_eq!([modes(&at("a")), modes(&at("a/b"))], [0o700, 0o750]);
     }

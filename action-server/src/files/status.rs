@@ -4,7 +4,7 @@ use std::fs::{self, FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-use protocol::sandbox_api::{FileKind, FileStatus, Mode};
+use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 
 use super::Files;
 use super::error::FileError;
@@ -42,7 +42,7 @@ pub(super) fn described(shown: String, path: &Path, metadata: &Metadata) -> File
         path: shown,
         kind: kind(metadata.file_type()),
         size: metadata.len(),
-        mode: Mode::of(metadata.mode()),
+        mode: FileMode::from_bits(metadata.mode()),
         uid: metadata.uid(),
         gid: metadata.gid(),
         modified_ns: nanoseconds.clamp(i64::MIN.into(), i64::MAX.into()) as i64,

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
-use protocol::sandbox_api::{FileStatus, Mode};
+use protocol::sandbox_api::{FileMode, FileStatus};
 
 use super::error::FileError;
 use super::place::Place;
@@ -20,7 +20,7 @@ use super::{Files, open, status};
 #[derive(Debug)]
 pub(crate) struct Upload {
     target: Place,
-    mode: Option<Mode>,
+    mode: Option<FileMode>,
     file: File,
     part: Part,
 }
@@ -35,7 +35,7 @@ enum Part {
 
 impl Upload {
     /// Nothing is changed yet; what can be known to be impossible is told now.
-    pub(crate) fn begin(files: &Files, path: &Path, mode: Option<Mode>) -> Result<Self, FileError> {
+    pub(crate) fn begin(files: &Files, path: &Path, mode: Option<FileMode>) -> Result<Self, FileError> {
         let target = files.target(path)?;
         if !target.has_name() {
             return Err(FileError::Directory(target.told().to_owned()));
@@ -84,19 +84,19 @@ impl Upload {
 }
 
 /// What nobody else may read must not be readable meanwhile.
-fn first_mode(existing: Option<&Metadata>, asked: Option<Mode>) -> u32 {
-    let mode = existing.map_or(0o666, |existing| existing.mode()) & asked.map_or(0o666, Mode::bits);
+fn first_mode(existing: Option<&Metadata>, asked: Option<FileMode>) -> u32 {
+    let mode = existing.map_or(0o666, |existing| existing.mode()) & asked.map_or(0o666, FileMode::bits);
     (mode & 0o666) | 0o600
 }
 
-fn set_mode(file: &File, mode: Option<Mode>) -> io::Result<()> {
+fn set_mode(file: &File, mode: Option<FileMode>) -> io::Result<()> {
     match mode {
         Some(mode) => file.set_permissions(Permissions::from_mode(mode.bits())),
         None => Ok(()),
     }
 }
 
-fn copy_over(file: &mut File, target: &Place, mode: Option<Mode>) -> io::Result<()> {
+fn copy_over(file: &mut File, target: &Place, mode: Option<FileMode>) -> io::Result<()> {
     file.rewind()?;
     let (mut over, _) = open::regular_for_writing(target).map_err(io::Error::other)?;
     let length = io::copy(file, &mut over)?;

@@ -13,7 +13,7 @@ use super::{Files, open, replace};
 
 pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_dir: &Path) -> Observation {
     match write(files, path, action) {
-        Ok(()) => Observation::silent(WriteObservation { path: path.display().to_string() }),
+        Ok(()) => Observation::without_content(WriteObservation { path: path.display().to_string() }),
         Err(error) => Observation::error(error.told("write to", working_dir), ""),
     }
 }

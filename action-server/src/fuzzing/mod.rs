@@ -10,7 +10,7 @@ mod choices;
 mod edit;
 mod scratch;
 
-use protocol::sandbox_api::{ActionRequest, FrameDecoder};
+use protocol::sandbox_api::{ActionFrameDecoder, ActionRequest};
 
 pub use archive::archive;
 pub use edit::edit;
@@ -23,7 +23,7 @@ pub fn request(bytes: &[u8]) {
         let written = serde_json::to_vec(&request).unwrap();
         assert_eq!(serde_json::from_slice::<ActionRequest>(&written).unwrap(), request);
     }
-    let mut decoder = FrameDecoder::default();
+    let mut decoder = ActionFrameDecoder::default();
     for chunk in bytes.chunks(7) {
         decoder.push(chunk);
         while let Ok(Some(_)) = decoder.next_frame() {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::Observation;
-use protocol::sandbox_api::{Frame, FrameError};
+use protocol::sandbox_api::{ActionFrame, FrameError};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, SetOnce};
 use tokio_util::sync::CancellationToken;
@@ -43,12 +43,13 @@ impl Ending {
     /// An observation that is too long to be sent becomes one that says so: an action never stays without an ending.
     pub(super) fn encode(observation: Observation) -> Self {
         let mut frame = Vec::with_capacity(COMMON_BYTES);
-        if let Err(error) = Frame::Observation(Box::new(observation)).encode(&mut frame) {
+        if let Err(error) = ActionFrame::Observation(Box::new(observation)).encode(&mut frame) {
             tracing::warn!(%error, "an observation cannot be sent");
             frame.clear();
             let replacement = Observation::error(format!("The result cannot be sent: {error}."), "");
             // A text this short always encodes.
-            let _: Result<(), FrameError> = Frame::Observation(Box::new(replacement)).encode(&mut frame);
+            let _: Result<(), FrameError> =
+                ActionFrame::Observation(Box::new(replacement)).encode(&mut frame);
         }
         Self(frame.into())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream};
-use protocol::sandbox_api::{Frame, FrameError};
+use protocol::sandbox_api::{ActionFrame, FrameError};
 
 use super::entry::{Entry, Next};
 use super::spool::Piece;
@@ -63,10 +63,10 @@ impl Reader {
     async fn tell(&mut self, piece: Piece, into: &mut Vec<u8>) {
         let (bytes, to) = piece.read(self.cursor).await;
         for (offset, bytes) in (self.cursor..).step_by(FRAME_BYTES).zip(bytes.chunks(FRAME_BYTES)) {
-            check(Frame::encode_output(offset, bytes, into));
+            check(ActionFrame::encode_output(offset, bytes, into));
         }
         if bytes.is_empty() {
-            check(Frame::Gap { from: self.cursor, to }.encode(into));
+            check(ActionFrame::Gap { from: self.cursor, to }.encode(into));
         }
         self.cursor = to;
     }

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 use protocol::observation::ReadObservation;
-use protocol::sandbox_api::{Frame, FrameDecoder};
+use protocol::sandbox_api::{ActionFrame, ActionFrameDecoder};
 use protocol::{ActionId, Observation};
 use tokio_util::sync::CancellationToken;
 
@@ -31,8 +31,8 @@ fn begin(ledger: &Ledger, name: &str) -> Running {
     }
 }
 
-async fn read(entry: Arc<Entry>, after: u64) -> Vec<Frame> {
-    let mut decoder = FrameDecoder::default();
+async fn read(entry: Arc<Entry>, after: u64) -> Vec<ActionFrame> {
+    let mut decoder = ActionFrameDecoder::default();
     let mut stream = std::pin::pin!(frames(entry, after));
     let mut read = Vec::new();
     while let Some(Ok(bytes)) = stream.next().await {
@@ -58,12 +58,12 @@ async fn a_reader_gets_output_as_it_comes_and_then_the_observation() {
     let text: Vec<u8> = frames
         .iter()
         .flat_map(|frame| match frame {
-            Frame::Output { bytes, .. } => bytes.clone(),
+            ActionFrame::Output { bytes, .. } => bytes.clone(),
             _ => Vec::new(),
         })
         .collect();
     assert_eq!(text, b"llo");
-    assert_eq!(frames.last(), Some(&Frame::Observation(Box::new(said("done")))));
+    assert_eq!(frames.last(), Some(&ActionFrame::Observation(Box::new(said("done")))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +74,7 @@ async fn the_same_id_attaches_and_another_request_conflicts() {
     assert_eq!(ledger.begin(id("a"), &request("b")).unwrap_err(), LedgerError::Conflict(id("a")));
     running.end(said("done"));
     let Ok(Begun::Known(entry)) = ledger.begin(id("a"), &request("a")) else { panic!("it ran twice") };
-    assert_eq!(read(entry, 0).await, [Frame::Observation(Box::new(said("done")))]);
+    assert_eq!(read(entry, 0).await, [ActionFrame::Observation(Box::new(said("done")))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,7 @@ async fn a_dropped_action_ends_as_an_error() {
     let ledger = ledger();
     drop(begin(&ledger, "a"));
     let frames = read(ledger.find(id("a")).unwrap(), 0).await;
-    let [Frame::Observation(observation)] = frames.as_slice() else { panic!("{frames:?}") };
+    let [ActionFrame::Observation(observation)] = frames.as_slice() else { panic!("{frames:?}") };
     assert_eq!(observation.kind.kind(), "error");
 }
 
@@ -145,7 +145,9 @@ async fn an_observation_too_long_to_be_sent_is_told() {
     let entry = running.entry();
     running.end(shown("\u{1}".repeat(11 << 20)));
     let frames = read(entry, 0).await;
-    let [Frame::Observation(observation)] = frames.as_slice() else { panic!("{} frames", frames.len()) };
+    let [ActionFrame::Observation(observation)] = frames.as_slice() else {
+        panic!("{} frames", frames.len())
+    };
     assert_eq!(observation.kind.kind(), "error");
 }
 

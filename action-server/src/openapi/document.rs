@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use protocol::sandbox_api::{ActionRequest, ErrorBody, KEY_HEADER, Mode};
+use protocol::sandbox_api::{ActionRequest, ErrorBody, FileMode, KEY_HEADER};
 use protocol::{ActionId, ProcessId, SessionName};
 use serde_json::{Value, json};
 use utoipa::{OpenApi as _, ToSchema};
@@ -62,7 +62,7 @@ pub(crate) struct Bytes(Vec<u8>);
         processes::acknowledge,
         execute_action::execute_action
     ),
-    components(schemas(ActionId, ErrorBody, Mode, ProcessId, SessionName)),
+    components(schemas(ActionId, ErrorBody, FileMode, ProcessId, SessionName)),
     security(("key" = []))
 )]
 struct Document;

@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use hyper::client::conn::http2;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use protocol::sandbox_api::Info;
+use protocol::sandbox_api::ServerInfo;
 use serde_json::json;
 use tokio::net::UnixStream;
 
@@ -103,13 +103,13 @@ async fn more_streams_than_are_served_are_refused_and_not_left_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn both_versions_of_http_are_spoken_on_one_socket() {
     let server = Server::start();
-    let info: Info =
+    let info: ServerInfo =
         serde_json::from_value(server.send(hyper::Method::GET, "/v1/info", "").await.json()).unwrap();
     assert_eq!(info.working_dir, server.dir.path().canonicalize().unwrap().to_str().unwrap());
     let mut client = connect(&server).await;
     let request = Request::get("http://sandbox/v1/info").body(whole("")).unwrap();
     let body = client.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(serde_json::from_slice::<Info>(&body).unwrap(), info);
+    assert_eq!(serde_json::from_slice::<ServerInfo>(&body).unwrap(), info);
 }
 
 #[tokio::test(flavor = "multi_thread")]

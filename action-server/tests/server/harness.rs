@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::Observation;
-use protocol::sandbox_api::{Frame, FrameDecoder, KEY_HEADER};
+use protocol::sandbox_api::{ActionFrame, ActionFrameDecoder, KEY_HEADER};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -180,15 +180,15 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn decode(bytes: &[u8]) -> Self {
-        let mut decoder = FrameDecoder::default();
+        let mut decoder = ActionFrameDecoder::default();
         decoder.push(bytes);
         let (mut output, mut gaps, mut observation) = (Vec::new(), Vec::new(), None);
         while let Some(frame) = decoder.next_frame().unwrap() {
             assert!(observation.is_none(), "a frame after the observation");
             match frame {
-                Frame::Output { bytes, .. } => output.extend(bytes),
-                Frame::Gap { from, to } => gaps.push((from, to)),
-                Frame::Observation(last) => observation = Some(*last),
+                ActionFrame::Output { bytes, .. } => output.extend(bytes),
+                ActionFrame::Gap { from, to } => gaps.push((from, to)),
+                ActionFrame::Observation(last) => observation = Some(*last),
             }
         }
         Self { output, gaps, observation: observation.expect("a stream ends with its observation") }

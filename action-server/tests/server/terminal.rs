@@ -9,7 +9,7 @@ use hyper::ext::Protocol;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use protocol::sandbox_api::{Decoder, ExitReason, ProcessExit, TerminalInput, TerminalOutput};
+use protocol::sandbox_api::{ExitReason, FrameDecoder, ProcessExit, TerminalInput, TerminalOutput};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -19,7 +19,7 @@ use crate::harness::{PATIENCE, Server, pids, until_dead};
 
 struct Terminal {
     stream: TokioIo<Upgraded>,
-    decoder: Decoder<TerminalOutput>,
+    decoder: FrameDecoder<TerminalOutput>,
     shown: String,
 }
 
@@ -43,7 +43,7 @@ impl Terminal {
             panic!("{status}: {:?}", response.into_body().collect().await.unwrap().to_bytes());
         }
         let stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
-        Self { stream, decoder: Decoder::default(), shown: String::new() }
+        Self { stream, decoder: FrameDecoder::default(), shown: String::new() }
     }
 
     async fn send(&mut self, frame: TerminalInput) {
@@ -54,7 +54,7 @@ impl Terminal {
     }
 
     async fn type_text(&mut self, text: &str) {
-        self.send(TerminalInput::Typed(text.into())).await;
+        self.send(TerminalInput::Keys(text.into())).await;
     }
 
     async fn next(&mut self) -> Option<TerminalOutput> {
@@ -78,7 +78,7 @@ impl Terminal {
                 return;
             }
             match self.next().await {
-                Some(TerminalOutput::Shown(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(TerminalOutput::Output(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
                 other => panic!("{other:?} before {text:?} in {:?}", self.shown),
             }
         }
@@ -87,7 +87,7 @@ impl Terminal {
     async fn end(mut self) -> (String, ProcessExit) {
         loop {
             match self.next().await {
-                Some(TerminalOutput::Shown(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(TerminalOutput::Output(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
                 Some(TerminalOutput::Exit(exit)) => {
                     assert_eq!(self.next().await, None, "the exit is the last");
                     return (self.shown, *exit);
@@ -108,7 +108,7 @@ async fn a_shell_answers_keys_and_tells_its_exit() {
     terminal.until("on a tty").await;
     let folder = server.dir.path().canonicalize().unwrap();
     terminal.until(folder.to_str().unwrap()).await;
-    terminal.send(TerminalInput::Size { columns: 72, rows: 20 }).await;
+    terminal.send(TerminalInput::Resize { columns: 72, rows: 20 }).await;
     terminal.type_text("stty size\r").await;
     terminal.until("20 72").await;
     // The key ends what runs, not the shell. What runs says itself that it began: it has the terminal by then,

@@ -11,7 +11,8 @@ use engine::sandbox::{
 };
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest, SandboxAction,
+    ActionRequest, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest, SandboxAction,
+    ServerInfo,
 };
 use protocol::{ActionId, Observation, ProcessId};
 use tokio::sync::mpsc::error::TrySendError;
@@ -126,7 +127,7 @@ impl Sandbox for BrowsingSandbox {
         }
     }
 
-    async fn info(&self) -> Result<Info, SandboxError> {
+    async fn info(&self) -> Result<ServerInfo, SandboxError> {
         self.sandbox.info().await
     }
 
@@ -172,7 +173,7 @@ impl Sandbox for BrowsingSandbox {
         &self,
         path: &str,
         shape: Shape,
-        mode: Option<Mode>,
+        mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
         self.sandbox.upload(path, shape, mode, content).await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::metrics::TokenUsage;
-use protocol::tool_call::ResponseText;
+use protocol::tool_call::ModelResponseText;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -206,9 +206,9 @@ impl ModelResponse {
     }
 }
 
-impl From<&ResponseText> for AssistantMessage {
+impl From<&ModelResponseText> for AssistantMessage {
     /// At every step each response of the view is read again: what is beside the message is passed over.
-    fn from(response: &ResponseText) -> Self {
+    fn from(response: &ModelResponseText) -> Self {
         #[derive(Deserialize)]
         struct Response {
             choices: Vec<Choice>,
@@ -373,7 +373,7 @@ impl LlmErrorKind {
 
 #[cfg(test)]
 mod tests {
-    use protocol::tool_call::ResponseText;
+    use protocol::tool_call::ModelResponseText;
     use serde_json::{Map, Value, json};
 
     use super::{AssistantMessage, ModelResponse};
@@ -383,7 +383,7 @@ mod tests {
         let message = json!({"content": "a", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]});
         let said =
             json!({"id": "r", "choices": [{"index": 0, "message": message}, {"message": null}], "usage": {}});
-        let of_text = |response: Value| AssistantMessage::from(&ResponseText::from(&response));
+        let of_text = |response: Value| AssistantMessage::from(&ModelResponseText::from(&response));
         assert_eq!(of_text(said.clone()).into_fields(), message.as_object().unwrap().clone());
         for response in [
             said,

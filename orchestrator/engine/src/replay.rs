@@ -12,7 +12,7 @@ use protocol::action::{ConfirmationState, FinishAction, MessageAction, SystemAct
 use protocol::observation::RunIpythonObservation;
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use crate::agent::{Agent, Step};
 use crate::draft_editor;
@@ -62,7 +62,7 @@ impl Trajectory {
         let outcomes = outcomes(events);
         let cancelled = cancelled(events);
         for event in events.iter().filter(|event| event.delegation.is_none()) {
-            let Body::Action(action) = &event.body else { continue };
+            let EventBody::Action(action) = &event.body else { continue };
             match (event.source, action) {
                 (EventSource::User, Action::Message(message)) => {
                     trajectory.said.push((trajectory.done.len(), message.clone()));
@@ -200,7 +200,7 @@ impl Agent for Replay {
 pub(crate) fn is_replayable(event: &Event) -> bool {
     // What another agent made of a task that was handed to it, it makes anew.
     event.delegation.is_none()
-        && matches!((event.source, &event.body), (EventSource::Agent, Body::Action(action)) if is_done(action))
+        && matches!((event.source, &event.body), (EventSource::Agent, EventBody::Action(action)) if is_done(action))
 }
 
 /// Whether an agent decides on it, and it means the same in another conversation.
@@ -237,15 +237,17 @@ fn cancelled(events: &[Event]) -> HashSet<EventId> {
     let (mut open, mut cancelled) = (HashSet::new(), HashSet::new());
     for event in events {
         match (event.source, &event.body) {
-            (EventSource::User, Body::Action(Action::ChangeAgentState(changed)))
+            (EventSource::User, EventBody::Action(Action::ChangeAgentState(changed)))
                 if changed.agent_state == AgentState::Stopped =>
             {
                 cancelled.extend(open.drain());
             }
-            (EventSource::Agent, Body::Action(action)) if SandboxAction::try_from(action.clone()).is_ok() => {
+            (EventSource::Agent, EventBody::Action(action))
+                if SandboxAction::try_from(action.clone()).is_ok() =>
+            {
                 open.insert(event.id);
             }
-            (EventSource::Agent, Body::Action(Action::CallToolMcp(_))) => {
+            (EventSource::Agent, EventBody::Action(Action::CallToolMcp(_))) => {
                 open.insert(event.id);
             }
             _ => {}
@@ -260,7 +262,7 @@ fn cancelled(events: &[Event]) -> HashSet<EventId> {
 /// V0 marks turns with empty observations: those are none.
 fn outcome(event: &Event) -> Option<(EventId, &Observation)> {
     match &event.body {
-        Body::Observation(observation) if !matches!(observation.kind, ObservationKind::Null(_)) => {
+        EventBody::Observation(observation) if !matches!(observation.kind, ObservationKind::Null(_)) => {
             Some((event.cause?, observation))
         }
         _ => None,
@@ -275,7 +277,7 @@ fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option
         _ => None,
     };
     let content = match &observation.kind {
-        ObservationKind::RunIpython(_) => RunIpythonObservation::said(&observation.content),
+        ObservationKind::RunIpython(_) => RunIpythonObservation::without_kernel_info(&observation.content),
         _ => &observation.content,
     };
     Some((observation.kind.kind(), content.trim_end(), exit_code))
@@ -348,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_the_user_stopped_is_not_done_again() {
-        let run = |command: &str| -> (EventSource, Body, Option<u64>) {
+        let run = |command: &str| -> (EventSource, EventBody, Option<u64>) {
             let run = RunAction { command: command.into(), ..Default::default() };
             (EventSource::Agent, Action::from(run).into(), None)
         };

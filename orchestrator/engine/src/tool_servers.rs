@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use protocol::action::SystemAction;
-use protocol::{Action, Body, Observation, ObservationKind};
+use protocol::{Action, EventBody, Observation, ObservationKind};
 use serde_json::{Map, Value};
 
 use crate::llm::Tool;
@@ -111,7 +111,7 @@ impl ToolServers for NoToolServers {
 
 /// The events that a log lacks of an offer, in order, to be appended with the environment as their source. None when it
 /// holds them all: whoever asks often appends nothing twice.
-pub fn announce(view: &View, offer: &Offer) -> Vec<Body> {
+pub fn announce(view: &View, offer: &Offer) -> Vec<EventBody> {
     let mut news = Vec::new();
     if view.offered_tools() != offer.tools {
         let tools = offer.tools.iter().map(Tool::to_openai).collect();
@@ -126,13 +126,13 @@ pub fn announce(view: &View, offer: &Offer) -> Vec<Body> {
     let failures = offer.failures.iter().map(|ServerFailure { server, reason }| {
         Observation::error(format!("the MCP server {server}: {reason}"), SERVER_FAILED)
     });
-    news.extend(failures.filter(|failure| !is_told(view, failure)).map(Body::from));
+    news.extend(failures.filter(|failure| !is_told(view, failure)).map(EventBody::from));
     news
 }
 
 fn is_told(view: &View, failure: &Observation) -> bool {
     view.notices().any(|event| match &event.body {
-        Body::Observation(told) => {
+        EventBody::Observation(told) => {
             matches!(told.kind, ObservationKind::Error(_)) && told.content == failure.content
         }
         _ => false,
@@ -152,8 +152,8 @@ mod tests {
         Tool { name: name.into(), description: "Echoes.".into(), parameters }
     }
 
-    fn log(bodies: &[Body]) -> View {
-        let event = |(id, body): (u64, &Body)| {
+    fn log(bodies: &[EventBody]) -> View {
+        let event = |(id, body): (u64, &EventBody)| {
             Arc::new(Event::new(EventId(id), timestamp(), EventSource::Environment, body.clone()))
         };
         View::whole((0..).zip(bodies).map(event).collect())

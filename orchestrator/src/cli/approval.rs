@@ -200,14 +200,14 @@ mod tests {
     #[test]
     fn an_edit_is_shown_as_what_goes_and_what_comes() {
         let (old_str, new_str) = (Some("one\ntwo".to_owned()), Some("three\n".to_owned()));
-        let edit = EditAction { old_str, new_str, ..EditAction::of("/w/a b", "str_replace") };
+        let edit = EditAction { old_str, new_str, ..EditAction::new("/w/a b", "str_replace") };
         let shown = described(edit.into(), "");
         assert!(
             shown.contains("edit /w/a b (3 lines)\n  - one\n  - two\n  + three\n  risk: unknown\n"),
             "{shown}"
         );
         let file_text = Some((1..=500).map(|line| format!("{line}\n")).collect());
-        let create = EditAction { file_text, ..EditAction::of("/w/c", "create") };
+        let create = EditAction { file_text, ..EditAction::new("/w/c", "create") };
         assert!(described(create.into(), "").contains("  + 500\n"), "nothing of it is left out");
     }
 

@@ -13,7 +13,7 @@ use engine::clock;
 use engine::conversation::{self, State};
 use engine::events::EventStore;
 use protocol::{
-    Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
     Record,
 };
 
@@ -120,7 +120,7 @@ async fn fork(
         return Err(UsageError(text).into());
     };
     let id = super::run::new_conversation_id()?;
-    if let Some(Body::Record(Record::ConversationStarted(started))) =
+    if let Some(EventBody::Record(Record::ConversationStarted(started))) =
         events.first_mut().map(|event| &mut event.body)
         && let Some(own) = state_dir.workspace_in_log(from, started.workspace.as_deref())
     {
@@ -172,10 +172,11 @@ async fn trajectory(
     with_screenshots: bool,
 ) -> anyhow::Result<String> {
     let mut events = read_all(store, id).await?;
-    events.retain(|event| !matches!(event.body, Body::Record(_)));
+    events.retain(|event| !matches!(event.body, EventBody::Record(_)));
     merge_system_actions(&mut events);
     for event in &mut events {
-        if let Body::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &mut event.body
+        if let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) =
+            &mut event.body
             && !with_screenshots
         {
             (page.screenshot, page.set_of_marks) = (String::new(), String::new());
@@ -189,14 +190,14 @@ async fn trajectory(
 fn merge_system_actions(events: &mut Vec<Event>) {
     let mut offers = BTreeMap::new();
     events.retain(|event| match &event.body {
-        Body::Action(Action::System(system)) if event.source == EventSource::Environment => {
+        EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
             offers.insert(event.delegation, system.tools.clone().unwrap_or_default());
             false
         }
         _ => true,
     });
     for event in events {
-        if let Body::Action(Action::System(system)) = &mut event.body
+        if let EventBody::Action(Action::System(system)) = &mut event.body
             && let Some(tools) = offers.remove(&event.delegation)
         {
             system.tools.get_or_insert_default().extend(tools);

@@ -129,7 +129,7 @@ pub(super) async fn in_fresh_sandbox(
     spec: SandboxSpec,
     command: Command,
 ) -> anyhow::Result<Ended> {
-    let id = ActionId::of(&spec.conversation, EventId::FIRST);
+    let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
     let ended = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
         perform_or_end(sandbox, &id, command, interrupts).await
     });

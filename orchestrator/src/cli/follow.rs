@@ -9,7 +9,7 @@ use engine::replay::{self, Trajectory};
 use engine::sandbox::StartProgress;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::action::MessageAction;
-use protocol::{Action, AgentState, Body, ConversationId, Event, EventId, EventSource, ObservationKind};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, ObservationKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -204,7 +204,7 @@ impl Follow<'_> {
                             is_hinted = true;
                             screen.show(NO_NETWORK);
                         }
-                        if matches!(&event.body, Body::Action(action) if !is_talk(action)) {
+                        if matches!(&event.body, EventBody::Action(action) if !is_talk(action)) {
                             nudges = 0;
                         }
                     }
@@ -225,7 +225,7 @@ impl Follow<'_> {
 
 /// Whether a command failed as commands do where there is no network.
 fn lacked_network(event: &Event) -> bool {
-    let Body::Observation(observation) = &event.body else { return false };
+    let EventBody::Observation(observation) = &event.body else { return false };
     let ObservationKind::Run(run) = &observation.kind else { return false };
     run.metadata.exit_code > 0 && NETWORK_ERRORS.iter().any(|sign| observation.content.contains(sign))
 }
@@ -234,11 +234,11 @@ fn lacked_network(event: &Event) -> bool {
 fn said_to_user(event: &Event, answer: &mut Option<String>) {
     match (event.source, &event.body) {
         _ if event.delegation.is_some() => {}
-        (EventSource::User, Body::Action(Action::Message(_))) => *answer = None,
-        (_, Body::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
-        (_, Body::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
+        (EventSource::User, EventBody::Action(Action::Message(_))) => *answer = None,
+        (_, EventBody::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
+        (_, EventBody::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
         // It said something, and went on.
-        (EventSource::Agent, Body::Action(_)) => *answer = None,
+        (EventSource::Agent, EventBody::Action(_)) => *answer = None,
         _ => {}
     }
 }

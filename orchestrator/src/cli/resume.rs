@@ -10,7 +10,7 @@ use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
 use protocol::{
-    Action, AgentState, Body, ConversationId, Event, EventId, EventSource, Observation, ObservationKind,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
 };
 
 use super::confirm::Questions;
@@ -198,13 +198,13 @@ struct Read {
 async fn read(store: Arc<dyn EventStore>, id: &ConversationId) -> anyhow::Result<Read> {
     let (_, events) = EventLog::open(store, id.clone()).await?;
     let told = events.iter().filter_map(|event| match &event.body {
-        Body::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
+        EventBody::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
             Some(recall.custom_secrets_descriptions.keys().cloned())
         }
         _ => None,
     });
     let is_question = |event: &&Arc<Event>| {
-        let is_message = matches!(&event.body, Body::Action(Action::Message(_)));
+        let is_message = matches!(&event.body, EventBody::Action(Action::Message(_)));
         is_message && event.source == EventSource::Agent && event.delegation.is_none()
     };
     Ok(Read {

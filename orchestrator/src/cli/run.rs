@@ -236,8 +236,8 @@ async fn perform_locked(
         network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
         setup: task.setup,
         forked_from: None,
-        keeps_whole_history: config.keeps_whole_history,
-        lets_loops_be: config.lets_loops_be,
+        history_truncation_disabled: config.history_truncation_disabled,
+        stuck_detection_disabled: config.stuck_detection_disabled,
     };
     let live = compose::agent(config)?;
     let has_answer = !matches!(&task.what, What::Replayed { hands_over: false, .. });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::conversation::Conversation;
 use engine::llm::Llm;
-use protocol::{Action, Body, EventId, EventSource};
+use protocol::{Action, EventBody, EventId, EventSource};
 
 /// Has a title found as soon as the user has said something, if there is a model for it and no title. What fails in this has
 /// no effect on the conversation; what is not done when the conversation ends is dropped.
@@ -22,7 +22,9 @@ async fn first_message(conversation: &Conversation) -> Option<String> {
     loop {
         let events = cursor.next().await.ok().filter(|events| !events.is_empty())?;
         for event in events {
-            if let (EventSource::User, Body::Action(Action::Message(message))) = (event.source, event.body) {
+            if let (EventSource::User, EventBody::Action(Action::Message(message))) =
+                (event.source, event.body)
+            {
                 return Some(message.content);
             }
         }

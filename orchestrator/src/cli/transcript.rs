@@ -7,7 +7,9 @@ use engine::conversation::SANDBOX_REPLACED;
 use protocol::action::TrackedTask;
 use protocol::observation::{RecallObservation, RunIpythonObservation};
 use protocol::record::{Limit, LimitExtended};
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+};
 use serde_json::Value;
 
 use super::bounded_output::BoundedOutput;
@@ -98,9 +100,9 @@ impl Transcript {
     /// The text of an event; empty for those that people need not see.
     pub(super) fn event(&mut self, event: &Event) -> String {
         let text = match &event.body {
-            Body::Action(action) => self.action(event, action),
-            Body::Observation(observation) => self.observation(event, observation),
-            Body::Record(record) => self.palette.paint(Part::Note, &record_text(record)),
+            EventBody::Action(action) => self.action(event, action),
+            EventBody::Observation(observation) => self.observation(event, observation),
+            EventBody::Record(record) => self.palette.paint(Part::Note, &record_text(record)),
         };
         self.forget_writing();
         self.headed(event.delegation, text)
@@ -285,7 +287,11 @@ impl Transcript {
             ObservationKind::RunIpython(_) => {
                 let text = live.as_mut().map(Live::end).unwrap_or_default();
                 let is_shown = live.is_some_and(|live| live.has_output);
-                if is_shown { text } else { excerpt(RunIpythonObservation::said(&observation.content)) }
+                if is_shown {
+                    text
+                } else {
+                    excerpt(RunIpythonObservation::without_kernel_info(&observation.content))
+                }
             }
             ObservationKind::Edit(edit) => match &edit.diff {
                 Some(diff) if !diff.is_empty() => excerpt(diff),
@@ -445,7 +451,7 @@ mod tests {
 
     use super::*;
 
-    fn event(id: u64, cause: Option<u64>, body: impl Into<Body>) -> Event {
+    fn event(id: u64, cause: Option<u64>, body: impl Into<EventBody>) -> Event {
         let timestamp = Timestamp::try_from("2026-01-02T03:04:05".to_owned()).unwrap();
         let mut event = Event::new(EventId(id), timestamp, EventSource::Agent, body);
         event.cause = cause.map(EventId);

@@ -134,9 +134,9 @@ pub(crate) struct Config {
     /// How long histories are kept short.
     pub condenser: CondenserSettings,
     /// Whether a history that does not fit the model's window stays as it is.
-    pub keeps_whole_history: bool,
+    pub history_truncation_disabled: bool,
     /// Whether an agent that goes in circles is let be.
-    pub lets_loops_be: bool,
+    pub stuck_detection_disabled: bool,
     /// Where this user's sockets are, from `XDG_RUNTIME_DIR`.
     pub runtime_dir: Option<PathBuf>,
     /// The user's home.
@@ -441,8 +441,8 @@ impl Config {
             secondary_llm,
             title_llm,
             draft_editor_llm,
-            lets_loops_be: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
-            keeps_whole_history: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
+            stuck_detection_disabled: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
+            history_truncation_disabled: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
             llm: LlmSettings { model, ..LlmSettings::of(settings) },
             runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
             home: home_dir,

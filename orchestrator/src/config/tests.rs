@@ -260,7 +260,7 @@ fn a_bad_mcp_server_names_file_line_and_key() {
 fn a_condenser_is_read_with_v0s_defaults_and_with_the_models_it_names() {
     let config = load("", &[], Overrides::default()).unwrap();
     assert_eq!((config.condenser.chosen, config.condenser.is_usual_wanted), (None, true));
-    assert!(!config.keeps_whole_history);
+    assert!(!config.history_truncation_disabled);
 
     let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.small]\nmodel = \"little\"\n\
                 [agent]\nenable_history_truncation = false\n\
@@ -280,7 +280,7 @@ fn a_condenser_is_read_with_v0s_defaults_and_with_the_models_it_names() {
         let small = &config.condenser.llms["small"];
         assert_eq!(small.model.as_deref(), Some("little"));
         assert_eq!(small.settings.text("llm", "base_url").as_deref(), Some("http://h"));
-        assert!(config.keeps_whole_history);
+        assert!(config.history_truncation_disabled);
         assert_eq!(config.warnings, [] as [String; 0]);
     }
 

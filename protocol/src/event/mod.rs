@@ -1,6 +1,6 @@
 //! An event: one entry of a conversation's log, in V0's JSON.
 
-mod as_written;
+mod current_format;
 #[cfg(test)]
 mod tests;
 mod timestamp;
@@ -37,7 +37,7 @@ pub enum EventError {
         kind: String,
     },
     /// A field is missing or has the wrong type.
-    #[error("{}{problem}", of_field(field))]
+    #[error("{}{problem}", field_prefix(field))]
     Malformed {
         /// The path of the field, as in `args.command`; of the object where a field in it is missing, which is empty for the
         /// event itself.
@@ -79,13 +79,13 @@ pub struct Event {
     /// The totals after the model's call.
     pub llm_metrics: Option<Metrics>,
     /// What it says.
-    pub body: Body,
+    pub body: EventBody,
     variance: Variance,
 }
 
 /// What an event says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
+pub enum EventBody {
     /// Something is asked for.
     Action(Action),
     /// Something came of it, or happened.
@@ -114,7 +114,7 @@ struct Envelope {
 
 impl Event {
     /// An event with nothing but what every event has.
-    pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<Body>) -> Self {
+    pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<EventBody>) -> Self {
         Self {
             id,
             timestamp,
@@ -137,7 +137,7 @@ impl Event {
         let Value::Object(map) = value else {
             return Err(malformed("", "an event is an object"));
         };
-        let body = Body::from_map(map)?;
+        let body = EventBody::from_map(map)?;
         let envelope: Envelope = lenient::read("", value)?;
         let mut event = Self::assemble(envelope, body);
         let ours = event.canonical().map_err(|error| malformed("", &error.to_string()))?;
@@ -150,14 +150,14 @@ impl Event {
     ///
     /// # Errors
     /// When it is not JSON, or see [`EventError`].
-    pub fn read_after(before: Option<&Self>, text: &[u8]) -> Result<Self, serde_json::Error> {
-        match as_written::read(before, text) {
+    pub fn read_after(previous: Option<&Self>, text: &[u8]) -> Result<Self, serde_json::Error> {
+        match current_format::parse(previous, text) {
             Some(event) => Ok(event),
             None => serde_json::from_slice(text),
         }
     }
 
-    fn assemble(envelope: Envelope, body: Body) -> Self {
+    fn assemble(envelope: Envelope, body: EventBody) -> Self {
         let Envelope { id, timestamp, source, cause, delegation, timeout, tool_call_metadata, llm_metrics } =
             envelope;
         let variance = Variance::default();
@@ -178,22 +178,22 @@ impl Event {
     /// One line for people, V0's `message`.
     pub fn message(&self) -> String {
         match &self.body {
-            Body::Action(action) => action.message(),
-            Body::Observation(observation) => observation.message(),
-            Body::Record(record) => record.kind().replace('_', " "),
+            EventBody::Action(action) => action.message(),
+            EventBody::Observation(observation) => observation.message(),
+            EventBody::Record(record) => record.kind().replace('_', " "),
         }
     }
 
     /// The event as the newest V0 writes it.
     fn canonical(&self) -> Result<Map<String, Value>, serde_json::Error> {
-        match serde_json::to_value(Canonical(self))? {
+        match serde_json::to_value(CanonicalEvent(self))? {
             Value::Object(map) => Ok(map),
             other => Map::deserialize(other),
         }
     }
 }
 
-impl Body {
+impl EventBody {
     /// Its kind, by its name on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -223,28 +223,28 @@ impl Body {
     }
 }
 
-impl From<Action> for Body {
+impl From<Action> for EventBody {
     fn from(action: Action) -> Self {
         Self::Action(action)
     }
 }
 
-impl From<Observation> for Body {
+impl From<Observation> for EventBody {
     fn from(observation: Observation) -> Self {
         Self::Observation(observation)
     }
 }
 
-impl From<Record> for Body {
+impl From<Record> for EventBody {
     fn from(record: Record) -> Self {
         Self::Record(record)
     }
 }
 
 /// Writes an event as the newest V0 does, without what its sender's version wrote otherwise.
-struct Canonical<'a>(&'a Event);
+struct CanonicalEvent<'a>(&'a Event);
 
-impl Serialize for Canonical<'_> {
+impl Serialize for CanonicalEvent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(event) = self;
         let mut map = serializer.serialize_map(None)?;
@@ -267,13 +267,13 @@ impl Serialize for Canonical<'_> {
             map.serialize_entry("llm_metrics", metrics)?;
         }
         match &event.body {
-            Body::Action(action) => {
+            EventBody::Action(action) => {
                 map.serialize_entry("action", action.kind())?;
                 map.serialize_entry("args", &Fields(action))?;
                 map.serialize_entry("message", &action.message())?;
             }
-            Body::Observation(observation) => observation.write_into(&mut map)?,
-            Body::Record(record) => {
+            EventBody::Observation(observation) => observation.write_into(&mut map)?,
+            EventBody::Record(record) => {
                 map.serialize_entry("record", record.kind())?;
                 map.serialize_entry("args", &Fields(record))?;
             }
@@ -285,7 +285,7 @@ impl Serialize for Canonical<'_> {
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.variance.is_none() {
-            return Canonical(self).serialize(serializer);
+            return CanonicalEvent(self).serialize(serializer);
         }
         let mut map = self.canonical().map_err(serde::ser::Error::custom)?;
         self.variance.restore(&mut map);
@@ -299,7 +299,7 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-fn of_field(path: &str) -> String {
+fn field_prefix(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!("field `{path}`: ") }
 }
 

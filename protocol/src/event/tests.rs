@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{Body, Event, EventError, as_written};
+use super::{Event, EventBody, EventError, current_format};
 use crate::action::Action;
 use crate::agent_state::AgentState;
 use crate::observation::ObservationKind;
@@ -98,7 +98,7 @@ fn changes(value: &Value) -> Vec<Value> {
 
 /// Reads an event's text; nothing where that is not what is written for it.
 fn quickly(text: &str) -> Option<Event> {
-    as_written::read(None, text.as_bytes())
+    current_format::parse(None, text.as_bytes())
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn older_dialects_are_read_and_written_as_they_came() {
 #[test]
 fn an_older_dialect_is_understood() {
     let event = Event::from_value(&run(json!({"command": "ls", "security_risk": null}))).unwrap();
-    let Body::Action(Action::Run(action)) = event.body else { panic!("a run") };
+    let EventBody::Action(Action::Run(action)) = event.body else { panic!("a run") };
     assert_eq!(action, crate::action::RunAction { command: "ls".into(), ..Default::default() });
 }
 
 fn action(value: &Value) -> Action {
     match Event::from_value(value).unwrap().body {
-        Body::Action(action) => action,
+        EventBody::Action(action) => action,
         body => panic!("an action: {body:?}"),
     }
 }
@@ -197,7 +197,7 @@ fn run_metadata(extras: Value) -> (i64, i64) {
         "content": "out", "extras": extras,
     });
     assert_round_trip(&event, &event["extras"].to_string());
-    let Body::Observation(observation) = Event::from_value(&event).unwrap().body else {
+    let EventBody::Observation(observation) = Event::from_value(&event).unwrap().body else {
         panic!("an observation")
     };
     let ObservationKind::Run(run) = observation.kind else { panic!("a run") };
@@ -348,7 +348,7 @@ fn events_of_one_response_hold_it_once_and_read_the_same() {
 #[test]
 fn a_changed_event_is_written_with_its_change() {
     let mut event = Event::from_value(&run(json!({"command": "ls", "keep_prompt": true}))).unwrap();
-    let Body::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };
+    let EventBody::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };
     action.command = "pwd".into();
     let written = serde_json::to_value(&event).unwrap();
     assert_eq!(written["args"], json!({"command": "pwd", "keep_prompt": true}));

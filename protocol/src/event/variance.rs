@@ -33,7 +33,7 @@ impl Variance {
 
     /// What of an event `theirs` is unlike `ours`.
     pub(super) fn between(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
-        let mut variance = Self::of_object(ours, theirs);
+        let mut variance = Self::between_objects(ours, theirs);
         variance.omitted.remove(DERIVED);
         variance.given.remove(DERIVED);
         variance
@@ -61,27 +61,27 @@ impl Variance {
         }
     }
 
-    fn of_object(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
+    fn between_objects(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
         let mut variance = Self {
             omitted: ours.keys().filter(|field| !theirs.contains_key(*field)).cloned().collect(),
             ..Self::default()
         };
         for (field, their_value) in theirs {
-            variance.note(field, ours.get(field), their_value);
+            variance.compare_field(field, ours.get(field), their_value);
         }
         variance
     }
 
-    fn note(&mut self, field: &str, ours: Option<&Value>, theirs: &Value) {
+    fn compare_field(&mut self, field: &str, ours: Option<&Value>, theirs: &Value) {
         match (ours, theirs) {
             (Some(ours), theirs) if ours == theirs => {}
             (Some(Value::Object(ours)), Value::Object(theirs)) => {
-                self.inside.insert(field.to_owned(), Self::of_object(ours, theirs));
+                self.inside.insert(field.to_owned(), Self::between_objects(ours, theirs));
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) if all_objects(ours, theirs) => {
                 let differing = ours.iter().zip(theirs).enumerate().filter_map(|(index, pair)| match pair {
                     (Value::Object(ours), Value::Object(theirs)) if ours != theirs => {
-                        Some((index, Self::of_object(ours, theirs)))
+                        Some((index, Self::between_objects(ours, theirs)))
                     }
                     _ => None,
                 });

@@ -35,7 +35,7 @@ pub enum SandboxAction {
 /// The action is not one that a sandbox performs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a sandbox does not perform the action `{kind}`")]
-pub struct NotForASandbox {
+pub struct NotASandboxAction {
     /// The action's name on the wire.
     pub kind: &'static str,
 }
@@ -63,7 +63,7 @@ impl SandboxAction {
             "write" => lenient::read_fields("args", fields).map(Self::Write).map_err(E::custom),
             "edit" => lenient::read_fields("args", fields).map(Self::Edit).map_err(E::custom),
             other => match Action::KINDS.iter().find(|known| **known == other) {
-                Some(kind) => Err(E::custom(NotForASandbox { kind })),
+                Some(kind) => Err(E::custom(NotASandboxAction { kind })),
                 None => Err(E::custom(EventError::UnknownKind { key: "action", kind: other.to_owned() })),
             },
         }
@@ -71,9 +71,9 @@ impl SandboxAction {
 }
 
 impl TryFrom<Action> for SandboxAction {
-    type Error = NotForASandbox;
+    type Error = NotASandboxAction;
 
-    fn try_from(action: Action) -> Result<Self, NotForASandbox> {
+    fn try_from(action: Action) -> Result<Self, NotASandboxAction> {
         match action {
             Action::Run(action) => Ok(Self::Run(action)),
             Action::RunIpython(action) => Ok(Self::RunIpython(action)),
@@ -82,7 +82,7 @@ impl TryFrom<Action> for SandboxAction {
             Action::Edit(action) => Ok(Self::Edit(action)),
             Action::Browse(action) => Ok(Self::Browse(action)),
             Action::BrowseInteractive(action) => Ok(Self::BrowseInteractive(action)),
-            other => Err(NotForASandbox { kind: other.kind() }),
+            other => Err(NotASandboxAction { kind: other.kind() }),
         }
     }
 }
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for ActionRequest {
             None => SessionName::default(),
         };
         let environment = match map.get("environment") {
-            Some(environment) => CommandEnvironment::of(environment).ok_or_else(|| {
+            Some(environment) => CommandEnvironment::from_json(environment).ok_or_else(|| {
                 D::Error::custom("field `environment`: expected an object of names to texts")
             })?,
             None => CommandEnvironment::default(),
@@ -198,7 +198,7 @@ mod schema {
     use crate::ids::SessionName;
 
     /// One action: its name, its fields, how long and where.
-    fn of<T: ToSchema>(kind: &str) -> Schema {
+    fn action_schema<T: ToSchema>(kind: &str) -> Schema {
         let seconds = ObjectBuilder::new()
             .schema_type(SchemaType::new(Type::Number))
             .minimum(Some(0))
@@ -222,11 +222,11 @@ mod schema {
     impl PartialSchema for ActionRequest {
         fn schema() -> RefOr<Schema> {
             let any = OneOfBuilder::new()
-                .item(of::<RunAction>("run"))
-                .item(of::<RunIpythonAction>("run_ipython"))
-                .item(of::<ReadAction>("read"))
-                .item(of::<WriteAction>("write"))
-                .item(of::<EditAction>("edit"))
+                .item(action_schema::<RunAction>("run"))
+                .item(action_schema::<RunIpythonAction>("run_ipython"))
+                .item(action_schema::<ReadAction>("read"))
+                .item(action_schema::<WriteAction>("write"))
+                .item(action_schema::<EditAction>("edit"))
                 .description(Some("An action, how long it may take, and in which shell."));
             RefOr::T(any.into())
         }

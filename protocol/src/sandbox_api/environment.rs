@@ -23,7 +23,7 @@ pub struct CommandEnvironment(pub BTreeMap<String, String>);
 
 impl CommandEnvironment {
     /// An object of names to texts; nothing for what is none. Unlike serde's, the error that comes of it quotes no value.
-    pub(super) fn of(value: &Value) -> Option<Self> {
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
         let variable = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
         value.as_object()?.iter().map(variable).collect::<Option<_>>().map(Self)
     }

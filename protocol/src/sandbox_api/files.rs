@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
     derive(utoipa::ToSchema),
     schema(value_type = String, pattern = "^[0-7]{1,4}$", example = "0644")
 )]
-pub struct Mode(u32);
+pub struct FileMode(u32);
 
 /// What lies at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct FileStatus {
     /// In bytes.
     pub size: u64,
     /// Its permission bits.
-    pub mode: Mode,
+    pub mode: FileMode,
     /// The owner.
     pub uid: u32,
     /// The owning group.
@@ -78,7 +78,7 @@ pub struct UploadQuery {
     pub path: String,
     /// What it is set to; else an existing file's stays and a new one's is the usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub mode: Option<FileMode>,
 }
 
 /// Query of `DELETE /v1/files`.
@@ -130,7 +130,7 @@ pub struct FileList {
     pub truncated: bool,
 }
 
-/// Body of `POST /v1/files/move`.
+/// EventBody of `POST /v1/files/move`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -144,7 +144,7 @@ pub struct MoveRequest {
     pub overwrite: bool,
 }
 
-/// Body of `POST /v1/files/mkdir`.
+/// EventBody of `POST /v1/files/mkdir`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -156,10 +156,10 @@ pub struct MakeFolderRequest {
     pub parents: bool,
     /// Of the new folder; else the usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub mode: Option<FileMode>,
 }
 
-/// Body of `POST /v1/files/chmod`.
+/// EventBody of `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -167,7 +167,7 @@ pub struct ChangeModeRequest {
     /// The file or folder; a link is followed here, but not below.
     pub path: String,
     /// What it is set to.
-    pub mode: Mode,
+    pub mode: FileMode,
     /// Whether all below a folder is set too.
     #[serde(default)]
     pub recursive: bool,
@@ -310,12 +310,12 @@ pub enum WatchEvent {
     Overflow,
 }
 
-impl Mode {
+impl FileMode {
     /// The bits that there are, set-user-id, set-group-id and the sticky bit among them.
     const BITS: u32 = 0o7777;
 
     /// What of a file's mode are permission bits.
-    pub fn of(bits: u32) -> Self {
+    pub fn from_bits(bits: u32) -> Self {
         Self(bits & Self::BITS)
     }
 
@@ -325,13 +325,13 @@ impl Mode {
     }
 }
 
-impl Serialize for Mode {
+impl Serialize for FileMode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:04o}", self.0))
     }
 }
 
-impl<'de> Deserialize<'de> for Mode {
+impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         // from_str_radix takes a sign.
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn modes_are_octal_strings() {
-        assert_eq!(serde_json::to_string(&Mode::of(0o100_644)).unwrap(), r#""0644""#);
-        assert_eq!(serde_json::from_str::<Mode>(r#""4755""#).unwrap().bits(), 0o4755);
+        assert_eq!(serde_json::to_string(&FileMode::from_bits(0o100_644)).unwrap(), r#""0644""#);
+        assert_eq!(serde_json::from_str::<FileMode>(r#""4755""#).unwrap().bits(), 0o4755);
         for wrong in [r#""""#, r#""+644""#, r#""10000""#, r#""648""#, "420"] {
-            assert!(serde_json::from_str::<Mode>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<FileMode>(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 
-use super::answer::read_answer;
+use super::observation::parse_observation;
 use crate::observation::Observation;
 
 /// The longest payload that is read, in bytes: an observation holds at most a file that was read or edited whole,
@@ -26,12 +26,12 @@ pub const MAX_OUTPUT_LENGTH: usize = 128 << 10;
 
 pub(super) const HEADER_LENGTH: usize = 5;
 
-/// The kind of [`Frame::Output`].
+/// The kind of [`ActionFrame::Output`].
 const OUTPUT: u8 = 1;
 
 /// One piece of the answer to an action.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Frame {
+pub enum ActionFrame {
     /// Output of the action.
     Output {
         /// How many bytes of output were before these.
@@ -72,13 +72,13 @@ pub enum FrameError {
     },
     /// An observation of a kind that no action server answers with.
     #[error("an observation of the kind {0:?} answers no action")]
-    NotAnAnswer(String),
+    UnexpectedObservation(String),
     /// An observation, or an exit, that is not one.
     #[error("decoding the JSON of a frame")]
     Json(#[from] serde_json::Error),
 }
 
-impl Frame {
+impl ActionFrame {
     /// Appends the frame's bytes.
     ///
     /// # Errors
@@ -91,10 +91,10 @@ impl Frame {
         }
     }
 
-    /// Appends the bytes of a [`Frame::Output`], so that whoever sends many need not make one for each.
+    /// Appends the bytes of a [`ActionFrame::Output`], so that whoever sends many need not make one for each.
     ///
     /// # Errors
-    /// As [`Frame::encode`].
+    /// As [`ActionFrame::encode`].
     pub fn encode_output(offset: u64, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
         encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into)
     }
@@ -103,7 +103,7 @@ impl Frame {
 /// What a stream of frames can hold, so that one decoder serves every stream.
 pub trait FramePayload: Sized {
     /// The longest payload of a frame of this kind, in bytes.
-    fn longest(kind: u8) -> usize;
+    fn max_payload_length(kind: u8) -> usize;
 
     /// Reads one payload.
     ///
@@ -112,8 +112,8 @@ pub trait FramePayload: Sized {
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError>;
 }
 
-impl FramePayload for Frame {
-    fn longest(kind: u8) -> usize {
+impl FramePayload for ActionFrame {
+    fn max_payload_length(kind: u8) -> usize {
         if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH }
     }
 
@@ -129,7 +129,7 @@ impl FramePayload for Frame {
                 let (to, _) = rest.split_first_chunk().ok_or_else(too_short)?;
                 Ok(Self::Gap { from: u64::from_be_bytes(*from), to: u64::from_be_bytes(*to) })
             }
-            3 => Ok(Self::Observation(Box::new(read_answer(payload)?))),
+            3 => Ok(Self::Observation(Box::new(parse_observation(payload)?))),
             other => Err(FrameError::UnknownKind(other)),
         }
     }
@@ -172,23 +172,23 @@ pub(super) fn encode_json(kind: u8, payload: &impl Serialize, into: &mut Vec<u8>
 }
 
 /// Cuts the answer to an action into frames.
-pub type FrameDecoder = Decoder<Frame>;
+pub type ActionFrameDecoder = FrameDecoder<ActionFrame>;
 
 /// Cuts a stream of bytes into frames, however it is chunked.
 #[derive(Debug)]
-pub struct Decoder<F> {
+pub struct FrameDecoder<F> {
     buffer: Vec<u8>,
     read: usize,
     frames: PhantomData<F>,
 }
 
-impl<F> Default for Decoder<F> {
+impl<F> Default for FrameDecoder<F> {
     fn default() -> Self {
         Self { buffer: Vec::new(), read: 0, frames: PhantomData }
     }
 }
 
-impl<F: FramePayload> Decoder<F> {
+impl<F: FramePayload> FrameDecoder<F> {
     /// Adds bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
@@ -209,7 +209,7 @@ impl<F: FramePayload> Decoder<F> {
         };
         let [kind, length @ ..] = *header;
         let length = u32::from_be_bytes(length) as usize;
-        if length > F::longest(kind) {
+        if length > F::max_payload_length(kind) {
             return Err(FrameError::TooLong(length));
         }
         let Some(payload) = rest.get(..length) else {
@@ -223,15 +223,15 @@ impl<F: FramePayload> Decoder<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, FrameDecoder, FrameError};
+    use super::{ActionFrame, ActionFrameDecoder, FrameError};
     use crate::observation::{ErrorObservation, Observation};
 
-    fn frames() -> Vec<Frame> {
+    fn frames() -> Vec<ActionFrame> {
         vec![
-            Frame::Output { offset: 7, bytes: b"a\xff\r\n".to_vec() },
-            Frame::Gap { from: 11, to: 4000 },
-            Frame::Output { offset: 4000, bytes: Vec::new() },
-            Frame::Observation(Box::new(Observation::new("ok", ErrorObservation::default()))),
+            ActionFrame::Output { offset: 7, bytes: b"a\xff\r\n".to_vec() },
+            ActionFrame::Gap { from: 11, to: 4000 },
+            ActionFrame::Output { offset: 4000, bytes: Vec::new() },
+            ActionFrame::Observation(Box::new(Observation::new("ok", ErrorObservation::default()))),
         ]
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let mut bytes = Vec::new();
         frames().iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
         for chunk_length in 1..=bytes.len() {
-            let mut decoder = FrameDecoder::default();
+            let mut decoder = ActionFrameDecoder::default();
             let mut decoded = Vec::new();
             for chunk in bytes.chunks(chunk_length) {
                 decoder.push(chunk);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn hostile_bytes_are_errors() {
         let decode = |bytes: &[u8]| {
-            let mut decoder = FrameDecoder::default();
+            let mut decoder = ActionFrameDecoder::default();
             decoder.push(bytes);
             decoder.next_frame()
         };

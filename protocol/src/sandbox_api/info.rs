@@ -7,7 +7,7 @@ use crate::ids::BootId;
 /// The answer to `GET /v1/info`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Info {
+pub struct ServerInfo {
     /// The server's version.
     pub version: String,
     /// This life of the server.
@@ -17,7 +17,7 @@ pub struct Info {
     /// What it can do here.
     pub capabilities: Vec<Capability>,
     /// What it bounds.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 /// Something a server may be able to do.
@@ -43,7 +43,7 @@ pub enum Capability {
 /// The server's bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Limits {
+pub struct ServerLimits {
     /// The longest request body, in bytes.
     pub body_bytes: u64,
     /// How much of an action's latest output, and of each stream of a process, is held, in bytes; less when the disk is

@@ -3,10 +3,10 @@
 //! | route | request → response |
 //! |---|---|
 //! | `GET /alive` | → `{"status":"ok"}`; open |
-//! | `GET /v1/info` | → [`Info`] |
+//! | `GET /v1/info` | → [`ServerInfo`] |
 //! | `GET /v1/openapi.json` | → this API in OpenAPI's words, made from the code |
-//! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`Frame`]s; the same id attaches, it never runs twice |
-//! | `GET /v1/actions/{id}?after=OFFSET` | → [`Frame`]s from that offset on |
+//! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`ActionFrame`]s; the same id attaches, it never runs twice |
+//! | `GET /v1/actions/{id}?after=OFFSET` | → [`ActionFrame`]s from that offset on |
 //! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
 //! | `GET /v1/sessions` | → a list of [`SessionInfo`] |
 //! | `DELETE /v1/sessions/{name}` | kills all that runs in that shell, within a second → 204; the next action gets a new one |
@@ -47,28 +47,29 @@
 //! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
 
 mod action;
-mod answer;
 mod environment;
 mod files;
 mod frame;
 mod info;
+mod observation;
 mod port;
 mod process;
 mod process_frame;
 mod session;
 mod terminal;
 
-pub use action::{ActionRequest, NotForASandbox, SandboxAction};
+pub use action::{ActionRequest, NotASandboxAction, SandboxAction};
 pub use environment::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 pub use files::{
-    ChangeModeRequest, FileKind, FileList, FileStatus, GlobQuery, GrepMatch, GrepMatches, GrepQuery,
-    ListQuery, MakeFolderRequest, Mode, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
+    ChangeModeRequest, FileKind, FileList, FileMode, FileStatus, GlobQuery, GrepMatch, GrepMatches,
+    GrepQuery, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
     UploadQuery, WatchEvent, WatchQuery,
 };
 pub use frame::{
-    Decoder, Frame, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH,
+    ActionFrame, ActionFrameDecoder, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH,
+    MAX_OUTPUT_LENGTH,
 };
-pub use info::{Capability, ErrorBody, ErrorCode, Info, Limits};
+pub use info::{Capability, ErrorBody, ErrorCode, ServerInfo, ServerLimits};
 pub use port::{ListeningPort, PortProcess, PortState};
 pub use process::{
     ExitReason, ProcessExit, ProcessInfo, ProcessLimits, ProcessRequest, ProcessState, ProcessStdin,
@@ -81,7 +82,7 @@ pub use terminal::{TerminalInput, TerminalOutput, TerminalQuery};
 /// The header that carries the server's key, as V0 names it.
 pub const KEY_HEADER: &str = "x-session-api-key";
 
-/// The media type of a stream of [`Frame`]s.
+/// The media type of a stream of [`ActionFrame`]s.
 pub const FRAMES_MEDIA_TYPE: &str = "application/vnd.glovebox.frames";
 
 /// The media type of a folder's archive.

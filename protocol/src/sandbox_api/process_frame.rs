@@ -1,6 +1,6 @@
 //! The stream that answers for a process: what it writes, as it comes, then its exit.
 //!
-//! Framed as an action's stream is (see [`super::Frame`]), with kinds of its own; numbers are big-endian.
+//! Framed as an action's stream is (see [`super::ActionFrame`]), with kinds of its own; numbers are big-endian.
 //!
 //! | kind | payload |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 6 exit | a [`ProcessExit`] as JSON; always the last frame |
 
 use super::frame::{
-    Decoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH, encode_json,
+    FrameDecoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH, encode_json,
     encode_parts,
 };
 use super::process::ProcessExit;
@@ -56,7 +56,7 @@ pub enum ProcessFrame {
 }
 
 /// Cuts the answer for a process into frames.
-pub type ProcessFrameDecoder = Decoder<ProcessFrame>;
+pub type ProcessFrameDecoder = FrameDecoder<ProcessFrame>;
 
 impl ProcessFrame {
     /// Appends the frame's bytes.
@@ -89,7 +89,7 @@ impl ProcessFrame {
 }
 
 impl FramePayload for ProcessFrame {
-    fn longest(kind: u8) -> usize {
+    fn max_payload_length(kind: u8) -> usize {
         if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH }
     }
 

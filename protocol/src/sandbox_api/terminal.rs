@@ -1,6 +1,6 @@
 //! A terminal for a person: a fresh shell or one command, with its keys, its size, its screen and its exit in one stream.
 //!
-//! Framed as an action's stream is (see [`super::Frame`]), with kinds of its own; numbers are big-endian.
+//! Framed as an action's stream is (see [`super::ActionFrame`]), with kinds of its own; numbers are big-endian.
 //!
 //! | kind | direction | payload |
 //! |---|---|---|
@@ -17,9 +17,9 @@ use super::frame::{FrameError, FramePayload, MAX_OUTPUT_LENGTH, encode_json, enc
 use super::process::ProcessExit;
 
 const EXIT: u8 = 6;
-const TYPED: u8 = 7;
-const SIZE: u8 = 8;
-const SHOWN: u8 = 9;
+const KEYS: u8 = 7;
+const RESIZE: u8 = 8;
+const OUTPUT: u8 = 9;
 
 /// Query of `CONNECT /v1/terminal`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,9 +64,9 @@ fn term() -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalInput {
     /// Keys.
-    Typed(Vec<u8>),
+    Keys(Vec<u8>),
     /// It has another size now.
-    Size {
+    Resize {
         /// How wide, in characters.
         columns: u16,
         /// How tall, in lines.
@@ -78,7 +78,7 @@ pub enum TerminalInput {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TerminalOutput {
     /// What is to be shown.
-    Shown(Vec<u8>),
+    Output(Vec<u8>),
     /// How the shell or the command ended. Nothing follows.
     Exit(Box<ProcessExit>),
 }
@@ -90,21 +90,21 @@ impl TerminalInput {
     /// More than [`MAX_OUTPUT_LENGTH`] bytes of keys.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Typed(bytes) => encode_piece(TYPED, bytes, into),
-            Self::Size { columns, rows } => {
-                encode_parts(SIZE, &[&columns.to_be_bytes(), &rows.to_be_bytes()], into)
+            Self::Keys(bytes) => encode_piece(KEYS, bytes, into),
+            Self::Resize { columns, rows } => {
+                encode_parts(RESIZE, &[&columns.to_be_bytes(), &rows.to_be_bytes()], into)
             }
         }
     }
 }
 
 impl TerminalOutput {
-    /// Appends the bytes of [`Self::Shown`], so that whoever sends many need not make one for each.
+    /// Appends the bytes of [`Self::Output`], so that whoever sends many need not make one for each.
     ///
     /// # Errors
     /// More than [`MAX_OUTPUT_LENGTH`] bytes.
-    pub fn encode_shown(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
-        encode_piece(SHOWN, bytes, into)
+    pub fn encode_output(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
+        encode_piece(OUTPUT, bytes, into)
     }
 
     /// Appends the frame's bytes.
@@ -113,7 +113,7 @@ impl TerminalOutput {
     /// An exit that does not serialise, or more than [`MAX_OUTPUT_LENGTH`] bytes to show.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Shown(bytes) => Self::encode_shown(bytes, into),
+            Self::Output(bytes) => Self::encode_output(bytes, into),
             Self::Exit(exit) => encode_json(EXIT, exit, into),
         }
     }
@@ -127,31 +127,31 @@ fn encode_piece(kind: u8, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameE
 }
 
 impl FramePayload for TerminalInput {
-    fn longest(_kind: u8) -> usize {
+    fn max_payload_length(_kind: u8) -> usize {
         MAX_OUTPUT_LENGTH
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
         match (kind, payload) {
-            (TYPED, bytes) => Ok(Self::Typed(bytes.to_vec())),
-            (SIZE, &[column, columns, row, rows]) => Ok(Self::Size {
+            (KEYS, bytes) => Ok(Self::Keys(bytes.to_vec())),
+            (RESIZE, &[column, columns, row, rows]) => Ok(Self::Resize {
                 columns: u16::from_be_bytes([column, columns]),
                 rows: u16::from_be_bytes([row, rows]),
             }),
-            (SIZE, _) => Err(FrameError::TooShort { kind, length: payload.len() }),
+            (RESIZE, _) => Err(FrameError::TooShort { kind, length: payload.len() }),
             (other, _) => Err(FrameError::UnknownKind(other)),
         }
     }
 }
 
 impl FramePayload for TerminalOutput {
-    fn longest(_kind: u8) -> usize {
+    fn max_payload_length(_kind: u8) -> usize {
         MAX_OUTPUT_LENGTH
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
         match kind {
-            SHOWN => Ok(Self::Shown(payload.to_vec())),
+            OUTPUT => Ok(Self::Output(payload.to_vec())),
             EXIT => Ok(Self::Exit(serde_json::from_slice(payload)?)),
             other => Err(FrameError::UnknownKind(other)),
         }
@@ -161,10 +161,10 @@ impl FramePayload for TerminalOutput {
 #[cfg(test)]
 mod tests {
     use super::{TerminalInput, TerminalOutput};
-    use crate::sandbox_api::{Decoder, ExitReason, FrameError, FramePayload, ProcessExit};
+    use crate::sandbox_api::{ExitReason, FrameDecoder, FrameError, FramePayload, ProcessExit};
 
     fn decoded<T: FramePayload>(bytes: &[u8], count: usize) -> Result<Vec<T>, FrameError> {
-        let mut decoder = Decoder::default();
+        let mut decoder = FrameDecoder::default();
         bytes.iter().for_each(|&byte| decoder.push(&[byte]));
         let frames: Result<Vec<T>, _> =
             (0..count).map(|_| decoder.next_frame().map(|frame| frame.unwrap())).collect();
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn frames_are_read_as_they_were_written() {
         let inputs =
-            [TerminalInput::Typed(b"ls\r\x03".to_vec()), TerminalInput::Size { columns: 300, rows: 50 }];
+            [TerminalInput::Keys(b"ls\r\x03".to_vec()), TerminalInput::Resize { columns: 300, rows: 50 }];
         let mut bytes = Vec::new();
         inputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
         assert_eq!(decoded::<TerminalInput>(&bytes, 2).unwrap(), inputs);
@@ -188,7 +188,7 @@ mod tests {
             usage: None,
             out_of_memory: false,
         };
-        let outputs = [TerminalOutput::Shown(b"\x1b[2J\xff".to_vec()), TerminalOutput::Exit(Box::new(exit))];
+        let outputs = [TerminalOutput::Output(b"\x1b[2J\xff".to_vec()), TerminalOutput::Exit(Box::new(exit))];
         let mut bytes = Vec::new();
         outputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
         assert_eq!(decoded::<TerminalOutput>(&bytes, 2).unwrap(), outputs);
@@ -201,7 +201,7 @@ mod tests {
         assert!(matches!(input(&[7, 1, 0, 0, 0]), Err(FrameError::TooLong(_))));
         assert!(matches!(input(&[8, 0, 0, 0, 3, 0, 1, 0]), Err(FrameError::TooShort { .. })));
         assert!(matches!(decoded::<TerminalOutput>(&[7, 0, 0, 0, 0], 1), Err(FrameError::UnknownKind(7))));
-        let long = TerminalInput::Typed(vec![0; super::MAX_OUTPUT_LENGTH + 1]);
+        let long = TerminalInput::Keys(vec![0; super::MAX_OUTPUT_LENGTH + 1]);
         assert!(matches!(long.encode(&mut Vec::new()), Err(FrameError::TooLong(_))));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::sandbox::{Door, OutputChunk, Sandbox, SandboxError, Shape};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
-    Decoder, ExitReason, FileKind, Mode, OutputStream, ProcessExit, ProcessRequest, TerminalInput,
+    ExitReason, FileKind, FileMode, FrameDecoder, OutputStream, ProcessExit, ProcessRequest, TerminalInput,
     TerminalOutput, TerminalQuery,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -105,17 +105,17 @@ pub async fn a_terminal_is_one(backend: &dyn Backend) {
     };
     let mut stream = sandbox.open(&Door::Terminal(query)).await.unwrap();
     let mut typed = Vec::new();
-    TerminalInput::Typed(b"green\r".to_vec()).encode(&mut typed).unwrap();
+    TerminalInput::Keys(b"green\r".to_vec()).encode(&mut typed).unwrap();
     stream.write_all(&typed).await.unwrap();
     let (mut shown, mut decoder, mut buffer) =
-        (String::new(), Decoder::<TerminalOutput>::default(), [0; 4096]);
+        (String::new(), FrameDecoder::<TerminalOutput>::default(), [0; 4096]);
     let exit = loop {
         let count = stream.read(&mut buffer).await.unwrap();
         assert_ne!(count, 0, "closed after {shown:?}");
         decoder.push(&buffer[..count]);
         if let Some(exit) =
             std::iter::from_fn(|| decoder.next_frame().unwrap()).find_map(|output| match output {
-                TerminalOutput::Shown(bytes) => {
+                TerminalOutput::Output(bytes) => {
                     shown.push_str(&String::from_utf8_lossy(&bytes));
                     None
                 }
@@ -135,9 +135,12 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
-    sandbox.upload("a dir/file?&x", Shape::File, Some(Mode::of(0o750)), source()).await.unwrap();
+    sandbox.upload("a dir/file?&x", Shape::File, Some(FileMode::from_bits(0o750)), source()).await.unwrap();
     let status = sandbox.status("a dir/file?&x").await.unwrap().unwrap();
-    assert_eq!((status.kind, status.size, status.mode), (FileKind::File, 5_000_000, Mode::of(0o750)));
+    assert_eq!(
+        (status.kind, status.size, status.mode),
+        (FileKind::File, 5_000_000, FileMode::from_bits(0o750))
+    );
     assert_eq!(sandbox.status("a dir/none").await.unwrap(), None);
     let mut came = Vec::new();
     sandbox.download("a dir/file?&x", Shape::File).await.unwrap().read_to_end(&mut came).await.unwrap();

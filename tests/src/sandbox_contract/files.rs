@@ -27,17 +27,17 @@ pub async fn a_file_is_written_read_and_edited(backend: &dyn Backend) {
     let written = perform(&*sandbox, 1, SandboxAction::Write(write)).await;
     assert!(matches!(written.kind, ObservationKind::Write(_)), "{written:?}");
 
-    let read = perform(&*sandbox, 2, SandboxAction::Read(ReadAction::whole(&path))).await;
+    let read = perform(&*sandbox, 2, SandboxAction::Read(ReadAction::whole_file(&path))).await;
     assert!(matches!(read.kind, ObservationKind::Read(_)), "{read:?}");
     assert_eq!(read.content.trim_end(), "one\ntwo");
 
-    let mut edit = EditAction::of(&path, "str_replace");
+    let mut edit = EditAction::new(&path, "str_replace");
     (edit.old_str, edit.new_str) = (Some("two".into()), Some("three".into()));
     let edited = perform(&*sandbox, 3, SandboxAction::Edit(edit)).await;
     assert!(matches!(edited.kind, ObservationKind::Edit(_)), "{edited:?}");
     assert_eq!(run(&*sandbox, 4, "cat note.txt").await.content.trim().replace("\r\n", "\n"), "one\nthree");
 
-    let missing = perform(&*sandbox, 5, SandboxAction::Read(ReadAction::whole("no-such-file"))).await;
+    let missing = perform(&*sandbox, 5, SandboxAction::Read(ReadAction::whole_file("no-such-file"))).await;
     assert!(matches!(missing.kind, ObservationKind::Error(_)), "{missing:?}");
     remove(backend, sandbox).await;
 }

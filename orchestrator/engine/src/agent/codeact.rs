@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use protocol::action::{MessageAction, SystemAction};
-use protocol::tool_call::{ResponseText, ToolCallMetadata};
-use protocol::{Action, Body, Observation};
+use protocol::tool_call::{ModelResponseText, ToolCallMetadata};
+use protocol::{Action, EventBody, Observation};
 
 use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
@@ -94,7 +94,7 @@ impl CodeActAgent {
                 let metadata = ToolCallMetadata {
                     function_name: call.name.clone(),
                     tool_call_id: call.id.clone(),
-                    model_response: ResponseText::from(&response.0),
+                    model_response: ModelResponseText::from(&response.0),
                     total_calls_in_response: calls.len() as u64,
                 };
                 self.make_call(call, metadata, response.text(), offered)
@@ -126,7 +126,7 @@ impl CodeActAgent {
                         | Action::BrowseInteractive(_)
                 );
                 let timeout = is_performed.then(|| timeout.unwrap_or(self.command_timeout));
-                (Body::from(action), timeout)
+                (EventBody::from(action), timeout)
             }
             Err(error) => (misused(&error).into(), None),
         };
@@ -178,18 +178,18 @@ mod tests {
     #[test]
     fn a_call_becomes_an_action_with_the_text_beside_it_as_thought() {
         let step = call("execute_bash", r#"{"command": "ls"}"#);
-        let Body::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
+        let EventBody::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
         assert_eq!((run.command.as_str(), run.thought.as_str(), step.timeout), ("ls", "why", Some(120.0)));
     }
 
     #[test]
     fn a_call_of_a_servers_tool_becomes_its_action() {
         let step = call("echo", r#"{"message": "hi"}"#);
-        let Body::Action(Action::CallToolMcp(mcp)) = &step.body else { panic!("{step:?}") };
+        let EventBody::Action(Action::CallToolMcp(mcp)) = &step.body else { panic!("{step:?}") };
         assert_eq!((mcp.name.as_str(), mcp.thought.as_str(), step.timeout), ("echo", "why", None));
         assert_eq!(serde_json::Value::from(mcp.arguments.clone()), json!({"message": "hi"}));
         assert_eq!(step.tool_call_metadata.unwrap().tool_call_id, "c");
-        let Body::Observation(wrong) = call("echo", "[1]").body else { panic!("an observation") };
+        let EventBody::Observation(wrong) = call("echo", "[1]").body else { panic!("an observation") };
         assert!(wrong.content.starts_with("the arguments of echo: "), "{}", wrong.content);
     }
 
@@ -212,7 +212,7 @@ mod tests {
             ),
         ] {
             let step = call(name, arguments);
-            let Body::Observation(observation) = &step.body else { panic!("{step:?}") };
+            let EventBody::Observation(observation) = &step.body else { panic!("{step:?}") };
             assert!(observation.content.starts_with(problem), "{}", observation.content);
             assert!(step.tool_call_metadata.is_some());
         }
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_response_without_calls_waits_for_the_user() {
         let step = respond(json!({"content": "Which one?"}));
-        let Body::Action(Action::Message(message)) = &step.body else { panic!("{step:?}") };
+        let EventBody::Action(Action::Message(message)) = &step.body else { panic!("{step:?}") };
         assert!(message.wait_for_response);
         assert_eq!(message.content, "Which one?");
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use protocol::action::{
     FinishAction, MessageAction, ReadAction, RejectAction, RunAction, SystemAction, WriteAction,
 };
-use protocol::{Action, Body, Event, EventSource};
+use protocol::{Action, Event, EventBody, EventSource};
 
 use super::{Agent, AgentDefinition, Step};
 use crate::llm::{Llm, LlmError, LlmProgress};
@@ -45,7 +45,7 @@ impl Agent for DummyAgent {
     ) -> Result<Step, LlmError> {
         let done = view.events().filter(|event| is_step(event)).count();
         let observed = view.events().next_back().and_then(|event| match &event.body {
-            Body::Observation(observation) => Some(observation.content.as_str()),
+            EventBody::Observation(observation) => Some(observation.content.as_str()),
             _ => None,
         });
         let expected = done.checked_sub(1).and_then(expected);
@@ -68,7 +68,7 @@ impl Agent for DummyAgent {
 
 fn is_step(event: &Event) -> bool {
     event.source == EventSource::Agent
-        && matches!(&event.body, Body::Action(action) if !matches!(action, Action::System(_)))
+        && matches!(&event.body, EventBody::Action(action) if !matches!(action, Action::System(_)))
 }
 
 /// The step that follows `done` steps.
@@ -86,7 +86,7 @@ fn action(done: usize) -> Action {
             security_risk: protocol::SecurityRisk::default(),
         }
         .into(),
-        3 => ReadAction::whole(FILE).into(),
+        3 => ReadAction::whole_file(FILE).into(),
         4 => run("bash hello.sh").into(),
         5 => RejectAction::default().into(),
         _ => FinishAction { thought: "The script is complete.".into(), ..Default::default() }.into(),
@@ -114,14 +114,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_script_goes_on_where_the_log_stands() {
-        let mut events = vec![(EventSource::Agent, Body::from(Action::from(DummyAgent.system())))];
+        let mut events = vec![(EventSource::Agent, EventBody::from(Action::from(DummyAgent.system())))];
         let mut kinds = Vec::new();
         for _ in 0..8 {
             let log = (0..)
                 .zip(events.clone())
                 .map(|(id, (source, body))| Arc::new(Event::new(EventId(id), timestamp(), source, body)));
             let step = DummyAgent.step(&View::whole(log.collect()), &UnaskedLlm, &|_| ()).await.unwrap();
-            let Body::Action(action) = &step.body else { panic!("{step:?}") };
+            let EventBody::Action(action) = &step.body else { panic!("{step:?}") };
             kinds.push(action.kind());
             events.push((EventSource::Agent, step.body));
         }

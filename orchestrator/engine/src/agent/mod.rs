@@ -13,7 +13,7 @@ pub mod tools;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use protocol::Body;
+use protocol::EventBody;
 use protocol::action::SystemAction;
 use protocol::metrics::{Cost, Metrics, ResponseLatency, TokenUsage};
 use protocol::tool_call::ToolCallMetadata;
@@ -59,7 +59,7 @@ pub trait Agent: Send + Sync {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// An action; or an error observation, when the model's call cannot become one.
-    pub body: Body,
+    pub body: EventBody,
     /// How long the action may take, in seconds.
     pub timeout: Option<f64>,
     /// The model's call that became the body.
@@ -74,7 +74,7 @@ pub struct Step {
 
 impl Step {
     /// A step that no call to the model was made for.
-    pub fn new(body: impl Into<Body>) -> Self {
+    pub fn new(body: impl Into<EventBody>) -> Self {
         Self {
             body: body.into(),
             timeout: None,

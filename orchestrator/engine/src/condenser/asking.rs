@@ -1,6 +1,6 @@
 //! How a model is told a part of a history, and asked again with less when that is more than it can read.
 
-use protocol::{Body, EventSource};
+use protocol::{EventBody, EventSource};
 
 use crate::llm::{AssistantMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use crate::view::Shown;
@@ -53,7 +53,7 @@ fn describe(shown: &Shown) -> String {
     let event = &shown.event;
     let id = event.id;
     match (&event.body, &event.tool_call_metadata) {
-        (Body::Action(_), Some(metadata)) => {
+        (EventBody::Action(_), Some(metadata)) => {
             let message = AssistantMessage::from(&metadata.model_response);
             let mut calls = message.tool_calls().into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
@@ -70,7 +70,7 @@ fn describe(shown: &Shown) -> String {
                 arguments.unwrap_or_default()
             )
         }
-        (Body::Action(action), None) => {
+        (EventBody::Action(action), None) => {
             let who = match event.source {
                 EventSource::Agent => "The agent",
                 EventSource::User => "The user",

@@ -1,7 +1,7 @@
 //! `browser_output_masking`: of pages before the latest ones, only the address is shown.
 
 use async_trait::async_trait;
-use protocol::{Body, ObservationKind};
+use protocol::{EventBody, ObservationKind};
 
 use super::{Condensed, Condenser};
 use crate::llm::{LlmError, LlmProgress};
@@ -20,7 +20,7 @@ impl Condenser for BrowserOutputMasking {
     ) -> Result<Condensed, LlmError> {
         let pages =
             view.shown().iter().enumerate().rev().filter_map(|(index, shown)| match &shown.event.body {
-                Body::Observation(observation) => match &observation.kind {
+                EventBody::Observation(observation) => match &observation.kind {
                     ObservationKind::Browse(page) => Some((index, page.url.clone())),
                     _ => None,
                 },

@@ -2,7 +2,7 @@
 //! everything begins with.
 
 use async_trait::async_trait;
-use protocol::{Action, Body};
+use protocol::{Action, EventBody};
 
 use super::forgetting::{between, forget};
 use super::{Condensed, Condenser};
@@ -22,8 +22,10 @@ impl Condenser for ConversationWindow {
             return Ok(Condensed::View(view));
         }
         // What the agent was told of its workspace belongs to the task.
-        let recall =
-            view.shown().iter().find(|shown| matches!(shown.event.body, Body::Action(Action::Recall(_))));
+        let recall = view
+            .shown()
+            .iter()
+            .find(|shown| matches!(shown.event.body, EventBody::Action(Action::Recall(_))));
         let recalled = recall.map(|shown| shown.group);
         let is_passing = |standing, group| standing == Standing::Passing && Some(group) != recalled;
         let passing = view.shown().iter().filter(|shown| is_passing(shown.standing, shown.group)).count();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use protocol::Body;
+use protocol::EventBody;
 
 use super::{Condensed, Condenser};
 use crate::llm::{LlmError, LlmProgress};
@@ -33,7 +33,7 @@ impl Condenser for ObservationMasking {
             let older = view.shown_mut().iter_mut().take(masked);
             older
                 .filter(|shown| shown.standing == Standing::Passing)
-                .filter(|shown| matches!(shown.event.body, Body::Observation(_)))
+                .filter(|shown| matches!(shown.event.body, EventBody::Observation(_)))
                 .for_each(|shown| shown.instead = Some(Arc::clone(&mask)));
         }
         Ok(Condensed::View(view))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use protocol::action::{CondensationAction, RecallAction, RecallType};
 use protocol::metrics::TokenUsage;
-use protocol::{Action, Body, EventSource};
+use protocol::{Action, EventBody, EventSource};
 use serde_json::{Value, json};
 
 use super::*;
@@ -102,7 +102,7 @@ async fn shown(config: Value, log: &Log) -> Vec<String> {
 fn decision(condensed: Condensed) -> (CondensationAction, Option<crate::agent::ModelCall>) {
     match condensed {
         Condensed::Condensation(step) => match step.body {
-            Body::Action(Action::Condensation(condensation)) => (condensation, step.call),
+            EventBody::Action(Action::Condensation(condensation)) => (condensation, step.call),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),

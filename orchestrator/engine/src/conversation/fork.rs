@@ -1,7 +1,7 @@
 //! A new conversation from the beginning of another one. Pure.
 
 use protocol::record::ForkedFrom;
-use protocol::{Body, ConversationId, Event, EventId, Record, Timestamp};
+use protocol::{ConversationId, Event, EventBody, EventId, Record, Timestamp};
 
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
@@ -14,7 +14,7 @@ use super::transition::transition;
 pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp) -> Option<Vec<Event>> {
     let length = log.iter().position(|event| event.id == last)? + 1;
     let mut events = log.get(..length)?.to_vec();
-    let Body::Record(Record::ConversationStarted(started)) = &mut events.first_mut()?.body else {
+    let EventBody::Record(Record::ConversationStarted(started)) = &mut events.first_mut()?.body else {
         return None;
     };
     started.forked_from = Some(ForkedFrom { conversation: from.clone(), event: last });

@@ -6,7 +6,7 @@ use protocol::action::{CallToolMcpAction, MessageAction, SystemAction};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Body, Event, EventId, EventSource, Observation, Timestamp};
+use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
 
 use super::state::AgentId;
 use super::stuck::Recovery;
@@ -140,7 +140,7 @@ pub struct News {
     /// Who it is from.
     pub source: EventSource,
     /// What it says.
-    pub body: Body,
+    pub body: EventBody,
     /// Whether it is what came of the news before it.
     pub is_outcome: bool,
 }

@@ -1,7 +1,7 @@
 //! Compares `states.md` with what [`transition`](super::transition) does. `GLOVEBOX_WRITE_STATES=1` writes it anew.
 
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
-use protocol::{AgentState, Body, ObservationKind};
+use protocol::{AgentState, EventBody, ObservationKind};
 
 use super::laws::{
     Decision,
@@ -80,7 +80,7 @@ fn table() -> String {
 }
 
 fn entered(event: &protocol::Event) -> Option<String> {
-    let Body::Observation(observation) = &event.body else { return None };
+    let EventBody::Observation(observation) = &event.body else { return None };
     let ObservationKind::AgentStateChanged(changed) = &observation.kind else { return None };
     Some(format!("`{}`", changed.agent_state))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, Body, EventSource, SecurityRisk};
+use protocol::{Action, EventBody, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
 use super::handle::Parts;
@@ -130,7 +130,7 @@ impl Steps {
             }
             Condensed::Condensation(step) => (step, None),
         };
-        if let Body::Action(action) = &mut step.body {
+        if let EventBody::Action(action) = &mut step.body {
             if let Action::Delegate(delegate) = action {
                 let member = self.parts.team.get(&delegate.agent);
                 step.briefing = member.map(|member| member.agent.system());
@@ -181,7 +181,7 @@ impl Steps {
         let known = self.known.lock().await;
         let memory = known.memory.as_ref().unwrap_or(own);
         let recall = memory.recall(query, &facts(place), view.recalled())?;
-        let action = Body::Action(Action::from(recall.action));
+        let action = EventBody::Action(Action::from(recall.action));
         let asked = News { source: EventSource::User, body: action, is_outcome: false };
         let found =
             News { source: EventSource::Environment, body: recall.observation.into(), is_outcome: true };

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use protocol::action::{CondensationAction, LoopRecoveryAction, MessageAction};
 use protocol::observation::{LoopDetectionObservation, RunIpythonObservation};
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
 use serde_json::value::RawValue;
 
 use crate::llm::AssistantMessage;
@@ -105,12 +105,12 @@ impl StuckDetector {
     /// Takes one more event of the agent's log.
     pub fn apply(&mut self, event: &Event) {
         match (&event.body, event.source) {
-            (Body::Action(Action::Message(_) | Action::LoopRecovery(_)), EventSource::User) => {
+            (EventBody::Action(Action::Message(_) | Action::LoopRecovery(_)), EventSource::User) => {
                 *self = Self::default();
             }
-            (Body::Action(Action::Condensation(_)), _) => self.push(event.id, What::Condensation),
-            (Body::Action(action), EventSource::Agent) => self.act(event.id, action),
-            (Body::Observation(observation), _) => self.observe(event, observation),
+            (EventBody::Action(Action::Condensation(_)), _) => self.push(event.id, What::Condensation),
+            (EventBody::Action(action), EventSource::Agent) => self.act(event.id, action),
+            (EventBody::Observation(observation), _) => self.observe(event, observation),
             _ => {}
         }
     }
@@ -301,7 +301,7 @@ fn failure(observation: &Observation) -> Option<Failure> {
     match &observation.kind {
         ObservationKind::Error(_) => Some(Failure::Error),
         ObservationKind::RunIpython(_) => {
-            let said = RunIpythonObservation::said(&observation.content).trim_end();
+            let said = RunIpythonObservation::without_kernel_info(&observation.content).trim_end();
             let error = said.lines().next_back()?;
             // A syntax error and its two subclasses.
             let is_syntax = ["SyntaxError: ", "IndentationError: ", "TabError: "]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use protocol::action::{CallToolMcpAction, EditAction};
 use protocol::record::{ModelRetried, SandboxLeased};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{ActionId, Body, ConversationId, Event, EventId, Observation, Record, SandboxId};
+use protocol::{ActionId, ConversationId, Event, EventBody, EventId, Observation, Record, SandboxId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -516,7 +516,7 @@ impl Task {
         }
         let Performance { action, mut request, cancel, cancelled_at } = performance;
         add_code_graph(&mut request);
-        let id = ActionId::of(&self.id, action);
+        let id = ActionId::for_event(&self.id, action);
         let live = self.live.clone();
         let performing = async move {
             tracing::debug!("performing an action");
@@ -548,7 +548,7 @@ impl Task {
 
 fn latest_sandbox<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<SandboxId> {
     let leased = |event: &'a Event| match &event.body {
-        Body::Record(Record::SandboxLeased(lease)) => Some(&lease.sandbox_id),
+        EventBody::Record(Record::SandboxLeased(lease)) => Some(&lease.sandbox_id),
         _ => None,
     };
     events.into_iter().filter_map(leased).last().cloned()

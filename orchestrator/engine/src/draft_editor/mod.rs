@@ -122,8 +122,10 @@ async fn look(
     // By an id of its own: what was read for an earlier try may have changed. As an action, so that secrets are hidden.
     let id = ActionId::try_from(format!("draft-{}", Uuid::now_v7().simple()));
     let id = id.map_err(|error| SandboxError::Malformed { detail: error.to_string() })?;
-    let reading =
-        ActionRequest { action: SandboxAction::Read(ReadAction::whole(path.clone())), ..request.clone() };
+    let reading = ActionRequest {
+        action: SandboxAction::Read(ReadAction::whole_file(path.clone())),
+        ..request.clone()
+    };
     let read = sandbox.execute(&id, &reading, &|_| ()).await?;
     Ok(match read.kind {
         // What is no text is answered as one URL.

@@ -5,7 +5,7 @@ use protocol::action::{FileImplementation, MessageAction};
 use protocol::metrics::TokenUsage;
 use protocol::observation::{EditObservation, ReadObservation};
 use protocol::record::ConversationStarted;
-use protocol::{Action, AgentState, Body, ConversationId, Event, Observation, Record};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, Record};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ use crate::tool_servers::NoToolServers;
 
 fn draft(content: &str, start: i64, end: i64) -> EditAction {
     let impl_source = FileImplementation::LlmBasedEdit;
-    EditAction { content: content.into(), start, end, impl_source, ..EditAction::of("/f", "") }
+    EditAction { content: content.into(), start, end, impl_source, ..EditAction::new("/f", "") }
 }
 
 /// The text after a draft, as the editor makes it of the edit: or what the agent is told.
@@ -275,10 +275,10 @@ impl World {
     /// What came of the drafts, by the observation's `error_id` and text.
     fn endings(&self) -> Vec<(String, String)> {
         let log = self.store.log(&id());
-        let drafts = log.iter().filter(|event| matches!(&event.body, Body::Action(Action::Edit(_))));
+        let drafts = log.iter().filter(|event| matches!(&event.body, EventBody::Action(Action::Edit(_))));
         let ending = |draft: &Event| {
             let mut ended = log.iter().filter(|event| event.cause == Some(draft.id));
-            let Some(Body::Observation(ending)) = ended.next().map(|event| &event.body) else {
+            let Some(EventBody::Observation(ending)) = ended.next().map(|event| &event.body) else {
                 panic!("no ending")
             };
             assert!(ended.next().is_none(), "one ending");
@@ -352,7 +352,7 @@ async fn a_crash_in_mid_call_asks_again_and_one_after_it_does_not() {
 
     // The process dies when it has heard of the edit, and before what came of it.
     let mut log = world.store.log(&id());
-    let is_drafted = |event: &Event| matches!(&event.body, Body::Record(Record::EditDrafted(_)));
+    let is_drafted = |event: &Event| matches!(&event.body, EventBody::Record(Record::EditDrafted(_)));
     log.truncate(log.iter().position(is_drafted).unwrap() + 1);
     let again = World { store: Arc::default(), ..World::new() };
     let provider = world.provider.clone();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest,
+    ActionRequest, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest, ServerInfo,
 };
 use protocol::{ActionId, Observation, ProcessId, SandboxId};
 
@@ -175,7 +175,7 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn info(&self) -> Result<Info, SandboxError> {
+    async fn info(&self) -> Result<ServerInfo, SandboxError> {
         Err(unsupported("tell what it is"))
     }
 
@@ -260,7 +260,7 @@ pub trait Sandbox: Send + Sync {
         &self,
         _path: &str,
         _shape: Shape,
-        _mode: Option<Mode>,
+        _mode: Option<FileMode>,
         _content: ByteSource,
     ) -> Result<(), SandboxError> {
         Err(unsupported("take files"))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, FileStatus, Info, ListeningPort, Mode, ProcessExit, ProcessRequest,
+    ActionRequest, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest, ServerInfo,
 };
 use protocol::{ActionId, Observation, ProcessId};
 
@@ -86,7 +86,7 @@ impl Sandbox for GuardedSandbox {
         self.sandbox.cancel(id).await
     }
 
-    async fn info(&self) -> Result<Info, SandboxError> {
+    async fn info(&self) -> Result<ServerInfo, SandboxError> {
         self.sandbox.info().await
     }
 
@@ -132,7 +132,7 @@ impl Sandbox for GuardedSandbox {
         &self,
         path: &str,
         shape: Shape,
-        mode: Option<Mode>,
+        mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
         self.sandbox.upload(path, shape, mode, content).await

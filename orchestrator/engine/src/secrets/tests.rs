@@ -228,7 +228,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
         }
     };
     let observation =
-        sandbox.execute(&ActionId::of(&conversation, EventId(0)), &request, &on_output).await.unwrap();
+        sandbox.execute(&ActionId::for_event(&conversation, EventId(0)), &request, &on_output).await.unwrap();
     assert_eq!(observation.content, format!("it is {HIDDEN}"));
     let heard = String::from_utf8(heard.into_inner().unwrap()).unwrap();
     assert!(!heard.contains("s3cr"), "{heard}");
@@ -268,7 +268,7 @@ async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_actio
     let cell: ActionRequest = serde_json::from_value(cell).unwrap();
     let others = [(SandboxAction::Run(typed), &[][..]), (read.action, &[]), (cell.action, &["TOKEN"])];
     for (number, (action, names)) in (0..).zip(requests.chain(others)) {
-        let id = ActionId::of(&conversation, EventId(number));
+        let id = ActionId::for_event(&conversation, EventId(number));
         sandbox.execute(&id, &ActionRequest::new(action.clone(), None), &|_| {}).await.unwrap();
         let given = asked.lock().unwrap().pop().unwrap();
         assert_eq!(given.keys().map(String::as_str).collect::<Vec<_>>(), names, "{action:?}");

@@ -8,7 +8,7 @@ use super::severity;
 
 /// Whether the user is asked about an action, as far as it is judged.
 pub fn asks(policy: ConfirmationPolicy, action: &Action) -> bool {
-    does_something(action) && policy.asks(action.security_risk())
+    does_something(action) && policy.requires_confirmation(action.security_risk())
 }
 
 /// The narrowest approval that covers an action and those like it. `None` where every action needs an approval of its
@@ -102,7 +102,7 @@ mod tests {
         let call = |name: &str| Action::from(CallToolMcpAction { name: name.into(), ..Default::default() });
         let granted = approval(&call("search")).unwrap();
         assert!(covers(&granted, &call("search")) && !covers(&granted, &call("delete")));
-        let edit = |path: &str| Action::from(EditAction::of(path, "create"));
+        let edit = |path: &str| Action::from(EditAction::new(path, "create"));
         assert!(covers(&approval(&edit("/a")).unwrap(), &edit("/b")));
         let in_folder = RunAction { cwd: Some("/etc".into()), ..Default::default() };
         let cell = |kernel_init_code: &str| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::action::ReadAction;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, FileKind, FileStatus, Mode, SandboxAction};
+use protocol::sandbox_api::{ActionRequest, FileKind, FileMode, FileStatus, SandboxAction};
 use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -235,7 +235,7 @@ impl Sandbox for ScriptedSandbox {
 
     /// A file lies wherever the script answers a reader with one.
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole(path)), None);
+        let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file(path)), None);
         let Ending::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
             (self.script)(&reading)
         else {
@@ -245,7 +245,7 @@ impl Sandbox for ScriptedSandbox {
             path: path.to_owned(),
             kind: FileKind::File,
             size: content.len() as u64,
-            mode: Mode::of(0o644),
+            mode: FileMode::from_bits(0o644),
             uid: 0,
             gid: 0,
             modified_ns: 0,

@@ -37,7 +37,7 @@ impl Log {
         log
     }
 
-    pub(crate) fn push(&mut self, source: EventSource, body: impl Into<Body>) -> EventId {
+    pub(crate) fn push(&mut self, source: EventSource, body: impl Into<EventBody>) -> EventId {
         self.add(source, body.into(), None, None)
     }
 
@@ -83,7 +83,7 @@ impl Log {
     fn add(
         &mut self,
         source: EventSource,
-        body: Body,
+        body: EventBody,
         cause: Option<EventId>,
         metadata: Option<ToolCallMetadata>,
     ) -> EventId {
@@ -135,7 +135,7 @@ impl Log {
                     agent_state,
                     reason: String::new(),
                 };
-                self.push(EventSource::Environment, Observation::silent(changed));
+                self.push(EventSource::Environment, Observation::without_content(changed));
             }
             Turn::Asks => self.asks_for_condensation(),
             Turn::Condenses(condensation) => self.condenses(condensation),

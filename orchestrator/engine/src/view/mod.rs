@@ -18,7 +18,7 @@ use std::sync::Arc;
 use protocol::action::CondensationAction;
 use protocol::observation::CondenseObservation;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, Body, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use crate::llm::{AssistantMessage, Tool, ToolCall};
 use crate::memory::Recalled;
@@ -115,7 +115,7 @@ impl View {
     /// The user's latest message, if nothing has been done about it yet.
     pub(crate) fn unrecalled(&self) -> Option<&str> {
         match &self.unrecalled.as_deref()?.body {
-            Body::Action(Action::Message(message)) => Some(&message.content),
+            EventBody::Action(Action::Message(message)) => Some(&message.content),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl View {
     pub fn unmade_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
         let latest = self.latest()?;
         // The agent hears first why.
-        if matches!(&latest.event.body, Body::Observation(observation)
+        if matches!(&latest.event.body, EventBody::Observation(observation)
             if matches!(observation.kind, ObservationKind::UserRejected(_)))
         {
             return None;
@@ -212,23 +212,23 @@ impl View {
     fn push(&mut self, event: &Arc<Event>) {
         self.replayable += usize::from(replay::is_replayable(event));
         match (&event.body, event.source) {
-            (Body::Action(Action::Message(_)), EventSource::User) => {
+            (EventBody::Action(Action::Message(_)), EventSource::User) => {
                 self.unrecalled = Some(Arc::clone(event));
             }
-            (Body::Action(_), EventSource::Agent) | (Body::Action(Action::Recall(_)), _) => {
+            (EventBody::Action(_), EventSource::Agent) | (EventBody::Action(Action::Recall(_)), _) => {
                 self.unrecalled = None;
             }
-            (Body::Observation(observation), _) => self.recalled.apply(observation),
+            (EventBody::Observation(observation), _) => self.recalled.apply(observation),
             _ => {}
         }
         match &event.body {
             // The tools alone: they are told beside the messages.
-            Body::Action(Action::System(system)) if event.source == EventSource::Environment => {
+            EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
                 let tools = system.tools.iter().flatten().filter_map(Tool::from_openai);
                 self.offered = Arc::new(tools.collect());
             }
-            Body::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
-            Body::Action(Action::CondensationRequest(_)) => {
+            EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
+            EventBody::Action(Action::CondensationRequest(_)) => {
                 self.is_condensation_requested = true;
                 // One that the model called for is part of its response.
                 if event.tool_call_metadata.is_some() {
@@ -242,8 +242,8 @@ impl View {
 
     fn show(&mut self, event: &Arc<Event>) {
         let standing = match (&event.body, event.source) {
-            (Body::Action(Action::System(_)), _) => Standing::Pinned,
-            (Body::Action(Action::Message(_)), EventSource::User) if !self.has_task => {
+            (EventBody::Action(Action::System(_)), _) => Standing::Pinned,
+            (EventBody::Action(Action::Message(_)), EventSource::User) if !self.has_task => {
                 self.has_task = true;
                 Standing::Pinned
             }
@@ -318,17 +318,17 @@ fn named(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
 
 /// Whether the environment tells something that nobody asked for: that a tool server failed.
 fn is_notice(event: &Event) -> bool {
-    matches!((event.source, &event.body), (EventSource::Environment, Body::Observation(_)))
+    matches!((event.source, &event.body), (EventSource::Environment, EventBody::Observation(_)))
         && event.cause.is_none()
 }
 
 /// Whether a body is part of the exchange between agent, user and sandbox.
-fn is_turn(body: &Body) -> bool {
+fn is_turn(body: &EventBody) -> bool {
     match body {
-        Body::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
-        Body::Observation(observation) => {
+        EventBody::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
+        EventBody::Observation(observation) => {
             !matches!(observation.kind, ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_))
         }
-        Body::Record(_) => false,
+        EventBody::Record(_) => false,
     }
 }

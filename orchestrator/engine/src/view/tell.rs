@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::action::RunAction;
-use protocol::{Action, Body, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use super::{Shown, View};
 use crate::llm::{AssistantMessage, Message, Part};
@@ -31,15 +31,15 @@ impl View {
                         telling.tell_response(message, shown.group, &mut messages);
                     }
                 }
-                (None, Body::Action(action)) => messages.extend(tell_action(shown.event.source, action)),
-                (None, Body::Observation(observation)) => {
+                (None, EventBody::Action(action)) => messages.extend(tell_action(shown.event.source, action)),
+                (None, EventBody::Observation(observation)) => {
                     messages.extend(match (&shown.instead, telling.setup_step(shown)) {
                         (Some(instead), _) => Some(user(instead.to_string())),
                         (None, Some(step)) => Some(tell_setup(step, observation)),
                         (None, None) => tell_unasked(observation),
                     });
                 }
-                (None, Body::Record(_)) => {}
+                (None, EventBody::Record(_)) => {}
             }
         }
         messages
@@ -62,7 +62,7 @@ impl<'a> Telling<'a> {
                 (Some(metadata), _, body) if is_outcome(body) => {
                     telling.outcomes.entry((shown.group, &metadata.tool_call_id)).or_insert(shown);
                 }
-                (None, EventSource::Environment, Body::Action(Action::Run(run))) => {
+                (None, EventSource::Environment, EventBody::Action(Action::Run(run))) => {
                     telling.setup_steps.insert(shown.event.id, run);
                 }
                 _ => {}
@@ -93,14 +93,14 @@ impl Shown {
     /// What it says and shows, as an outcome of something.
     fn parts(&self) -> Vec<Part> {
         let images = match (&self.instead, &self.event.body) {
-            (None, Body::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
+            (None, EventBody::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
                 mcp.image_urls.as_slice()
             }
-            (None, Body::Observation(Observation { kind: ObservationKind::Browse(page), .. })) => {
+            (None, EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. })) => {
                 let marked = &page.set_of_marks;
                 std::slice::from_ref(if marked.is_empty() { &page.screenshot } else { marked })
             }
-            (None, Body::Observation(Observation { kind: ObservationKind::RunIpython(cell), .. })) => {
+            (None, EventBody::Observation(Observation { kind: ObservationKind::RunIpython(cell), .. })) => {
                 cell.image_urls.as_deref().unwrap_or_default()
             }
             _ => &[],
@@ -115,18 +115,18 @@ impl Shown {
     pub(crate) fn text(&self) -> String {
         match (&self.instead, &self.event.body) {
             (Some(instead), _) => instead.to_string(),
-            (None, Body::Observation(observation)) => observation_text(observation),
-            (None, Body::Action(action)) => action.message(),
-            (None, Body::Record(_)) => String::new(),
+            (None, EventBody::Observation(observation)) => observation_text(observation),
+            (None, EventBody::Action(action)) => action.message(),
+            (None, EventBody::Record(_)) => String::new(),
         }
     }
 }
 
-fn is_outcome(body: &Body) -> bool {
+fn is_outcome(body: &EventBody) -> bool {
     matches!(
         body,
-        Body::Observation(_)
-            | Body::Action(
+        EventBody::Observation(_)
+            | EventBody::Action(
                 Action::Finish(_) | Action::Reject(_) | Action::Message(_) | Action::CondensationRequest(_)
             )
     )

@@ -25,7 +25,7 @@ fn metadata(call: &str) -> ToolCallMetadata {
     }
 }
 
-fn log(bodies: Vec<(EventSource, Body, Option<&str>)>) -> View {
+fn log(bodies: Vec<(EventSource, EventBody, Option<&str>)>) -> View {
     let events = bodies.into_iter().enumerate().map(|(id, (source, body, call))| {
         let mut event = Event::new(EventId(id as u64), timestamp(), source, body);
         event.tool_call_metadata = call.map(metadata);
@@ -34,16 +34,16 @@ fn log(bodies: Vec<(EventSource, Body, Option<&str>)>) -> View {
     View::whole(events.collect())
 }
 
-fn says(text: &str) -> (EventSource, Body, Option<&'static str>) {
+fn says(text: &str) -> (EventSource, EventBody, Option<&'static str>) {
     let message = MessageAction { content: text.into(), ..Default::default() };
     (EventSource::User, Action::from(message).into(), None)
 }
 
-fn runs(call: &'static str) -> (EventSource, Body, Option<&'static str>) {
+fn runs(call: &'static str) -> (EventSource, EventBody, Option<&'static str>) {
     (EventSource::Agent, Action::from(RunAction::default()).into(), Some(call))
 }
 
-fn ran(call: &'static str) -> (EventSource, Body, Option<&'static str>) {
+fn ran(call: &'static str) -> (EventSource, EventBody, Option<&'static str>) {
     let observation = Observation::new(format!("output of {call}"), RunObservation::default());
     (EventSource::Agent, observation.into(), Some(call))
 }

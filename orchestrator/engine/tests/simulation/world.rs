@@ -17,8 +17,8 @@ use protocol::record::ConversationStarted;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
-    Action, ActionId, AgentState, Body, ConversationId, Event, EventSource, Observation, ObservationKind,
-    Record,
+    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation,
+    ObservationKind, Record,
 };
 
 use super::model::{Model, PRICE, Place};
@@ -253,12 +253,12 @@ impl World {
         let mut unconfirmed = BTreeSet::new();
         for (number, event) in log.iter().enumerate() {
             assert_eq!(event.id.0, number as u64, "ids have no gaps");
-            if let (Some(cause), Body::Observation(_)) = (event.cause, &event.body) {
+            if let (Some(cause), EventBody::Observation(_)) = (event.cause, &event.body) {
                 *endings.entry(cause).or_default() += 1;
             }
-            if let Body::Action(action) = &event.body {
-                let ran = runs.contains_key(&ActionId::of(&id(), event.id));
-                if ran && state.confirmation.asks(action.security_risk()) {
+            if let EventBody::Action(action) = &event.body {
+                let ran = runs.contains_key(&ActionId::for_event(&id(), event.id));
+                if ran && state.confirmation.requires_confirmation(action.security_risk()) {
                     unconfirmed.insert(event.id);
                 }
                 if matches!(action, Action::ChangeAgentState(to) if to.agent_state == AgentState::UserConfirmed)
@@ -266,7 +266,7 @@ impl World {
                     unconfirmed.clear();
                 }
             }
-            if let Body::Record(Record::SandboxLeased(lease)) = &event.body {
+            if let EventBody::Record(Record::SandboxLeased(lease)) = &event.body {
                 assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
                 let is_another = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
                 let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
@@ -290,7 +290,7 @@ impl World {
         assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
         let open: BTreeSet<_> = state.pending().map(|(_, pending)| pending.action).collect();
         for event in &log {
-            let (Body::Action(action), false) = (&event.body, event.source == EventSource::User) else {
+            let (EventBody::Action(action), false) = (&event.body, event.source == EventSource::User) else {
                 continue;
             };
             let is_open = match action {
@@ -320,7 +320,7 @@ impl World {
 }
 
 fn is_notice_of_another(event: &Event) -> bool {
-    matches!(&event.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+    matches!(&event.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
         if error.error_id == SANDBOX_REPLACED)
 }
 

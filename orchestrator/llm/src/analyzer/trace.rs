@@ -7,7 +7,7 @@
 use engine::security::asks;
 use engine::view::View;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, Body, Event, EventSource};
+use protocol::{Action, Event, EventBody, EventSource};
 use serde_json::{Map, Value};
 
 /// The longest text that is sent whole, in characters.
@@ -61,19 +61,19 @@ pub(super) fn from_action(action: &Action, history: &View) -> Vec<Element> {
 
 fn from_event(event: &Event) -> Vec<Element> {
     match (&event.body, event.source) {
-        (Body::Action(Action::System(system)), EventSource::Agent) => {
+        (EventBody::Action(Action::System(system)), EventSource::Agent) => {
             vec![Element::System(clipped(system.content.clone()))]
         }
-        (Body::Action(Action::Message(message)), EventSource::User) => {
+        (EventBody::Action(Action::Message(message)), EventSource::User) => {
             vec![Element::User(clipped(message.content.clone()))]
         }
-        (Body::Action(Action::Message(message)), EventSource::Agent) => {
+        (EventBody::Action(Action::Message(message)), EventSource::Agent) => {
             vec![Element::Assistant(clipped(message.content.clone()))]
         }
-        (Body::Action(action), EventSource::Agent) if asks(ConfirmationPolicy::Always, action) => {
+        (EventBody::Action(action), EventSource::Agent) if asks(ConfirmationPolicy::Always, action) => {
             from_call(action, event.id.to_string(), clipped)
         }
-        (Body::Observation(observation), _) => {
+        (EventBody::Observation(observation), _) => {
             let output =
                 |cause| Element::Output { call_id: cause, text: clipped(observation.content.clone()) };
             event.cause.map(|cause| output(cause.to_string())).into_iter().collect()
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    fn view(bodies: Vec<(EventSource, Body, Option<u64>)>) -> View {
+    fn view(bodies: Vec<(EventSource, EventBody, Option<u64>)>) -> View {
         let events = (0..).zip(bodies).map(|(id, (source, body, cause))| {
             let timestamp = "2025-10-03T12:00:00".to_owned().try_into().unwrap();
             let mut event = Event::new(EventId(id), timestamp, source, body);
@@ -149,7 +149,7 @@ mod tests {
             .into()
     }
 
-    fn ran(output: &str) -> Body {
+    fn ran(output: &str) -> EventBody {
         Observation::new(output.to_owned(), RunObservation::default()).into()
     }
 

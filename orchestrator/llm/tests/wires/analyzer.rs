@@ -8,7 +8,7 @@ use engine::view::View;
 use llm::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::action::{MessageAction, RunAction};
 use protocol::observation::RunObservation;
-use protocol::{Action, Body, Event, EventId, EventSource, Observation, SecurityRisk};
+use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, SecurityRisk};
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Seen, Server};
@@ -42,7 +42,7 @@ fn run(command: &str) -> Action {
 /// A task, a command, and its output.
 fn history() -> View {
     let task = MessageAction { content: "the task".into(), ..Default::default() };
-    let bodies: [(EventSource, Body, Option<EventId>); 3] = [
+    let bodies: [(EventSource, EventBody, Option<EventId>); 3] = [
         (EventSource::User, Action::from(task).into(), None),
         (EventSource::Agent, run("ls").into(), None),
         (

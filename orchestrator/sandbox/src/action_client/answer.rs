@@ -130,7 +130,7 @@ mod tests {
         assert!(run.content.contains("\n[... Observation truncated due to length ...]\n"));
 
         let read = ReadObservation { path: long(), ..ReadObservation::default() };
-        let action = SandboxAction::Read(ReadAction::whole("/a"));
+        let action = SandboxAction::Read(ReadAction::whole_file("/a"));
         let read = check(&action, Observation::new(long(), read)).unwrap();
         assert!(length(&read) < MAX_TEXT_CHARS + (64 << 10), "{}", length(&read));
 
@@ -146,7 +146,7 @@ mod tests {
         images.extend(vec![String::new(); 1 << 20]);
         let cell = RunIpythonObservation { code: String::new(), image_urls: Some(images) };
         let action = SandboxAction::RunIpython(serde_json::from_str(r#"{"code":""}"#).unwrap());
-        let cell = check(&action, Observation::silent(cell)).unwrap();
+        let cell = check(&action, Observation::without_content(cell)).unwrap();
         let ObservationKind::RunIpython(cell) = cell.kind else { panic!("{cell:?}") };
         let images = cell.image_urls.unwrap();
         assert_eq!((images.len(), &images[0]), (MAX_IMAGES - 1, &image(9)));
@@ -161,15 +161,15 @@ mod tests {
             diff: Some(long()),
             ..EditObservation::default()
         };
-        let action = SandboxAction::Edit(EditAction::of("/a", "create"));
-        let edit = check(&action, Observation::silent(edit)).unwrap();
+        let action = SandboxAction::Edit(EditAction::new("/a", "create"));
+        let edit = check(&action, Observation::without_content(edit)).unwrap();
         let expected = EditObservation { old_content, ..EditObservation::default() };
-        assert_eq!(edit, Observation::silent(expected));
+        assert_eq!(edit, Observation::without_content(expected));
     }
 
     #[test]
     fn a_page_does_not_answer_a_command() {
-        let page = Observation::silent(BrowseObservation::default());
+        let page = Observation::without_content(BrowseObservation::default());
         let error = check(&SandboxAction::Run(RunAction::default()), page).unwrap_err();
         assert_eq!(
             error.to_string(),

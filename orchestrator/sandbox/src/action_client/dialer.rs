@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use protocol::BootId;
-use protocol::sandbox_api::Info;
+use protocol::sandbox_api::ServerInfo;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection::Connection;
@@ -91,7 +91,7 @@ impl Dialer {
         expected: Option<&BootId>,
         patience: Duration,
         trust: Trust,
-    ) -> Result<(Connection, Info), DialError> {
+    ) -> Result<(Connection, ServerInfo), DialError> {
         let begun = Instant::now();
         let mut deadline = begun + patience;
         let mut pause = FIRST_PAUSE;
@@ -129,7 +129,7 @@ impl Dialer {
         }
     }
 
-    async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, Info), Failure> {
+    async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, ServerInfo), Failure> {
         let stream = self.connector.connect().await?;
         let connection = Connection::over(stream, self.connector.url()).await.map_err(Failure::passing)?;
         let mut requests = connection.requests().ok_or(Failure::passing("the stream ended at once"))?;
@@ -137,7 +137,7 @@ impl Dialer {
         if !response.status().is_success() {
             return Err(request::refusal(response).await.into());
         }
-        let info: Info = request::read_json(response).await?;
+        let info: ServerInfo = request::read_json(response).await?;
         match expected {
             Some(expected) if *expected != info.boot_id => Err(Failure::Final(DialError::AnotherLife {
                 expected: expected.clone(),

@@ -4,7 +4,7 @@
 
 use engine::sandbox::OutputChunk;
 use protocol::Observation;
-use protocol::sandbox_api::Frame;
+use protocol::sandbox_api::ActionFrame;
 
 /// How far an action's output has been told.
 pub(super) struct Heard<'a> {
@@ -31,11 +31,11 @@ impl<'a> Heard<'a> {
     }
 
     /// Tells what is new in a frame. The observation ends the action.
-    pub(super) fn hear(&mut self, frame: Frame) -> Result<Option<Observation>, ImpossibleOffset> {
+    pub(super) fn hear(&mut self, frame: ActionFrame) -> Result<Option<Observation>, ImpossibleOffset> {
         match frame {
-            Frame::Output { offset, bytes } => self.output(offset, &bytes)?,
-            Frame::Gap { to, .. } => self.skip(to),
-            Frame::Observation(observation) => return Ok(Some(*observation)),
+            ActionFrame::Output { offset, bytes } => self.output(offset, &bytes)?,
+            ActionFrame::Gap { to, .. } => self.skip(to),
+            ActionFrame::Observation(observation) => return Ok(Some(*observation)),
         }
         Ok(None)
     }
@@ -66,11 +66,11 @@ mod tests {
     use std::sync::Mutex;
 
     use engine::sandbox::OutputChunk;
-    use protocol::sandbox_api::Frame;
+    use protocol::sandbox_api::ActionFrame;
 
     use super::Heard;
 
-    fn told(frames: Vec<Frame>) -> Vec<String> {
+    fn told(frames: Vec<ActionFrame>) -> Vec<String> {
         let told = Mutex::new(Vec::new());
         let tell = |chunk: OutputChunk<'_>| {
             told.lock().unwrap().push(match chunk {
@@ -87,8 +87,8 @@ mod tests {
         told.into_inner().unwrap()
     }
 
-    fn output(offset: u64, text: &str) -> Frame {
-        Frame::Output { offset, bytes: text.into() }
+    fn output(offset: u64, text: &str) -> ActionFrame {
+        ActionFrame::Output { offset, bytes: text.into() }
     }
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
     fn what_is_missing_is_told_once() {
         let frames = vec![
             output(0, "abc"),
-            Frame::Gap { from: 1, to: 9 },
-            Frame::Gap { from: 0, to: 5 },
+            ActionFrame::Gap { from: 1, to: 9 },
+            ActionFrame::Gap { from: 0, to: 5 },
             output(9, "j"),
             output(12, "m"),
         ];

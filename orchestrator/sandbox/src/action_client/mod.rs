@@ -31,7 +31,8 @@ use engine::sandbox::{
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, ErrorCode, FileStatus, Info, ListeningPort, Mode, PortState, ProcessExit, ProcessRequest,
+    ActionRequest, ErrorCode, FileMode, FileStatus, ListeningPort, PortState, ProcessExit, ProcessRequest,
+    ServerInfo,
 };
 use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
@@ -194,7 +195,7 @@ impl Sandbox for ActionClient {
         }
     }
 
-    async fn info(&self) -> Result<Info, SandboxError> {
+    async fn info(&self) -> Result<ServerInfo, SandboxError> {
         self.get("/v1/info").await
     }
 
@@ -260,7 +261,7 @@ impl Sandbox for ActionClient {
         &self,
         path: &str,
         shape: Shape,
-        mode: Option<Mode>,
+        mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
         transfer::upload(&self.bulk, &self.key, transfer::Target { path, shape, mode }, content).await

@@ -10,7 +10,7 @@ use engine::sandbox::{OnOutput, SandboxError};
 use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use protocol::sandbox_api::{ActionRequest, ErrorCode, FrameDecoder, SandboxAction};
+use protocol::sandbox_api::{ActionFrameDecoder, ActionRequest, ErrorCode, SandboxAction};
 use protocol::{ActionId, Observation};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -138,7 +138,7 @@ impl Performance<'_> {
         let malformed = |detail: String| SandboxError::Malformed {
             detail: format!("answer to action {}: {detail}", self.id),
         };
-        let mut decoder = FrameDecoder::default();
+        let mut decoder = ActionFrameDecoder::default();
         while let Some(piece) = body.frame().await {
             let bytes = match piece {
                 Ok(piece) => piece.into_data().unwrap_or_default(), // trailers say nothing

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame as BodyFrame, Incoming};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
-    ErrorCode, Frame, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessRequest,
+    ActionFrame, ErrorCode, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessRequest,
     ProcessStdin,
 };
 use tokio::task::yield_now;
@@ -163,8 +163,10 @@ async fn until_exit(
         }
         while let Some(frame) = decoder.next_frame().map_err(|error| malformed(error.to_string()))? {
             let (stream, frame) = match frame {
-                ProcessFrame::Output { stream, offset, bytes } => (stream, Frame::Output { offset, bytes }),
-                ProcessFrame::Gap { stream, from, to } => (stream, Frame::Gap { from, to }),
+                ProcessFrame::Output { stream, offset, bytes } => {
+                    (stream, ActionFrame::Output { offset, bytes })
+                }
+                ProcessFrame::Gap { stream, from, to } => (stream, ActionFrame::Gap { from, to }),
                 ProcessFrame::Exit(exit) => return Ok(Ok(*exit)),
             };
             let heard = match stream {

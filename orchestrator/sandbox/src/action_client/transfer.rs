@@ -15,7 +15,7 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use protocol::sandbox_api::Mode;
+use protocol::sandbox_api::FileMode;
 use tokio::time::{sleep, timeout};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -33,7 +33,7 @@ const STALL: Duration = Duration::from_secs(60);
 pub(super) struct Target<'a> {
     pub(super) path: &'a str,
     pub(super) shape: Shape,
-    pub(super) mode: Option<Mode>,
+    pub(super) mode: Option<FileMode>,
 }
 
 fn route(path: &str, shape: Shape) -> String {

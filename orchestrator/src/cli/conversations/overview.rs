@@ -6,7 +6,7 @@
 use engine::events::{ConversationSummary, EventStore, StoreError};
 use engine::title;
 use protocol::record::ConversationStarted;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, ObservationKind, Record};
+use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, ObservationKind, Record};
 
 /// Events at the beginning that are read. A title is found while the agent takes its first steps.
 const HEAD: u64 = 24;
@@ -64,9 +64,9 @@ impl Overview {
 
     fn apply(&mut self, event: Event) {
         match event.body {
-            Body::Record(Record::ConversationStarted(started)) => self.started = Some(started),
-            Body::Record(Record::ConversationTitled(titled)) => self.title = Some(titled.title),
-            Body::Action(Action::Message(message))
+            EventBody::Record(Record::ConversationStarted(started)) => self.started = Some(started),
+            EventBody::Record(Record::ConversationTitled(titled)) => self.title = Some(titled.title),
+            EventBody::Action(Action::Message(message))
                 if self.first_message.is_none() && event.source == EventSource::User =>
             {
                 self.first_message = Some(message.content);
@@ -122,7 +122,7 @@ impl Tail {
         if let Some(metrics) = &event.llm_metrics {
             self.cost = Some(metrics.accumulated_cost);
         }
-        if let Body::Observation(observation) = &event.body
+        if let EventBody::Observation(observation) = &event.body
             && let ObservationKind::AgentStateChanged(changed) = &observation.kind
         {
             self.agent_state = Some(changed.agent_state);

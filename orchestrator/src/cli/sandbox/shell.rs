@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteStream, Door};
-use protocol::sandbox_api::{Decoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
+use protocol::sandbox_api::{FrameDecoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -91,7 +91,7 @@ async fn carry(stream: Box<dyn ByteStream>, resized: Signal) -> anyhow::Result<P
 }
 
 async fn show(mut from: impl AsyncRead + Unpin) -> anyhow::Result<ProcessExit> {
-    let mut decoder = Decoder::<TerminalOutput>::default();
+    let mut decoder = FrameDecoder::<TerminalOutput>::default();
     let mut buffer = vec![0; PIECE];
     loop {
         let count = from.read(&mut buffer).await.context("the connection to the sandbox broke")?;
@@ -101,7 +101,7 @@ async fn show(mut from: impl AsyncRead + Unpin) -> anyhow::Result<ProcessExit> {
         decoder.push(buffer.get(..count).unwrap_or_default());
         while let Some(output) = decoder.next_frame().context("reading what the terminal shows")? {
             match output {
-                TerminalOutput::Shown(bytes) => print::bytes(&bytes)?,
+                TerminalOutput::Output(bytes) => print::bytes(&bytes)?,
                 TerminalOutput::Exit(exit) => return Ok(*exit),
             }
         }
@@ -119,11 +119,11 @@ async fn type_on(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> anyhow
                     is_open = false;
                     continue;
                 }
-                Ok(count) => TerminalInput::Typed(buffer.get(..count).unwrap_or_default().to_vec()),
+                Ok(count) => TerminalInput::Keys(buffer.get(..count).unwrap_or_default().to_vec()),
                 Err(error) => return anyhow::Error::new(error).context("reading the keys"),
             },
             _ = resized.recv() => match size() {
-                Some((columns, rows)) => TerminalInput::Size { columns, rows },
+                Some((columns, rows)) => TerminalInput::Resize { columns, rows },
                 None => continue,
             },
         };

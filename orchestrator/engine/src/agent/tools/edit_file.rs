@@ -50,7 +50,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
         end: arguments.end.unwrap_or(-1),
         thought: thought.to_owned(),
         impl_source: FileImplementation::LlmBasedEdit,
-        ..EditAction::of(arguments.path, "")
+        ..EditAction::new(arguments.path, "")
     }
     .into()
 }

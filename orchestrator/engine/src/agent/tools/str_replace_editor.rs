@@ -57,7 +57,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
             thought: thought.to_owned(),
             impl_source: FileImplementation::OhAci,
             view_range: arguments.view_range,
-            ..ReadAction::whole(arguments.path)
+            ..ReadAction::whole_file(arguments.path)
         }
         .into()),
         "create" | "str_replace" | "insert" | "undo_edit" => Ok(EditAction {
@@ -66,7 +66,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
             new_str: arguments.new_str,
             insert_line: arguments.insert_line,
             thought: thought.to_owned(),
-            ..EditAction::of(arguments.path, arguments.command)
+            ..EditAction::new(arguments.path, arguments.command)
         }
         .into()),
         _ => Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),

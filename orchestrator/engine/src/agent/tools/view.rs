@@ -41,7 +41,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
         thought: thought.to_owned(),
         impl_source: FileImplementation::OhAci,
         view_range: arguments.view_range,
-        ..ReadAction::whole(arguments.path)
+        ..ReadAction::whole_file(arguments.path)
     }
     .into()
 }

@@ -2,7 +2,7 @@
 
 use protocol::observation::DelegateObservation;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind};
+use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind};
 
 use super::{Decision, Happening, World};
 use crate::conversation::{InputKind, NOT_PERFORMED, State, fork};
@@ -29,7 +29,7 @@ fn handed_on(tasks: usize, confirmation: ConfirmationPolicy) -> World {
 /// What came of the tasks, in order of their ends.
 fn outcomes(world: &World) -> Vec<(EventId, String)> {
     let outcome = |event: &Event| match &event.body {
-        Body::Observation(Observation {
+        EventBody::Observation(Observation {
             kind: ObservationKind::Delegate(DelegateObservation { outputs }),
             ..
         }) => Some((event.cause.unwrap(), outputs["outcome"].as_str().unwrap().to_owned())),
@@ -210,7 +210,7 @@ fn what_is_asked_about_for_an_agent_that_cannot_go_on_is_not_performed() {
     world.happen(&StepIsRefused);
     let outcome = world.log.iter().find(|event| event.cause == Some(asked)).unwrap();
     assert!(
-        matches!(&outcome.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+        matches!(&outcome.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
             if error.error_id == NOT_PERFORMED)
     );
     assert_eq!((children(&world), world.state.is_stepping(None)), (Vec::new(), true));
@@ -230,6 +230,6 @@ fn tasks_are_handed_on_only_so_deep_and_only_so_many_at_once() {
     let first = children(&world)[0];
     world.step_ends(Some(first), Decision::Delegate(1));
     let delegations =
-        world.log.iter().filter(|event| matches!(event.body, Body::Action(Action::Delegate(_)))).count();
+        world.log.iter().filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_)))).count();
     assert_eq!((delegations, world.state.children.len()), (9, 8));
 }

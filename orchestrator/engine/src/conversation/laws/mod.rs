@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use protocol::record::WorkspaceSetup;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
-use protocol::{Action, AgentState, Body, Event, EventId, Observation, ObservationKind, Timestamp};
+use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp};
 
 use super::{Effect, Input, InputKind, SANDBOX_REPLACED, SetupStep, State, fork, transition};
 use crate::testing::timestamp;
@@ -160,7 +160,7 @@ fn a_clone_that_fails_ends_in_error_and_is_tried_again_when_the_user_says_so() {
     let (mut world, step) = after(&[Message, SandboxComes, ActionFails]);
     assert_eq!((step, world.state.agent_state), (Some(SetupStep::Clone), AgentState::Error));
     let reason = match &world.log.last().unwrap().body {
-        Body::Observation(Observation { kind: ObservationKind::AgentStateChanged(changed), .. }) => {
+        EventBody::Observation(Observation { kind: ObservationKind::AgentStateChanged(changed), .. }) => {
             &changed.reason
         }
         other => panic!("{other:?}"),
@@ -221,7 +221,7 @@ fn a_new_sandbox_is_set_up_again() {
 /// Whom it was told, in order, that the sandbox is another one.
 fn told_of_another(world: &World) -> Vec<Option<EventId>> {
     let is_it = |event: &&Event| {
-        matches!(&event.body, Body::Observation(Observation { kind: ObservationKind::Error(error), .. })
+        matches!(&event.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
             if error.error_id == SANDBOX_REPLACED)
     };
     world.log.iter().filter(is_it).map(|event| event.delegation).collect()
@@ -288,7 +288,7 @@ fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
         held.iter().for_each(|happening| world.happen(happening));
         world.happen(&Resume(true));
         assert!(world.is_stepping(), "after {held:?}");
-        let forgets = |event: &Event| matches!(&event.body, Body::Action(Action::Condensation(_)));
+        let forgets = |event: &Event| matches!(&event.body, EventBody::Action(Action::Condensation(_)));
         assert_eq!(world.log.iter().filter(|event| forgets(event)).count(), 1);
     }
 }
@@ -307,9 +307,9 @@ fn a_step_has_its_time_from_when_it_was_begun() {
 }
 
 /// A world in which the agent takes its first step.
-fn stepping(keeps_whole_history: bool) -> World {
+fn stepping(history_truncation_disabled: bool) -> World {
     let mut world = World::begun(None, ConfirmationPolicy::Never);
-    world.state.started.as_mut().unwrap().keeps_whole_history = keeps_whole_history;
+    world.state.started.as_mut().unwrap().history_truncation_disabled = history_truncation_disabled;
     [Message, SandboxComes].iter().for_each(|happening| world.happen(happening));
     assert!(world.is_stepping());
     world
@@ -352,7 +352,7 @@ fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
         world.happen(&StepEnds(Decision::Overflow));
         assert!(matches!(
             world.log.last().unwrap().body,
-            Body::Action(protocol::Action::CondensationRequest(_))
+            EventBody::Action(protocol::Action::CondensationRequest(_))
         ));
         world.happen(&StepEnds(Decision::Condense));
         assert!(world.is_stepping());

@@ -13,7 +13,9 @@ use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, Workspa
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, ObservationKind, Record};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+};
 use serde_json::json;
 
 use crate::agent::tools::DELEGATE;
@@ -409,12 +411,12 @@ impl World {
         }
         let mut endings: BTreeMap<u64, u32> = BTreeMap::new();
         for event in &self.log {
-            if let (Some(cause), Body::Observation(_)) = (event.cause, &event.body) {
+            if let (Some(cause), EventBody::Observation(_)) = (event.cause, &event.body) {
                 *endings.entry(cause.0).or_default() += 1;
             }
         }
         for event in &self.log {
-            let (EventSource::Agent | EventSource::Environment, Body::Action(action)) =
+            let (EventSource::Agent | EventSource::Environment, EventBody::Action(action)) =
                 (event.source, &event.body)
             else {
                 continue;
@@ -437,8 +439,10 @@ impl World {
         let mut open = BTreeSet::new();
         for event in &self.log {
             assert!(event.delegation.is_none_or(|id| open.contains(&id)), "{event:?} is of nobody");
-            if matches!((event.source, &event.body), (EventSource::Agent, Body::Action(Action::Delegate(_))))
-            {
+            if matches!(
+                (event.source, &event.body),
+                (EventSource::Agent, EventBody::Action(Action::Delegate(_)))
+            ) {
                 open.insert(event.id);
             }
             if let Some(cause) = event.cause {
@@ -487,14 +491,14 @@ impl World {
     /// Nothing runs that the user would have been asked about, and was not.
     fn check_confirmed(&self, action: EventId) {
         let event = &self.log[usize::try_from(action.0).unwrap()];
-        let (EventSource::Agent, Body::Action(asked)) = (event.source, &event.body) else { return };
+        let (EventSource::Agent, EventBody::Action(asked)) = (event.source, &event.body) else { return };
         let is_confirmed = self.log.iter().skip(event.id.0 as usize).any(|event| {
-            matches!(&event.body, Body::Action(Action::ChangeAgentState(changed))
+            matches!(&event.body, EventBody::Action(Action::ChangeAgentState(changed))
                 if changed.agent_state == AgentState::UserConfirmed)
         });
-        let asks = self.state.confirmation.asks(asked.security_risk());
+        let asks = self.state.confirmation.requires_confirmation(asked.security_risk());
         let is_approved = self.log.iter().take(event.id.0 as usize).any(|event| {
-            matches!(&event.body, Body::Record(Record::ApprovalGranted(approval)) if security::covers(approval, asked))
+            matches!(&event.body, EventBody::Record(Record::ApprovalGranted(approval)) if security::covers(approval, asked))
         });
         assert!(!asks || is_confirmed || is_approved, "nothing is performed before it is confirmed");
     }
@@ -521,7 +525,7 @@ impl World {
 }
 
 fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
-    let body: Body = match decision {
+    let body: EventBody = match decision {
         Decision::Run => Action::from(RunAction {
             command: "ls".into(),
             security_risk: SecurityRisk::Low,
@@ -539,7 +543,7 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
         }
         Decision::Draft => {
             let impl_source = FileImplementation::LlmBasedEdit;
-            Action::from(EditAction { impl_source, ..EditAction::of("/a", "") }).into()
+            Action::from(EditAction { impl_source, ..EditAction::new("/a", "") }).into()
         }
         Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
         Decision::Ask => {
@@ -595,7 +599,7 @@ fn ran(exit_code: i64) -> Observation {
 /// The model answered; it may have been with nothing of use.
 fn drafted(action: EventId, is_written: bool) -> InputKind {
     let edit = match is_written {
-        true => Ok(Box::new(EditAction::of("/a", "create"))),
+        true => Ok(Box::new(EditAction::new("/a", "create"))),
         false => Err("it has no block".to_owned()),
     };
     InputKind::EditDrafted { action, drafted: Drafted { call: call(), edit } }

@@ -12,7 +12,7 @@ use protocol::record::{ApprovalGranted, ConversationStarted, Limit, SandboxLease
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{
-    Action, AgentState, Body, BootId, Event, EventId, EventSource, Observation, ObservationKind, Record,
+    Action, AgentState, BootId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
 };
 
 use super::setup::{self, Outcome, SetupStep};
@@ -106,7 +106,8 @@ impl State {
         self.next_id = event.id.next();
         if let Some(metrics) = &event.llm_metrics {
             // A condensation is paid for, and a title, but the agent has not stepped.
-            let is_step = !matches!(event.body, Body::Action(Action::Condensation(_)) | Body::Record(_));
+            let is_step =
+                !matches!(event.body, EventBody::Action(Action::Condensation(_)) | EventBody::Record(_));
             self.iterations += u32::from(is_step);
             self.metrics = metrics.totals();
             if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
@@ -117,8 +118,8 @@ impl State {
             run.apply(event);
         }
         match &event.body {
-            Body::Action(action) => self.apply_action(event, action),
-            Body::Observation(observation) => {
+            EventBody::Action(action) => self.apply_action(event, action),
+            EventBody::Observation(observation) => {
                 if let Some(action) = event.cause {
                     self.end_action(action, event.delegation, observation);
                 }
@@ -126,7 +127,7 @@ impl State {
                     self.enter(event.id, changed);
                 }
             }
-            Body::Record(record) => self.apply_record(record),
+            EventBody::Record(record) => self.apply_record(record),
         }
     }
 
@@ -214,7 +215,7 @@ impl State {
 
     /// The loop that an agent is in, unless loops are let be.
     pub(super) fn loop_to_end(&self, agent: AgentId) -> Option<Stuck> {
-        let lets_be = self.started.as_ref().is_some_and(|started| started.lets_loops_be);
+        let lets_be = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
         self.run(agent)?.stuck.found().filter(|_| !lets_be)
     }
 

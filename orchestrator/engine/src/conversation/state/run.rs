@@ -5,7 +5,7 @@ use protocol::record::EditDrafted;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{
-    Action, Body, Event, EventId, EventSource, Observation, ObservationKind, Record, SessionName,
+    Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record, SessionName,
 };
 
 use crate::agent::tools::DELEGATE;
@@ -83,12 +83,12 @@ impl Run {
     pub(super) fn apply(&mut self, event: &Event) {
         self.stuck.apply(event);
         match &event.body {
-            Body::Action(action) => self.apply_action(event, action),
-            Body::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
+            EventBody::Action(action) => self.apply_action(event, action),
+            EventBody::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
                 self.tasks.clone_from(&tracking.task_list);
             }
-            Body::Record(Record::EditDrafted(drafted)) => self.take_draft(drafted),
-            Body::Observation(_) | Body::Record(_) => {}
+            EventBody::Record(Record::EditDrafted(drafted)) => self.take_draft(drafted),
+            EventBody::Observation(_) | EventBody::Record(_) => {}
         }
         match (event.source, event.cause, &event.body) {
             // A call, not what came of one.
@@ -96,7 +96,7 @@ impl Run {
                 self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(goes_on_delegating);
             }
             // The model hears it when everything that it asked for has its outcome.
-            (EventSource::User, _, Body::Action(Action::Message(_))) => self.is_delegating = false,
+            (EventSource::User, _, EventBody::Action(Action::Message(_))) => self.is_delegating = false,
             _ => {}
         }
     }

@@ -50,7 +50,7 @@ struct Log {
 }
 
 impl Log {
-    fn append(&mut self, source: EventSource, body: impl Into<Body>) -> EventId {
+    fn append(&mut self, source: EventSource, body: impl Into<EventBody>) -> EventId {
         let id = EventId(self.events.len() as u64);
         self.events.push(Event::new(id, timestamp(), source, body));
         id
@@ -126,7 +126,7 @@ impl Log {
             Doing::StateChange => {
                 let changed =
                     AgentStateChangedObservation { agent_state: AgentState::Running, reason: String::new() };
-                self.append(EventSource::Environment, Observation::silent(changed))
+                self.append(EventSource::Environment, Observation::without_content(changed))
             }
             Doing::UserSays => self.append(EventSource::User, Action::from(MessageAction::default())),
             Doing::UserRecovers => {
@@ -299,7 +299,7 @@ fn a_thought_that_is_thought_again_is_a_loop() {
     for thought in ["a", "b", "b", "b", "b"] {
         assert_eq!(log.found(), None);
         let id = log.append(EventSource::Agent, Action::from(ThinkAction { thought: thought.into() }));
-        log.answer(id, Observation::silent(protocol::observation::ThinkObservation {}));
+        log.answer(id, Observation::without_content(protocol::observation::ThinkObservation {}));
     }
     assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameOutcome, since: EventId(2) }));
 }

@@ -20,7 +20,7 @@ use protocol::metrics::Metrics;
 use protocol::observation::{AgentStateChangedObservation, UserRejectedObservation};
 use protocol::record::{ConversationTitled, Limit, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Body, Event, EventId, EventSource, Observation, Record, Timestamp};
+use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
 use super::state::{AgentId, Pending, Request, State};
@@ -318,15 +318,15 @@ impl Turn {
 
     fn change_state(&mut self, agent_state: AgentState, reason: &str) {
         let changed = AgentStateChangedObservation { agent_state, reason: reason.to_owned() };
-        self.append(None, EventSource::Environment, Observation::silent(changed));
+        self.append(None, EventSource::Environment, Observation::without_content(changed));
     }
 
-    fn append(&mut self, agent: AgentId, source: EventSource, body: impl Into<Body>) -> EventId {
+    fn append(&mut self, agent: AgentId, source: EventSource, body: impl Into<EventBody>) -> EventId {
         let event = self.event(agent, source, body);
         self.push(event)
     }
 
-    fn event(&self, agent: AgentId, source: EventSource, body: impl Into<Body>) -> Event {
+    fn event(&self, agent: AgentId, source: EventSource, body: impl Into<EventBody>) -> Event {
         let mut event = Event::new(self.state.next_id, self.at.clone(), source, body);
         event.delegation = agent;
         event

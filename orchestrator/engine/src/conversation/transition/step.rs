@@ -4,7 +4,7 @@ use protocol::action::CondensationRequestAction;
 use protocol::observation::ThinkObservation;
 use protocol::record::ModelRetried;
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, Body, EventId, EventSource, Observation, Record};
+use protocol::{Action, AgentState, EventBody, EventId, EventSource, Observation, Record};
 
 use super::delegation::Ending;
 use super::{AgentId, Turn, not_performed};
@@ -37,14 +37,14 @@ impl Turn {
             self.change_state(AgentState::Running, "");
         }
         let waits = self.is_asked_about(&step.body);
-        if waits && let Body::Action(action) = &mut step.body {
+        if waits && let EventBody::Action(action) = &mut step.body {
             action.await_confirmation();
         }
         let id = self.append_step(agent, &step);
         if waits {
             return self.change_state(AgentState::AwaitingUserConfirmation, &step.risk_reason);
         }
-        let Body::Action(action) = step.body else { return };
+        let EventBody::Action(action) = step.body else { return };
         match action {
             Action::Finish(finish) => {
                 self.rest(agent, AgentState::Finished, seen, Ending::Finished(finish.into()));
@@ -80,8 +80,8 @@ impl Turn {
 
     /// Whether the user decides on it: it is performed outside of the conversation, its risk asks for that, and no earlier
     /// approval covers it.
-    fn is_asked_about(&self, body: &Body) -> bool {
-        let Body::Action(action) = body else { return false };
+    fn is_asked_about(&self, body: &EventBody) -> bool {
+        let EventBody::Action(action) = body else { return false };
         let is_performed =
             matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
         let is_approved = || self.state.approvals.iter().any(|approval| security::covers(approval, action));
@@ -100,7 +100,8 @@ impl Turn {
     /// What does not fit is made shorter. Each condensation is shorter than the one before, and where none comes of the
     /// request, the error stands.
     pub(super) fn fail_step(&mut self, agent: AgentId, error: &LlmError) {
-        let may_shorten = self.state.started.as_ref().is_some_and(|started| !started.keeps_whole_history);
+        let may_shorten =
+            self.state.started.as_ref().is_some_and(|started| !started.history_truncation_disabled);
         let is_requested = self.state.run(agent).is_some_and(|run| run.is_condensation_requested);
         if error.kind == LlmErrorKind::ContextWindowExceeded && may_shorten && !is_requested {
             self.append(agent, EventSource::Agent, Action::from(CondensationRequestAction {}));

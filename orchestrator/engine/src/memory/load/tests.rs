@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use proptest::prelude::*;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, FileStatus, Mode};
+use protocol::sandbox_api::{ActionRequest, FileMode, FileStatus};
 use protocol::{ActionId, Observation};
 
 use super::*;
@@ -106,7 +106,7 @@ impl Sandbox for Sandboxed {
                 path: path.into(),
                 kind: FileKind::File,
                 size: 1,
-                mode: Mode::of(0),
+                mode: FileMode::from_bits(0),
                 uid: 0,
                 gid: 0,
                 modified_ns: 0,

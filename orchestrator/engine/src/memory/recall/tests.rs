@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use protocol::{Action, Body, Event, EventId, EventSource};
+use protocol::{Action, Event, EventBody, EventId, EventSource};
 
 use super::*;
 use crate::llm::{Message, Part};
@@ -135,7 +135,7 @@ fn a_model_is_told_what_there_is_and_no_more() {
         memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]).with_secrets(secrets);
     let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
     let told = tell(found(&recall));
-    let events = [Body::from(Action::from(recall.action)), Body::from(recall.observation)];
+    let events = [EventBody::from(Action::from(recall.action)), EventBody::from(recall.observation)];
     let events =
         (0..).zip(events).map(|(id, body)| Event::new(EventId(id), timestamp(), EventSource::User, body));
     let messages = View::whole(events.map(Arc::new).collect()).messages();

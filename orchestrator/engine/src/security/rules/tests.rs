@@ -71,11 +71,11 @@ fn the_example_judges_what_is_done_in_whatever_form() {
 fn files_pages_and_tools_are_judged_too() {
     let rules = Rules::from_toml(EXAMPLE).unwrap();
     let judge = |action: Action| rules.judge(&action);
-    let judged = judge(ReadAction::whole("/home/me/.ssh/config").into());
+    let judged = judge(ReadAction::whole_file("/home/me/.ssh/config").into());
     assert_eq!(judged, Judgement { risk: High, reason: "keys and passwords".into() });
-    assert_eq!(judge(ReadAction::whole("/etc/hosts").into()).risk, Low);
-    assert_eq!(judge(EditAction::of("/etc/hosts", "view").into()).risk, Low);
-    assert_eq!(judge(EditAction::of("/etc/hosts", "create").into()).risk, High);
+    assert_eq!(judge(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
+    assert_eq!(judge(EditAction::new("/etc/hosts", "view").into()).risk, Low);
+    assert_eq!(judge(EditAction::new("/etc/hosts", "create").into()).risk, High);
     let page = |url: &str| judge(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
     assert_eq!((page("http://localhost:3000/"), page("https://h.example")), (Low, Medium));
     let calls = |calls: &str| {

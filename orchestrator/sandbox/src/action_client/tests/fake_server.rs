@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use protocol::sandbox_api::{Frame, Info, KEY_HEADER, Limits};
+use protocol::sandbox_api::{ActionFrame, KEY_HEADER, ServerInfo, ServerLimits};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::{ByteStream, ConnectError, Connector};
@@ -39,11 +39,11 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) fn frames(frames: &[Frame]) -> Self {
+    pub(super) fn frames(frames: &[ActionFrame]) -> Self {
         Self::Answer { bytes: encode(frames), cut: false }
     }
 
-    pub(super) fn frames_then_cut(frames: &[Frame]) -> Self {
+    pub(super) fn frames_then_cut(frames: &[ActionFrame]) -> Self {
         Self::bytes_then_cut(&encode(frames))
     }
 
@@ -57,7 +57,7 @@ impl Act {
     }
 }
 
-fn encode(frames: &[Frame]) -> Vec<u8> {
+fn encode(frames: &[ActionFrame]) -> Vec<u8> {
     let mut bytes = Vec::new();
     frames.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
     bytes
@@ -188,13 +188,13 @@ fn respond_then_cut(bytes: Vec<u8>, cut: CancellationToken) -> Response<UnsyncBo
     Response::new(StreamBody::new(first.chain(then)).boxed_unsync())
 }
 
-fn info(boot_id: &str) -> Info {
-    Info {
+fn info(boot_id: &str) -> ServerInfo {
+    ServerInfo {
         version: "0".into(),
         boot_id: boot_id.parse().unwrap(),
         working_dir: "/workspace".into(),
         capabilities: Vec::new(),
-        limits: Limits { body_bytes: 0, output_bytes: 0, ended_actions: 0, retention_seconds: 0 },
+        limits: ServerLimits { body_bytes: 0, output_bytes: 0, ended_actions: 0, retention_seconds: 0 },
     }
 }
 

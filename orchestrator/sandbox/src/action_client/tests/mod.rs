@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::sandbox::{OutputChunk, Sandbox, SandboxError};
 use protocol::action::RunAction;
 use protocol::observation::RunObservation;
-use protocol::sandbox_api::{ActionRequest, Frame, SandboxAction};
+use protocol::sandbox_api::{ActionFrame, ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind};
 use tokio::time::Instant;
 
@@ -41,12 +41,12 @@ fn done() -> Observation {
     Observation::new("done", RunObservation::default())
 }
 
-fn output(offset: u64, text: &str) -> Frame {
-    Frame::Output { offset, bytes: text.into() }
+fn output(offset: u64, text: &str) -> ActionFrame {
+    ActionFrame::Output { offset, bytes: text.into() }
 }
 
-fn ending() -> Frame {
-    Frame::Observation(Box::new(done()))
+fn ending() -> ActionFrame {
+    ActionFrame::Observation(Box::new(done()))
 }
 
 /// Performs the action; returns what came of it and what was heard.
@@ -72,7 +72,7 @@ async fn a_connection_cut_in_the_middle_of_output_resumes_at_the_byte_that_was_n
         .on("GET /v1/actions/c.1?after=8", Act::frames_then_cut(&[output(4, "two three ")]))
         .on(
             "GET /v1/actions/c.1?after=14",
-            Act::frames(&[Frame::Gap { from: 14, to: 20 }, output(20, "end"), ending()]),
+            Act::frames(&[ActionFrame::Gap { from: 14, to: 20 }, output(20, "end"), ending()]),
         );
     let client = client(&server).await;
     let (ended, heard) = perform(&client).await;

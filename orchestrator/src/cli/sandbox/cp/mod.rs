@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use engine::sandbox::{ByteSource, Sandbox, Shape};
-use protocol::sandbox_api::{FileKind, FileStatus, Mode};
+use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 use tokio::io::AsyncReadExt as _;
 
 use super::host::At;
@@ -128,7 +128,7 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
     let file =
         tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
     let progress = Progress::of(Some(metadata.len()));
-    let mode = Mode::of(metadata.permissions().mode() & 0o777);
+    let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
     sandbox.upload(&target, Shape::File, Some(mode), progress.of_source(Box::new(file))).await?;
     Ok(LeftOut::default())
 }
@@ -198,7 +198,7 @@ async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> 
 }
 
 /// Whole or not at all: written beside its place, and moved there.
-async fn save(mut content: ByteSource, target: &Path, mode: Mode) -> anyhow::Result<()> {
+async fn save(mut content: ByteSource, target: &Path, mode: FileMode) -> anyhow::Result<()> {
     let doing = || format!("writing {}", target.display());
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),

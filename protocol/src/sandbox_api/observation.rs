@@ -10,14 +10,14 @@ use super::{FrameError, SandboxAction};
 use crate::observation::{Observation, ObservationKind};
 
 /// The kinds of observation that an action server answers with.
-const ANSWER_KINDS: [&str; 6] = ["run", "run_ipython", "read", "write", "edit", "error"];
+const OBSERVATION_KINDS: [&str; 6] = ["run", "run_ipython", "read", "write", "edit", "error"];
 
 /// Maximum length of a kind that is quoted in an error, in characters.
 const MAX_QUOTED_KIND: usize = 64;
 
 /// An observation whose facts are still text: only those of a kind that can answer are read, straight into their type.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct RawObservation<'a> {
     #[serde(borrow)]
     observation: Cow<'a, str>,
     #[serde(default)]
@@ -26,22 +26,22 @@ struct Answer<'a> {
     extras: &'a RawValue,
 }
 
-/// Reads the JSON of an action server's answer. It never becomes a tree of JSON values, whose size would be a multiple
+/// Reads the JSON of an action server's raw. It never becomes a tree of JSON values, whose size would be a multiple
 /// of the text's.
-pub(super) fn read_answer(json: &[u8]) -> Result<Observation, FrameError> {
-    let answer: Answer<'_> = serde_json::from_slice(json)?;
-    if !ANSWER_KINDS.contains(&&*answer.observation) {
-        let kind = answer.observation.chars().take(MAX_QUOTED_KIND).collect();
-        return Err(FrameError::NotAnAnswer(kind));
+pub(super) fn parse_observation(json: &[u8]) -> Result<Observation, FrameError> {
+    let raw: RawObservation<'_> = serde_json::from_slice(json)?;
+    if !OBSERVATION_KINDS.contains(&&*raw.observation) {
+        let kind = raw.observation.chars().take(MAX_QUOTED_KIND).collect();
+        return Err(FrameError::UnexpectedObservation(kind));
     }
-    let kind = ObservationKind::of_today(&answer.observation, answer.extras)?;
-    Ok(Observation { content: answer.content, kind })
+    let kind = ObservationKind::from_current(&raw.observation, raw.extras)?;
+    Ok(Observation { content: raw.content, kind })
 }
 
 impl SandboxAction {
     /// Whether an observation of this kind can answer the action.
-    pub fn accepts(&self, answer: &ObservationKind) -> bool {
-        match answer {
+    pub fn accepts(&self, observation: &ObservationKind) -> bool {
+        match observation {
             ObservationKind::Error(_) => true,
             ObservationKind::Run(_) => matches!(self, Self::Run(_)),
             ObservationKind::RunIpython(_) => matches!(self, Self::RunIpython(_)),
@@ -88,8 +88,8 @@ mod tests {
             let action = Action::from_fields(action, &fields()).unwrap();
             let action = SandboxAction::try_from(action).unwrap();
             for kind in ObservationKind::KINDS {
-                let answer = ObservationKind::from_fields(kind, &fields()).unwrap();
-                if action.accepts(&answer) {
+                let observation = ObservationKind::from_fields(kind, &fields()).unwrap();
+                if action.accepts(&observation) {
                     accepted.push(format!("{} {kind}", action.kind()));
                 }
             }
@@ -113,7 +113,7 @@ mod tests {
     fn a_list_that_is_larger_in_memory_than_on_the_wire_is_refused() {
         let read = |images: serde_json::Value| {
             let json = json!({"observation": "run_ipython", "content": "", "extras": {"code": "", "image_urls": images}});
-            read_answer(json.to_string().as_bytes())
+            parse_observation(json.to_string().as_bytes())
         };
         assert!(read(json!(vec!["data:"; 8])).is_ok() && read(json!(null)).is_ok());
         assert!(matches!(read(json!(vec![""; 10_001])), Err(FrameError::Json(_))));
@@ -123,12 +123,15 @@ mod tests {
     fn an_answer_of_any_other_kind_is_refused_unread() {
         for kind in ObservationKind::KINDS {
             let json = json!({"observation": kind, "content": "said", "extras": fields()}).to_string();
-            let read = read_answer(json.as_bytes());
-            if ANSWER_KINDS.contains(kind) {
+            let read = parse_observation(json.as_bytes());
+            if OBSERVATION_KINDS.contains(kind) {
                 let read = read.unwrap();
                 assert_eq!((read.kind.kind(), &*read.content), (*kind, "said"));
             } else {
-                assert!(matches!(read, Err(FrameError::NotAnAnswer(named)) if named == *kind), "{kind}");
+                assert!(
+                    matches!(read, Err(FrameError::UnexpectedObservation(named)) if named == *kind),
+                    "{kind}"
+                );
             }
         }
     }

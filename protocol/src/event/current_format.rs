@@ -8,26 +8,26 @@ use std::io::{self, ErrorKind, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Body, Canonical, Envelope, Event, EventSource, Timestamp};
+use super::{CanonicalEvent, Envelope, Event, EventBody, EventSource, Timestamp};
 use crate::action::Action;
 use crate::ids::EventId;
 use crate::metrics::Metrics;
 use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
-use crate::tool_call::{ResponseText, ToolCallMetadata};
+use crate::tool_call::{ModelResponseText, ToolCallMetadata};
 
 /// Reads it. The event before it in the log may have the same model's response.
-pub(super) fn read(before: Option<&Event>, text: &[u8]) -> Option<Event> {
+pub(super) fn parse(previous: Option<&Event>, text: &[u8]) -> Option<Event> {
     // Checked once for all of its texts.
     let text = std::str::from_utf8(text).ok()?;
-    let written: Written<'_> = serde_json::from_str(text).ok()?;
-    let event = written.into_event(before)?;
-    is_written_as(&event, text).then_some(event)
+    let raw: RawEvent<'_> = serde_json::from_str(text).ok()?;
+    let event = raw.into_event(previous)?;
+    serializes_to(&event, text).then_some(event)
 }
 
 /// An event's fields; those that belong to its kind as text, because the kind may come later.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct RawEvent<'a> {
     id: EventId,
     timestamp: Timestamp,
     source: EventSource,
@@ -35,7 +35,7 @@ struct Written<'a> {
     delegation: Option<EventId>,
     timeout: Option<f64>,
     #[serde(borrow)]
-    tool_call_metadata: Option<WrittenMetadata<'a>>,
+    tool_call_metadata: Option<RawToolCallMetadata<'a>>,
     llm_metrics: Option<Metrics>,
     action: Option<&'a str>,
     observation: Option<&'a str>,
@@ -48,7 +48,7 @@ struct Written<'a> {
 }
 
 #[derive(Deserialize)]
-struct WrittenMetadata<'a> {
+struct RawToolCallMetadata<'a> {
     function_name: String,
     tool_call_id: String,
     #[serde(borrow)]
@@ -56,18 +56,18 @@ struct WrittenMetadata<'a> {
     total_calls_in_response: u64,
 }
 
-impl Written<'_> {
-    fn into_event(self, before: Option<&Event>) -> Option<Event> {
+impl RawEvent<'_> {
+    fn into_event(self, previous: Option<&Event>) -> Option<Event> {
         let body = if let Some(kind) = self.action {
-            Body::Action(Action::of_today(kind, self.args?).ok()?)
+            EventBody::Action(Action::from_current(kind, self.args?).ok()?)
         } else if let Some(kind) = self.observation {
-            let kind = ObservationKind::of_today(kind, self.extras?).ok()?;
-            Body::Observation(Observation { content: self.content?, kind })
+            let kind = ObservationKind::from_current(kind, self.extras?).ok()?;
+            EventBody::Observation(Observation { content: self.content?, kind })
         } else {
-            Body::Record(Record::of_today(self.record?, self.args?).ok()?)
+            EventBody::Record(Record::from_current(self.record?, self.args?).ok()?)
         };
         let tool_call_metadata = match self.tool_call_metadata {
-            Some(metadata) => Some(metadata.sharing(before)?),
+            Some(metadata) => Some(metadata.into_metadata(previous)?),
             None => None,
         };
         let Self { id, timestamp, source, cause, delegation, timeout, llm_metrics, .. } = self;
@@ -77,27 +77,27 @@ impl Written<'_> {
     }
 }
 
-impl WrittenMetadata<'_> {
-    fn sharing(self, before: Option<&Event>) -> Option<ToolCallMetadata> {
+impl RawToolCallMetadata<'_> {
+    fn into_metadata(self, previous: Option<&Event>) -> Option<ToolCallMetadata> {
         let Self { function_name, tool_call_id, model_response, total_calls_in_response } = self;
-        let known = before.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
+        let known = previous.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
         let model_response = match known.filter(|known| known.as_str() == model_response.get()) {
             Some(known) => known.clone(),
-            None => ResponseText::new(model_response).ok()?,
+            None => ModelResponseText::new(model_response).ok()?,
         };
         Some(ToolCallMetadata { function_name, tool_call_id, model_response, total_calls_in_response })
     }
 }
 
-fn is_written_as(event: &Event, text: &str) -> bool {
-    let mut expected = Expected(text.as_bytes());
-    serde_json::to_writer(&mut expected, &Canonical(event)).is_ok() && expected.0.is_empty()
+fn serializes_to(event: &Event, text: &str) -> bool {
+    let mut expected = ExpectedText(text.as_bytes());
+    serde_json::to_writer(&mut expected, &CanonicalEvent(event)).is_ok() && expected.0.is_empty()
 }
 
 /// What is still to be written; anything else fails.
-struct Expected<'a>(&'a [u8]);
+struct ExpectedText<'a>(&'a [u8]);
 
-impl Write for Expected<'_> {
+impl Write for ExpectedText<'_> {
     fn write(&mut self, written: &[u8]) -> io::Result<usize> {
         self.0 = self.0.strip_prefix(written).ok_or(ErrorKind::InvalidData)?;
         Ok(written.len())
