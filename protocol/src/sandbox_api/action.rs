@@ -1,4 +1,4 @@
-//! What can be sent to a sandbox. Not every action can: that is decided by type, before anything is sent.
+//! The actions that a sandbox performs. The type excludes all other actions before a request is sent.
 
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,12 +13,12 @@ use crate::ids::SessionName;
 use crate::lenient;
 use crate::sandbox_api::CommandEnvironment;
 
-/// An action that is performed in a sandbox: by its action server, or there by the host.
+/// An action that is performed in a sandbox, by its action server or by the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SandboxAction {
-    /// Run a command in the shell.
+    /// Run a shell command.
     Run(RunAction),
-    /// Run Python in the kernel.
+    /// Run Python code in the Jupyter kernel.
     RunIpython(RunIpythonAction),
     /// Read a file.
     Read(ReadAction),
@@ -26,22 +26,22 @@ pub enum SandboxAction {
     Write(WriteAction),
     /// Edit a file.
     Edit(EditAction),
-    /// Open a page. The host's: it drives a browser inside, and no action server reads this from the wire.
+    /// Open a web page. Performed by the host, which drives a browser in the sandbox; no action server accepts it.
     Browse(BrowseAction),
-    /// Act on the open page. The host's too.
+    /// Interact with the open web page. Performed by the host, like `Browse`.
     BrowseInteractive(BrowseInteractiveAction),
 }
 
-/// The action is not one that a sandbox performs.
+/// The error of an action that a sandbox does not perform.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a sandbox does not perform the action `{kind}`")]
 pub struct NotASandboxAction {
-    /// The action's name on the wire.
+    /// The wire name of the action.
     pub kind: &'static str,
 }
 
 impl SandboxAction {
-    /// The name on the wire, as the action's.
+    /// Returns the wire name of the action.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Run(_) => "run",
@@ -54,7 +54,7 @@ impl SandboxAction {
         }
     }
 
-    /// Not by way of [`Action`]: what reads and writes all of V0's actions would be a fortieth of the static file.
+    /// Does not go through [`Action`]: the (de)serializers of all of V0's actions would add 2.5 % to the action server.
     fn from_fields<E: serde::de::Error>(kind: &str, fields: &Map<String, Value>) -> Result<Self, E> {
         match kind {
             "run" => lenient::read_fields("args", fields).map(Self::Run).map_err(E::custom),
@@ -101,23 +101,23 @@ impl From<SandboxAction> for Action {
     }
 }
 
-/// An action, how long it may take, and where: `{"action": "run", "args": {…}, "timeout": 120.0, "session": "default"}`, as
-/// in V0's events but for `session` and `environment`, which they do not have.
+/// An action with its timeout and session: `{"action": "run", "args": {…}, "timeout": 120.0, "session": "default"}`. The
+/// format of V0's events, extended by `session` and `environment`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionRequest {
-    /// What to do.
+    /// The action.
     pub action: SandboxAction,
-    /// In seconds. When it passes the answer comes, what runs goes on.
+    /// In seconds. After it the server responds, and the command continues to run.
     pub timeout: Option<f64>,
-    /// The shell that it is for: commands run in it, relative paths begin where it is. It is begun when first named.
+    /// The shell session that runs commands and resolves relative paths. The first request that names it starts it.
     pub session: SessionName,
-    /// What the command has in its environment beside the shell's own, and no command after it: `{"NAME": "value"}`. No part
-    /// of what tells one request from another. Only a new command has one, and a cell.
+    /// Additional environment variables for this command only: `{"NAME": "value"}`. Not compared when a request attaches to
+    /// an existing id. Applies only to new commands and cells.
     pub environment: CommandEnvironment,
 }
 
 impl ActionRequest {
-    /// An action in the default session, with nothing beside the shell's environment.
+    /// Creates a request for the default session, without additional environment variables.
     pub fn new(action: SandboxAction, timeout: Option<f64>) -> Self {
         let environment = CommandEnvironment::default();
         Self { action, timeout, session: SessionName::default(), environment }
@@ -151,7 +151,7 @@ impl Serialize for ActionRequest {
 }
 
 impl<'de> Deserialize<'de> for ActionRequest {
-    /// Reads V0's action events too: what else they hold is passed over.
+    /// Accepts V0's action events too: their other fields are ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         let map = Map::deserialize(deserializer)?;
@@ -177,7 +177,7 @@ impl<'de> Deserialize<'de> for ActionRequest {
         };
         let environment = match map.get("environment") {
             Some(environment) => CommandEnvironment::from_json(environment).ok_or_else(|| {
-                D::Error::custom("field `environment`: expected an object of names to texts")
+                D::Error::custom("field `environment`: expected an object of names to strings")
             })?,
             None => CommandEnvironment::default(),
         };
@@ -197,16 +197,16 @@ mod schema {
     use crate::action::{EditAction, ReadAction, RunAction, RunIpythonAction, WriteAction};
     use crate::ids::SessionName;
 
-    /// One action: its name, its fields, how long and where.
+    /// The schema of a request for one kind of action.
     fn action_schema<T: ToSchema>(kind: &str) -> Schema {
         let seconds = ObjectBuilder::new()
             .schema_type(SchemaType::new(Type::Number))
             .minimum(Some(0))
-            .description(Some("In seconds. When it passes the answer comes, what runs goes on."));
+            .description(Some("In seconds. After it the server responds, and the command continues to run."));
         let name = ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some([kind]));
         let values = ObjectBuilder::new().schema_type(SchemaType::new(Type::String));
         let environment = ObjectBuilder::new().additional_properties(Some(values)).description(Some(
-            "What this command alone has in its environment beside the shell's own: names, as a shell takes them, to values.",
+            "Additional environment variables for this command only: an object of variable names to values.",
         ));
         ObjectBuilder::new()
             .property("action", name)
@@ -227,7 +227,7 @@ mod schema {
                 .item(action_schema::<ReadAction>("read"))
                 .item(action_schema::<WriteAction>("write"))
                 .item(action_schema::<EditAction>("edit"))
-                .description(Some("An action, how long it may take, and in which shell."));
+                .description(Some("An action with its timeout and shell session."));
             RefOr::T(any.into())
         }
     }
@@ -255,10 +255,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_has_for_itself_crosses_and_does_not_print() {
+    fn command_environment_round_trips_and_is_not_printed() {
         let plain = json!({"action": "run", "args": {"command": "a"}});
-        let lent = json!({"action": "run", "args": {"command": "a"}, "environment": {"A": "it's\ns3cret"}});
-        for (value, count) in [(plain, 0), (lent, 1)] {
+        let with_environment =
+            json!({"action": "run", "args": {"command": "a"}, "environment": {"A": "it's\ns3cret"}});
+        for (value, count) in [(plain, 0), (with_environment, 1)] {
             let request: ActionRequest = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(request.environment.0.len(), count);
             assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");

@@ -1,7 +1,7 @@
-//! Variables for what is run: for everything that a server starts, or for one command.
+//! Environment variables for everything that a server starts, or for a single command.
 //!
-//! The former is the body of `PUT /v1/environment`, an object of names to values. It takes the place of what was set
-//! before, and goes over what the server itself was started with. What runs already keeps what it has. No route shows it.
+//! The former is the body of `PUT /v1/environment`, an object of names to values. It replaces the variables of an earlier
+//! request and overrides the server's own environment. Running processes keep their environment. No route returns it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,20 +9,20 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The longest environment, names and values together, in bytes.
+/// Maximum total length of all names and values, in bytes.
 pub const MAX_ENVIRONMENT_BYTES: usize = 1 << 20;
 
-/// What the kernel lets one name and its value be together, in bytes (MAX_ARG_STRLEN without `=` and the final zero).
+/// Maximum length of a name and its value, in bytes: the kernel's MAX_ARG_STRLEN without `=` and the final zero.
 pub const MAX_VARIABLE_BYTES: usize = (128 << 10) - 2;
 
-/// Variables of one command alone: names to values, bounded as above; a name is one that a shell takes (letters, digits
-/// and `_`, no digit first). Does not print its values, which are secrets.
+/// Environment variables of a single command, by name. The limits above apply. A name consists of letters, digits and
+/// `_`, and does not start with a digit. `Debug` omits the values, which are secrets.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct CommandEnvironment(pub BTreeMap<String, String>);
 
 impl CommandEnvironment {
-    /// An object of names to texts; nothing for what is none. Unlike serde's, the error that comes of it quotes no value.
+    /// Reads an object of names to strings; `None` for any other JSON. Unlike an error of serde, that quotes no value.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
         let variable = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
         value.as_object()?.iter().map(variable).collect::<Option<_>>().map(Self)

@@ -1,5 +1,5 @@
-//! What the file routes take and give as JSON. Paths that are relative begin at the working directory of the default
-//! session; names that are no UTF-8 are told with U+FFFD in their place and cannot be asked for.
+//! The JSON of the file routes. Relative paths are resolved against the working directory of the default session. Names
+//! that are not UTF-8 are listed with U+FFFD, and cannot be requested.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,25 +13,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 )]
 pub struct FileMode(u32);
 
-/// What lies at a path.
+/// The metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileStatus {
-    /// Absolute for one file; below the folder that was asked for in lists.
+    /// Absolute for a single file; relative to the requested folder in lists.
     pub path: String,
-    /// Of what it is; a link is not followed unless that was asked for.
+    /// The kind of file. Links are followed only on request.
     pub kind: FileKind,
-    /// In bytes.
+    /// Size, in bytes.
     pub size: u64,
     /// Its permission bits.
     pub mode: FileMode,
-    /// The owner.
+    /// Its owner.
     pub uid: u32,
-    /// The owning group.
+    /// Its group.
     pub gid: u32,
-    /// When its content changed last, in nanoseconds since 1970.
+    /// Time of the last modification, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
-    /// Where a symbolic link leads, as it is written in the link.
+    /// The target of a symbolic link, unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }
@@ -51,11 +51,11 @@ pub enum FileKind {
     Pipe,
     /// A socket.
     Socket,
-    /// A device that is read in blocks.
+    /// A block device.
     BlockDevice,
-    /// A device that is read in characters.
+    /// A character device.
     CharacterDevice,
-    /// One that this version does not know.
+    /// A kind unknown to this version.
     #[serde(other)]
     Unknown,
 }
@@ -74,9 +74,9 @@ pub struct PathQuery {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct UploadQuery {
-    /// The file; folders on the way to it are made.
+    /// The file. Missing parent folders are created.
     pub path: String,
-    /// What it is set to; else an existing file's stays and a new one's is the usual.
+    /// The new mode. `None` keeps the mode of an existing file, and gives a new file the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
 }
@@ -88,7 +88,7 @@ pub struct UploadQuery {
 pub struct RemoveQuery {
     /// The file, link or folder.
     pub path: String,
-    /// Whether a folder goes with all that lies in it.
+    /// Whether to delete a folder with its content.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -100,7 +100,7 @@ pub struct RemoveQuery {
 pub struct StatusQuery {
     /// The file, link or folder.
     pub path: String,
-    /// Whether to tell of what a link leads to instead of the link.
+    /// Whether to follow a link.
     #[serde(default)]
     pub follow: bool,
 }
@@ -112,21 +112,21 @@ pub struct StatusQuery {
 pub struct ListQuery {
     /// The folder.
     pub path: String,
-    /// How many levels; 1, the default, is what lies in the folder itself.
+    /// Maximum depth. 1, the default, lists only the folder itself.
     #[serde(default = "one")]
     pub depth: usize,
-    /// Whether names that begin with a dot are listed, and folders of such names gone into.
+    /// Whether to list hidden files and descend into hidden folders: those whose name starts with a dot.
     #[serde(default)]
     pub hidden: bool,
 }
 
-/// The answer to `GET /v1/files/list` and `GET /v1/files/glob`.
+/// The response to `GET /v1/files/list` and `GET /v1/files/glob`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileList {
-    /// Sorted by path.
+    /// The files, sorted by path.
     pub entries: Vec<FileStatus>,
-    /// There are more than are listed.
+    /// Whether there are more files.
     pub truncated: bool,
 }
 
@@ -135,11 +135,11 @@ pub struct FileList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MoveRequest {
-    /// What is moved; a link itself, not what it leads to.
+    /// The file to move. A link is not followed.
     pub from: String,
-    /// Its new path, not the folder that it goes into; folders on the way are made.
+    /// Its new path, including the file name. Missing parent folders are created.
     pub to: String,
-    /// Whether what is at the new path already is replaced. A folder replaces only an empty folder.
+    /// Whether to replace an existing file. A folder replaces only an empty folder.
     #[serde(default)]
     pub overwrite: bool,
 }
@@ -151,10 +151,10 @@ pub struct MoveRequest {
 pub struct MakeFolderRequest {
     /// The folder.
     pub path: String,
-    /// Whether folders on the way are made too, and a folder that is there already is fine.
+    /// Whether to create missing parent folders, and to accept an existing folder.
     #[serde(default)]
     pub parents: bool,
-    /// Of the new folder; else the usual.
+    /// The mode of the new folder. `None` for the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
 }
@@ -164,20 +164,20 @@ pub struct MakeFolderRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeModeRequest {
-    /// The file or folder; a link is followed here, but not below.
+    /// The file or folder. A link is followed here, but not within a folder.
     pub path: String,
-    /// What it is set to.
+    /// The new mode.
     pub mode: FileMode,
-    /// Whether all below a folder is set too.
+    /// Whether to change the content of a folder too.
     #[serde(default)]
     pub recursive: bool,
 }
 
-/// The answer to `POST /v1/files/chmod`.
+/// The response to `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModeChanged {
-    /// How many files and folders were set.
+    /// The number of files and folders that were changed.
     pub changed: u64,
 }
 
@@ -186,18 +186,18 @@ pub struct ModeChanged {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct GlobQuery {
-    /// The folder that is looked through.
+    /// The folder to search.
     pub path: String,
-    /// As in .gitignore: without a slash it fits names at any depth, with one the path below the folder; `**` fits any
-    /// number of folders, `{a,b}` either.
+    /// A pattern with the syntax of .gitignore. Without a slash it matches names at any depth, with one it matches the path
+    /// relative to the folder; `**` matches any number of folders, `{a,b}` either.
     pub pattern: String,
-    /// Whether names that begin with a dot are looked at.
+    /// Whether to include files and folders whose name starts with a dot.
     #[serde(default)]
     pub hidden: bool,
-    /// Whether files that .gitignore and its like name are looked at.
+    /// Whether to include files that .gitignore and similar files exclude.
     #[serde(default)]
     pub ignored: bool,
-    /// Whether case makes no difference.
+    /// Whether to ignore case.
     #[serde(default)]
     pub case_insensitive: bool,
 }
@@ -207,62 +207,62 @@ pub struct GlobQuery {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct GrepQuery {
-    /// The file, or the folder that is looked through.
+    /// The file or folder to search.
     pub path: String,
-    /// A regular expression in the syntax of Rust's regex crate, for one line.
+    /// A regular expression in the syntax of Rust's regex crate, applied line by line.
     pub pattern: String,
-    /// Only files that this pattern fits, as in [`GlobQuery::pattern`].
+    /// Searches only files that match this pattern, see [`GlobQuery::pattern`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<String>,
-    /// Whether the pattern is the text itself.
+    /// Whether the pattern is a literal text.
     #[serde(default)]
     pub fixed: bool,
-    /// Whether case makes no difference.
+    /// Whether to ignore case.
     #[serde(default)]
     pub case_insensitive: bool,
-    /// Whether names that begin with a dot are looked at.
+    /// Whether to include files and folders whose name starts with a dot.
     #[serde(default)]
     pub hidden: bool,
-    /// Whether files that .gitignore and its like name are looked at.
+    /// Whether to include files that .gitignore and similar files exclude.
     #[serde(default)]
     pub ignored: bool,
-    /// Lines of context before a match, at most 50.
+    /// Number of context lines before a match, at most 50.
     #[serde(default)]
     pub before: usize,
-    /// Lines of context after a match, at most 50.
+    /// Number of context lines after a match, at most 50.
     #[serde(default)]
     pub after: usize,
-    /// After how many matches to stop, at most 10,000.
+    /// Maximum number of matches, at most 10,000.
     #[serde(default = "thousand")]
     pub max_matches: usize,
 }
 
-/// The answer to `GET /v1/files/grep`.
+/// The response to `GET /v1/files/grep`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GrepMatches {
-    /// By path, then by line.
+    /// The matches, sorted by path, then by line.
     pub matches: Vec<GrepMatch>,
-    /// There may be more than are told.
+    /// Whether there may be more matches.
     pub truncated: bool,
 }
 
-/// A line that matches. A line is told once: what is context of two matches belongs to the first.
+/// A matching line. A context line that two matches share is part of the first match only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GrepMatch {
-    /// Below the folder that was asked for; of a file that was asked for, its name.
+    /// Relative to the requested folder; the name of a requested file.
     pub path: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// Where in the line the first match begins, in bytes, from 1.
+    /// Byte position of the first match in the line, from 1.
     pub column: u64,
-    /// The line without its end, and at most 4,096 bytes of it; U+FFFD for what is no UTF-8.
+    /// The line without its line ending; at most 4,096 bytes of it. U+FFFD replaces invalid UTF-8.
     pub text: String,
-    /// The lines before it.
+    /// The context lines before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The lines after it.
+    /// The context lines after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
 }
@@ -274,52 +274,52 @@ pub struct GrepMatch {
 pub struct WatchQuery {
     /// The file or folder.
     pub path: String,
-    /// Whether all folders below are watched too.
+    /// Whether to watch all subfolders too.
     #[serde(default)]
     pub recursive: bool,
 }
 
-/// A line of the answer to `GET /v1/files/watch`. Paths are below the folder that is watched; empty for itself.
+/// A line of the response to `GET /v1/files/watch`. Paths are relative to the watched folder; empty for the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WatchEvent {
-    /// Something is new here, or came from where is not watched.
+    /// A file was created, or moved here from an unwatched folder.
     Created {
-        /// What.
+        /// The file.
         path: String,
     },
-    /// Its content, mode or owner changed.
+    /// The content, mode or owner of a file changed.
     Modified {
-        /// What.
+        /// The file.
         path: String,
     },
-    /// It is gone, or went to where is not watched.
+    /// A file was removed, or moved to an unwatched folder.
     Removed {
-        /// What.
+        /// The file.
         path: String,
     },
-    /// It has another name.
+    /// A file was renamed or moved.
     Moved {
-        /// The old one.
+        /// The old path.
         from: String,
-        /// The new one.
+        /// The new path.
         path: String,
     },
-    /// Events are missing, because they came faster than they were read or there are too many folders: look again.
+    /// Events were lost, because the client is too slow or there are too many folders. The client must list the folder again.
     Overflow,
 }
 
 impl FileMode {
-    /// The bits that there are, set-user-id, set-group-id and the sticky bit among them.
+    /// The valid bits, including set-user-id, set-group-id and the sticky bit.
     const BITS: u32 = 0o7777;
 
-    /// What of a file's mode are permission bits.
+    /// Creates a mode from the permission bits of `bits`; ignores the file type bits.
     pub fn from_bits(bits: u32) -> Self {
         Self(bits & Self::BITS)
     }
 
-    /// As a number.
+    /// Returns the permission bits as a number.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -334,7 +334,7 @@ impl Serialize for FileMode {
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // from_str_radix takes a sign.
+        // `from_str_radix` accepts a sign.
         let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match u32::from_str_radix(&text, 8) {
             Ok(bits) if is_digits && bits <= Self::BITS => Ok(Self(bits)),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_flat_objects() {
+    fn watch_events_are_flat_objects() {
         let moved = WatchEvent::Moved { from: "a".into(), path: "b".into() };
         assert_eq!(serde_json::to_string(&moved).unwrap(), r#"{"event":"moved","from":"a","path":"b"}"#);
         assert_eq!(serde_json::to_string(&WatchEvent::Overflow).unwrap(), r#"{"event":"overflow"}"#);

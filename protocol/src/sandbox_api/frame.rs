@@ -1,14 +1,15 @@
-//! The stream that answers an action: its output as it comes, then its observation.
+//! The response stream of an action: its output as it arrives, then its observation.
 //!
-//! A frame is one byte of kind, four bytes of payload length, and the payload; numbers are big-endian.
+//! A frame consists of one byte for the kind, four bytes for the payload's length, and the payload. Integers are
+//! big-endian.
 //!
 //! | kind | payload |
 //! |---|---|
-//! | 1 output | eight bytes: offset of the first byte; then the bytes, as the terminal gave them |
-//! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer held |
-//! | 3 observation | V0's observation as JSON, of a kind that answers an action; always the last frame |
+//! | 1 output | eight bytes: offset of the first byte; then the bytes that the terminal wrote |
+//! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer retained |
+//! | 3 observation | V0's observation as JSON, of a kind that an action results in; always the last frame |
 //!
-//! The kinds 4 to 6 are a process's: see [`super::ProcessFrame`]; 7 to 9 a terminal's: see [`super::TerminalInput`].
+//! Kinds 4 to 6 belong to processes (see [`super::ProcessFrame`]), 7 to 9 to terminals (see [`super::TerminalInput`]).
 
 use std::marker::PhantomData;
 
@@ -17,11 +18,11 @@ use serde::Serialize;
 use super::observation::parse_observation;
 use crate::observation::Observation;
 
-/// The longest payload that is read, in bytes: an observation holds at most a file that was read or edited whole,
-/// twice, with JSON's escapes.
+/// Maximum length of a payload, in bytes. An observation holds at most two copies of a file (before and after an edit),
+/// with JSON's escapes.
 pub const MAX_FRAME_LENGTH: usize = 64 << 20;
 
-/// The longest payload of an output frame, in bytes: listeners hold many, so one must be small.
+/// Maximum length of the payload of an output frame, in bytes. Small, because receivers buffer many frames.
 pub const MAX_OUTPUT_LENGTH: usize = 128 << 10;
 
 pub(super) const HEADER_LENGTH: usize = 5;
@@ -29,60 +30,60 @@ pub(super) const HEADER_LENGTH: usize = 5;
 /// The kind of [`ActionFrame::Output`].
 const OUTPUT: u8 = 1;
 
-/// One piece of the answer to an action.
+/// A frame of the response stream of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ActionFrame {
     /// Output of the action.
     Output {
-        /// How many bytes of output were before these.
+        /// The number of bytes of output that precede these.
         offset: u64,
-        /// As the terminal gave them.
+        /// The bytes that the terminal wrote.
         bytes: Vec<u8>,
     },
-    /// Output that is no longer held.
+    /// Output that is no longer retained.
     Gap {
-        /// The first missing byte.
+        /// The offset of the first missing byte.
         from: u64,
-        /// The first byte that is held again.
+        /// The offset of the first retained byte after the gap.
         to: u64,
     },
-    /// How the action ended. Nothing follows.
+    /// The result of the action. The last frame.
     Observation(Box<Observation>),
 }
 
-/// Why bytes are not frames. The connection is of no more use.
+/// The error of a malformed stream. The connection cannot be used any further.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// A kind of frame that we do not know.
+    /// An unknown kind of frame.
     #[error("unknown kind of frame {0}")]
     UnknownKind(u8),
-    /// A stream of a process that we do not know.
-    #[error("unknown stream {0} of a process")]
+    /// An unknown output stream of a process.
+    #[error("unknown output stream {0} of a process")]
     UnknownStream(u8),
-    /// A payload that is longer than [`MAX_FRAME_LENGTH`], or an output than [`MAX_OUTPUT_LENGTH`].
-    #[error("a frame of {0} bytes is longer than its kind may be")]
+    /// A payload exceeds [`MAX_FRAME_LENGTH`], or [`MAX_OUTPUT_LENGTH`] if it is output.
+    #[error("a frame of {0} bytes exceeds the maximum length of its kind")]
     TooLong(usize),
-    /// A payload that is shorter than its kind needs.
-    #[error("a frame of kind {kind} with {length} bytes")]
+    /// A payload is too short for its kind.
+    #[error("a frame of kind {kind} is too short, with {length} bytes")]
     TooShort {
         /// The kind.
         kind: u8,
         /// The payload's length.
         length: usize,
     },
-    /// An observation of a kind that no action server answers with.
-    #[error("an observation of the kind {0:?} answers no action")]
+    /// An observation of a kind that does not originate at an action server.
+    #[error("unexpected observation of kind {0:?} from an action server")]
     UnexpectedObservation(String),
-    /// An observation, or an exit, that is not one.
-    #[error("decoding the JSON of a frame")]
+    /// The JSON of an observation or an exit is invalid.
+    #[error("cannot decode the JSON of a frame")]
     Json(#[from] serde_json::Error),
 }
 
 impl ActionFrame {
-    /// Appends the frame's bytes.
+    /// Appends the encoded frame to `into`.
     ///
     /// # Errors
-    /// An observation that does not serialise or is longer than [`MAX_FRAME_LENGTH`].
+    /// The observation does not serialize, or exceeds [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
             Self::Output { offset, bytes } => Self::encode_output(*offset, bytes, into),
@@ -91,24 +92,24 @@ impl ActionFrame {
         }
     }
 
-    /// Appends the bytes of a [`ActionFrame::Output`], so that whoever sends many need not make one for each.
+    /// Appends an encoded [`ActionFrame::Output`] to `into`, without a copy of the bytes.
     ///
     /// # Errors
-    /// As [`ActionFrame::encode`].
+    /// See [`ActionFrame::encode`].
     pub fn encode_output(offset: u64, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
         encode_parts(OUTPUT, &[&offset.to_be_bytes(), bytes], into)
     }
 }
 
-/// What a stream of frames can hold, so that one decoder serves every stream.
+/// The frames of one kind of stream. [`FrameDecoder`] is generic over it.
 pub trait FramePayload: Sized {
-    /// The longest payload of a frame of this kind, in bytes.
+    /// Maximum length of the payload of this kind of frame, in bytes.
     fn max_payload_length(kind: u8) -> usize;
 
-    /// Reads one payload.
+    /// Decodes a payload.
     ///
     /// # Errors
-    /// An unknown kind, or a payload that is not one of its kind.
+    /// The kind is unknown, or the payload does not match it.
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError>;
 }
 
@@ -146,7 +147,7 @@ pub(super) fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-/// The same, of a payload that is JSON; a failure leaves `into` as it was.
+/// Appends a frame with a JSON payload. On failure, `into` is unchanged.
 pub(super) fn encode_json(kind: u8, payload: &impl Serialize, into: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = into.len();
     let body = start + HEADER_LENGTH;
@@ -171,10 +172,10 @@ pub(super) fn encode_json(kind: u8, payload: &impl Serialize, into: &mut Vec<u8>
     }
 }
 
-/// Cuts the answer to an action into frames.
+/// Decodes the response stream of an action.
 pub type ActionFrameDecoder = FrameDecoder<ActionFrame>;
 
-/// Cuts a stream of bytes into frames, however it is chunked.
+/// Decodes a stream of bytes into frames, independently of how the stream is chunked.
 #[derive(Debug)]
 pub struct FrameDecoder<F> {
     buffer: Vec<u8>,
@@ -189,7 +190,7 @@ impl<F> Default for FrameDecoder<F> {
 }
 
 impl<F: FramePayload> FrameDecoder<F> {
-    /// Adds bytes as they came.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.read > 0 {
             self.buffer.drain(..self.read);
@@ -198,10 +199,10 @@ impl<F: FramePayload> FrameDecoder<F> {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, or nothing until more bytes have come.
+    /// Returns the next frame. `None` if it is not complete yet.
     ///
     /// # Errors
-    /// See [`FrameError`]; the decoder is of no more use then.
+    /// See [`FrameError`]. The decoder cannot be used any further.
     pub fn next_frame(&mut self) -> Result<Option<F>, FrameError> {
         let unread = &self.buffer[self.read..];
         let Some((header, rest)) = unread.split_first_chunk::<HEADER_LENGTH>() else {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_any_chunking() {
+    fn frames_are_decoded_from_chunks_of_any_length() {
         let mut bytes = Vec::new();
         frames().iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
         for chunk_length in 1..=bytes.len() {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_errors() {
+    fn malformed_bytes_are_errors() {
         let decode = |bytes: &[u8]| {
             let mut decoder = ActionFrameDecoder::default();
             decoder.push(bytes);

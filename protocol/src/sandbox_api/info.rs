@@ -1,104 +1,104 @@
-//! What a server is and can do, and how it says no.
+//! The action server's description of itself, and its errors.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::BootId;
 
-/// The answer to `GET /v1/info`.
+/// The response to `GET /v1/info`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServerInfo {
     /// The server's version.
     pub version: String,
-    /// This life of the server.
+    /// Identifies this run of the server.
     pub boot_id: BootId,
-    /// Where shells begin and relative paths are resolved first; absolute.
+    /// The initial working directory of shells, against which relative paths are resolved; absolute.
     pub working_dir: String,
-    /// What it can do here.
+    /// What it supports in this sandbox.
     pub capabilities: Vec<Capability>,
-    /// What it bounds.
+    /// Its limits.
     pub limits: ServerLimits,
 }
 
-/// Something a server may be able to do.
+/// An optional feature of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
     /// Commands run in bash.
     Bash,
-    /// Commands run in a POSIX shell: there is no bash.
+    /// Commands run in a POSIX shell, because bash is not installed.
     PosixShell,
-    /// Files are read, written and edited.
+    /// Reads, writes and edits files.
     Files,
-    /// Processes are started without a terminal.
+    /// Starts processes without a terminal.
     Processes,
-    /// Terminals for people, and an environment that can be set.
+    /// Opens interactive terminals, and accepts an environment.
     Terminals,
-    /// One that this version does not know.
+    /// A capability unknown to this version.
     #[serde(other)]
     Unknown,
 }
 
-/// The server's bounds.
+/// The limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServerLimits {
-    /// The longest request body, in bytes.
+    /// Maximum length of a request body, in bytes.
     pub body_bytes: u64,
-    /// How much of an action's latest output, and of each stream of a process, is held, in bytes; less when the disk is
-    /// short.
+    /// How much of the latest output of an action, or of each stream of a process, is retained, in bytes. Less if the disk
+    /// is nearly full.
     pub output_bytes: u64,
-    /// How many ended actions are held.
+    /// Maximum number of completed actions that are retained.
     pub ended_actions: u64,
-    /// How long an ended action is held, in seconds.
+    /// How long a completed action is retained, in seconds.
     pub retention_seconds: u64,
 }
 
-/// How the server says no.
+/// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
-    /// For programs.
+    /// The error code, for programs.
     pub code: ErrorCode,
-    /// For people: what was wrong, with which field.
+    /// The error message, which names the field concerned.
     pub detail: String,
 }
 
-/// What programs may branch on.
+/// A stable code for programs to branch on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The key is missing or wrong. 403.
     Forbidden,
-    /// The system lets the server's user not do that. 403.
+    /// The operating system denies this to the server's user. 403.
     Denied,
-    /// The server keeps its files in a root, and the path is not beneath it. 403.
+    /// The path is outside of the server's root. 403.
     OutsideRoot,
     /// The body or a parameter is malformed. 400 or 422.
     Invalid,
-    /// The program that is to be started is not there. 422.
+    /// The program to start does not exist. 422.
     NoProgram,
-    /// It is there, and cannot be run by who is to run it. 422.
+    /// The program exists, but its user may not execute it. 422.
     NotExecutable,
-    /// The body is longer than it may be. 413.
+    /// The body exceeds its maximum length. 413.
     TooLarge,
-    /// No such route, or no action or process with this id, or no such file. 404.
+    /// No such route, action, process or file. 404.
     NotFound,
-    /// The id belongs to another action or process, its state does not allow this, or something else is at the path. 409.
+    /// The id belongs to another action or process, its state does not allow this, or the path is taken. 409.
     Conflict,
-    /// The action ended and is no longer held. It is not run again. 410.
+    /// The action completed and is no longer retained. It does not run again. 410.
     Gone,
-    /// As much as the server takes is already running. 429.
+    /// The server is at its limit of concurrent work. 429.
     Busy,
-    /// The range is not within the file. 416.
+    /// The range is outside of the file. 416.
     Range,
     /// The disk or the quota is full. 507.
     NoSpace,
     /// The server failed. 500.
     Internal,
-    /// One that this version does not know.
+    /// A code unknown to this version.
     #[serde(other)]
     Unknown,
 }

@@ -1,50 +1,50 @@
-//! What crosses between the host and the action server, beside HTTP's own words.
+//! The API between the host and the action server.
 //!
 //! | route | request → response |
 //! |---|---|
-//! | `GET /alive` | → `{"status":"ok"}`; open |
+//! | `GET /alive` | → `{"status":"ok"}`; needs no key |
 //! | `GET /v1/info` | → [`ServerInfo`] |
-//! | `GET /v1/openapi.json` | → this API in OpenAPI's words, made from the code |
+//! | `GET /v1/openapi.json` | → this API as an OpenAPI document, generated from the code |
 //! | `POST /v1/actions/{id}?after=OFFSET` | [`ActionRequest`] → [`ActionFrame`]s; the same id attaches, it never runs twice |
-//! | `GET /v1/actions/{id}?after=OFFSET` | → [`ActionFrame`]s from that offset on |
-//! | `DELETE /v1/actions/{id}` | ends the action's whole process tree → 204; its observation still comes |
+//! | `GET /v1/actions/{id}?after=OFFSET` | → [`ActionFrame`]s from that offset |
+//! | `DELETE /v1/actions/{id}` | kills the action's process tree → 204; its observation still follows |
 //! | `GET /v1/sessions` | → a list of [`SessionInfo`] |
-//! | `DELETE /v1/sessions/{name}` | kills all that runs in that shell, within a second → 204; the next action gets a new one |
-//! | `PUT /v1/environment` | an object of names to values → 204: what everything that is started from then on has in its environment, over the server's own; a shell in which nothing ran yet too |
-//! | `CONNECT /v1/terminal` | [`TerminalQuery`], [`TerminalInput`]s → [`TerminalOutput`]s of a fresh shell on a terminal; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
+//! | `DELETE /v1/sessions/{name}` | kills the shell and all its processes within a second → 204; the next action gets a new shell |
+//! | `PUT /v1/environment` | an object of names to values → 204; overrides the server's environment for every process started from then on, and for unused shells |
+//! | `CONNECT /v1/terminal` | [`TerminalQuery`], [`TerminalInput`]s → [`TerminalOutput`]s of a new shell in a terminal; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
 //! | `GET /v1/ports` | → a list of [`ListeningPort`] |
-//! | `GET /v1/ports/{port}?wait=SECONDS` | → [`PortState`], as soon as something listens or the time is over |
+//! | `GET /v1/ports/{port}?wait=SECONDS` | → [`PortState`], once a process listens or the time has passed |
 //! | `CONNECT /v1/ports/{port}/tunnel` | → bytes to and from that port; HTTP/2's extended CONNECT, or `GET` with `Upgrade` |
 //! | `CONNECT /v1/sockets/tunnel?path=PATH` | → the same for a unix socket |
-//! | `GET`, `HEAD /v1/files?path=` | → the file's bytes, of a `range` if one is asked for |
-//! | `PUT /v1/files?path=[&mode=0644]` | the file's bytes → [`FileStatus`]; 201 when it is new; whole or not at all |
+//! | `GET`, `HEAD /v1/files?path=` | → the content of the file, or of the `range` that the request names |
+//! | `PUT /v1/files?path=[&mode=0644]` | the content → [`FileStatus`]; 201 if the file is new; atomic |
 //! | `DELETE /v1/files?path=[&recursive=true]` | → 204 |
 //! | `GET /v1/files/stat?path=[&follow=true]` | → [`FileStatus`] |
 //! | `GET /v1/files/list?path=[&depth=1][&hidden=true]` | [`ListQuery`] → [`FileList`], at most 10,000 |
 //! | `POST /v1/files/move` | [`MoveRequest`] → [`FileStatus`] |
-//! | `POST /v1/files/mkdir` | [`MakeFolderRequest`] → [`FileStatus`]; 201 when it is new |
+//! | `POST /v1/files/mkdir` | [`MakeFolderRequest`] → [`FileStatus`]; 201 if the folder is new |
 //! | `POST /v1/files/chmod` | [`ChangeModeRequest`] → [`ModeChanged`] |
 //! | `GET /v1/files/glob?path=&pattern=` | [`GlobQuery`] → [`FileList`], at most 10,000 |
 //! | `GET /v1/files/grep?path=&pattern=` | [`GrepQuery`] → [`GrepMatches`] |
 //! | `GET /v1/files/tree?path=` | → the folder as a tar archive |
-//! | `PUT /v1/files/tree?path=` | a tar archive → 204; what would leave the folder is refused with 422 |
-//! | `GET /v1/files/watch?path=[&recursive=true]` | → [`WatchEvent`]s, a line each, until the client goes |
-//! | `POST /v1/actions/{id}/acknowledge` | forgets an ended action: its id is 410 from then on → 204; 409 while it runs |
-//! | `GET /v1/processes` | → a list of [`ProcessInfo`], the running and the ended ones that are still held |
-//! | `POST /v1/processes/{id}?follow=true&stdout=OFFSET&stderr=OFFSET` | [`ProcessRequest`] → [`ProcessFrame`]s until the exit; the same id attaches, it never starts twice. With `follow=false` → 201 [`ProcessInfo`] at once |
+//! | `PUT /v1/files/tree?path=` | a tar archive → 204; 422 for an entry that would leave the folder |
+//! | `GET /v1/files/watch?path=[&recursive=true]` | → [`WatchEvent`]s, one per line, until the client disconnects |
+//! | `POST /v1/actions/{id}/acknowledge` | discards a completed action: its id is 410 from then on → 204; 409 while it runs |
+//! | `GET /v1/processes` | → a list of [`ProcessInfo`]: running processes, and exited ones that are still retained |
+//! | `POST /v1/processes/{id}?follow=true&stdout=OFFSET&stderr=OFFSET` | [`ProcessRequest`] → [`ProcessFrame`]s until the exit; the same id attaches, it never starts twice. With `follow=false` → 201 [`ProcessInfo`] immediately |
 //! | `GET /v1/processes/{id}` | → [`ProcessInfo`] |
-//! | `DELETE /v1/processes/{id}` | kills the process's whole tree → 204; its exit still comes |
-//! | `POST /v1/processes/{id}/acknowledge` | forgets an ended process → 204; 409 while it runs |
-//! | `GET /v1/processes/{id}/output?stdout=OFFSET&stderr=OFFSET&follow=false` | → [`ProcessFrame`]s: what is there, and its exit if it has one; with `follow=true` until the exit |
-//! | `POST /v1/processes/{id}/stdin?close=false` | bytes of any length → 204 once they are written; 409 when it reads none |
-//! | `POST /v1/processes/{id}/signal` | [`SignalRequest`] → 204; 409 when it has ended |
+//! | `DELETE /v1/processes/{id}` | kills the process tree → 204; its exit still follows |
+//! | `POST /v1/processes/{id}/acknowledge` | discards an exited process → 204; 409 while it runs |
+//! | `GET /v1/processes/{id}/output?stdout=OFFSET&stderr=OFFSET&follow=false` | → [`ProcessFrame`]s: the retained output, and the exit if it has exited; with `follow=true` until the exit |
+//! | `POST /v1/processes/{id}/stdin?close=false` | bytes of any length → 204 once they are written; 409 if stdin is not a pipe |
+//! | `POST /v1/processes/{id}/signal` | [`SignalRequest`] → 204; 409 if it has exited |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
-//! Errors are an [`ErrorBody`] with a fitting status. A server with a root answers 403 `outside_root` to paths of files
-//! that are not beneath it; a file action says so in its observation.
+//! An error is an [`ErrorBody`] with a matching status. A server with a root answers 403 `outside_root` to a path outside
+//! of it; a file action reports that in its observation.
 //!
-//! `action-server v0` serves the routes of OpenHands V0's server instead, to its clients and in its words; no host of
-//! ours speaks to it, so they are listed where they are served (`action-server/src/v0`).
+//! `action-server v0` serves the routes of OpenHands V0's server instead. Only V0's clients use them, so they are listed
+//! in `action-server/src/v0`.
 
 mod action;
 mod environment;
@@ -79,7 +79,7 @@ pub use process_frame::{OutputStream, ProcessFrame, ProcessFrameDecoder};
 pub use session::SessionInfo;
 pub use terminal::{TerminalInput, TerminalOutput, TerminalQuery};
 
-/// The header that carries the server's key, as V0 names it.
+/// The header with the server's key; V0's name.
 pub const KEY_HEADER: &str = "x-session-api-key";
 
 /// The media type of a stream of [`ActionFrame`]s.
@@ -91,6 +91,6 @@ pub const TREE_MEDIA_TYPE: &str = "application/x-tar";
 /// The media type of [`WatchEvent`]s, one a line.
 pub const WATCH_MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// What `action-server dial` writes before the bytes of the server's socket: a host that reads anything else first
-/// is not talking to an action server.
+/// What `action-server dial` writes before the bytes of the server's socket. A host that reads anything else is not
+/// connected to an action server.
 pub const DIAL_GREETING: &[u8] = b"glovebox dial 1\n";

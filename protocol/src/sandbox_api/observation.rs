@@ -1,5 +1,5 @@
-//! What an action server may answer an action with. Everything else that can be observed is the host's to say: a state,
-//! what a user decided, what was recalled or delegated.
+//! The observations that an action server may respond with. All other kinds originate at the host: agent states, user
+//! decisions, retrieved knowledge, delegation.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use super::{FrameError, SandboxAction};
 use crate::observation::{Observation, ObservationKind};
 
-/// The kinds of observation that an action server answers with.
+/// The kinds of observation that an action server may respond with.
 const OBSERVATION_KINDS: [&str; 6] = ["run", "run_ipython", "read", "write", "edit", "error"];
 
-/// Maximum length of a kind that is quoted in an error, in characters.
+/// Maximum length of a kind that an error quotes, in characters.
 const MAX_QUOTED_KIND: usize = 64;
 
-/// An observation whose facts are still text: only those of a kind that can answer are read, straight into their type.
+/// An observation with unparsed `extras`. They are parsed only for an accepted kind, directly into its type.
 #[derive(Deserialize)]
 struct RawObservation<'a> {
     #[serde(borrow)]
@@ -26,8 +26,7 @@ struct RawObservation<'a> {
     extras: &'a RawValue,
 }
 
-/// Reads the JSON of an action server's raw. It never becomes a tree of JSON values, whose size would be a multiple
-/// of the text's.
+/// Parses an action server's observation, without a tree of JSON values: that would take a multiple of the text's size.
 pub(super) fn parse_observation(json: &[u8]) -> Result<Observation, FrameError> {
     let raw: RawObservation<'_> = serde_json::from_slice(json)?;
     if !OBSERVATION_KINDS.contains(&&*raw.observation) {
@@ -39,7 +38,7 @@ pub(super) fn parse_observation(json: &[u8]) -> Result<Observation, FrameError> 
 }
 
 impl SandboxAction {
-    /// Whether an observation of this kind can answer the action.
+    /// Whether an observation of this kind can be the result of the action.
     pub fn accepts(&self, observation: &ObservationKind) -> bool {
         match observation {
             ObservationKind::Error(_) => true,
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
     use crate::action::Action;
 
-    /// Fields that make any kind of action or observation complete.
+    /// The mandatory fields of all kinds of actions and observations.
     fn fields() -> serde_json::Value {
         json!({
             "command": "", "code": "", "path": "", "content": "", "url": "", "browser_actions": "", "agent_state": "finished",
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_accepts_its_own_answer_and_errors_only() {
+    fn actions_accept_only_their_own_observation_and_errors() {
         let mut accepted = Vec::new();
         for action in ["run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive"] {
             let action = Action::from_fields(action, &fields()).unwrap();
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_larger_in_memory_than_on_the_wire_is_refused() {
+    fn lists_that_need_excessive_memory_are_rejected() {
         let read = |images: serde_json::Value| {
             let json = json!({"observation": "run_ipython", "content": "", "extras": {"code": "", "image_urls": images}});
             parse_observation(json.to_string().as_bytes())
@@ -120,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_any_other_kind_is_refused_unread() {
+    fn other_kinds_are_rejected_unparsed() {
         for kind in ObservationKind::KINDS {
-            let json = json!({"observation": kind, "content": "said", "extras": fields()}).to_string();
+            let json = json!({"observation": kind, "content": "output", "extras": fields()}).to_string();
             let read = parse_observation(json.as_bytes());
             if OBSERVATION_KINDS.contains(kind) {
                 let read = read.unwrap();
-                assert_eq!((read.kind.kind(), &*read.content), (*kind, "said"));
+                assert_eq!((read.kind.kind(), &*read.content), (*kind, "output"));
             } else {
                 assert!(
                     matches!(read, Err(FrameError::UnexpectedObservation(named)) if named == *kind),

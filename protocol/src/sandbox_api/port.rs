@@ -1,16 +1,16 @@
-//! The ports of a sandbox.
+//! TCP ports inside the sandbox.
 
 use serde::{Deserialize, Serialize};
 
-/// A TCP port that something listens on: one of the answers to `GET /v1/ports`.
+/// A TCP port with a listener: an element of the response to `GET /v1/ports`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListeningPort {
-    /// Its number.
+    /// The port number.
     pub port: u16,
-    /// The local addresses that it is bound to; `0.0.0.0` and `::` are all there are.
+    /// The local addresses it is bound to. `0.0.0.0` and `::` mean every address.
     pub addresses: Vec<String>,
-    /// Who listens, as far as the server may see it.
+    /// The listening processes that the server is allowed to see.
     pub processes: Vec<PortProcess>,
 }
 
@@ -20,16 +20,16 @@ pub struct ListeningPort {
 pub struct PortProcess {
     /// Its process id inside the sandbox.
     pub pid: i32,
-    /// Its name, as the kernel has it: at most 15 bytes.
+    /// Its name as the kernel reports it: at most 15 bytes.
     pub name: String,
 }
 
-/// The answer to `GET /v1/ports/{port}`.
+/// The response to `GET /v1/ports/{port}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortState {
-    /// The port that was asked for.
+    /// The requested port.
     pub port: u16,
-    /// Whether something listens on it now.
+    /// Whether a process listens on it.
     pub listening: bool,
 }

@@ -1,4 +1,4 @@
-//! What is asked about processes that have no terminal, and what is answered.
+//! Requests and responses for processes without a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,42 +7,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ProcessId;
 
-/// What to start.
+/// A process to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRequest {
-    /// The program and its arguments. A name without a slash is looked for on the process's own `PATH`.
+    /// The program and its arguments. A name without a slash is looked up in the process's own `PATH`.
     pub argv: Vec<String>,
-    /// Added to the environment, or replacing what is there.
+    /// Environment variables to set or override.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Whether it begins with the server's environment. Without, it gets `env` and one variable of the server's.
+    /// Whether it inherits the server's environment. If not, it gets `env` and one variable of the server's.
     #[serde(default = "yes")]
     pub inherit_env: bool,
-    /// Where it begins; relative to the server's working directory, which it is when this is missing.
+    /// The working directory, relative to the server's. `None` for the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// `user`, or `user:group`, each a name or a number. A number that no account has needs its group. With an
-    /// account come its home (as `HOME`), its name (as `USER` and `LOGNAME`) and its other groups.
+    /// `user` or `user:group`, each a name or a number. A number without an account needs a group. An account sets `HOME`,
+    /// `USER`, `LOGNAME` and the supplementary groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What it reads.
+    /// Its standard input.
     #[serde(default)]
     pub stdin: ProcessStdin,
-    /// What it reads first, in base64, at most 1 MiB of bytes. After it comes the end, unless `stdin` is a pipe.
+    /// Initial standard input, in base64; at most 1 MiB of bytes. The end of input follows, unless `stdin` is a pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
-    /// What it may use.
+    /// Its resource limits.
     #[serde(default)]
     pub limits: ProcessLimits,
-    /// Then its whole tree is killed; never without.
+    /// After this time the process tree is killed. `None` for no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
 }
 
 impl ProcessRequest {
-    /// Of a program that begins as the server would begin it, with nothing to read and no limit.
+    /// Creates a request for a program with the server's environment, user and working directory, with empty standard input
+    /// and no limits.
     pub fn new(argv: impl IntoIterator<Item: Into<String>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -62,126 +63,126 @@ fn yes() -> bool {
     true
 }
 
-/// What a process reads.
+/// The standard input of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessStdin {
-    /// Nothing.
+    /// Empty.
     #[default]
     Null,
-    /// What is sent to it, until it is closed.
+    /// The bytes of later requests, until one closes it.
     Pipe,
 }
 
-/// The kernel's limits, for each process of the tree by itself but `processes`, which counts those of its user (and does
-/// not hold root).
+/// Resource limits that the kernel applies to each process of the tree separately. The exception is `processes`, which
+/// counts all processes of the user and does not apply to root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Address space, in bytes.
+    /// Maximum address space, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Time on a processor.
+    /// Maximum CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads of its user.
+    /// Maximum number of processes and threads of its user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Open descriptors.
+    /// Maximum number of open file descriptors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
-    /// The length of a file that it writes.
+    /// Maximum length of a file that it writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
 }
 
-/// What is known of a process.
+/// The state of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessInfo {
-    /// The host's name for it.
+    /// The id that the host chose.
     pub id: ProcessId,
-    /// The kernel's.
+    /// The kernel's process id.
     pub pid: i32,
-    /// As it was asked for.
+    /// The program and its arguments, as requested.
     pub argv: Vec<String>,
-    /// Whether it runs.
+    /// Whether it is running.
     pub state: ProcessState,
-    /// How it ended, once it has.
+    /// Its exit. `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ProcessExit>,
-    /// When it was started, in milliseconds of Unix time.
+    /// When it was started, in milliseconds since the Unix epoch.
     pub started_at_ms: u64,
-    /// How much it has written to stdout so far.
+    /// Number of bytes written to stdout so far.
     pub stdout_bytes: u64,
-    /// How much it has written to stderr so far.
+    /// Number of bytes written to stderr so far.
     pub stderr_bytes: u64,
 }
 
-/// Whether a process runs.
+/// Whether a process is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
-    /// It has not ended.
+    /// It has not exited.
     Running,
-    /// It has ended; what it started may go on.
+    /// It has exited. Its child processes may still run.
     Exited,
-    /// One that this version does not know.
+    /// A value unknown to this version.
     #[serde(other)]
     Unknown,
 }
 
-/// How a process ended. There is a code or a signal, unless there is an error.
+/// The exit of a process. Has a code or a signal, unless it has an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessExit {
-    /// What it exited with.
+    /// The exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that terminated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Who ended it.
+    /// Why it exited.
     pub reason: ExitReason,
-    /// What the server could not do, if anything.
+    /// The server's failure, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The kernel has killed for lack of memory while it ran: it, or something else that is run here.
+    /// Whether the kernel's OOM killer was active while it ran. It may have killed another process of the sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
-    /// What it used, with those of its children that it has waited for.
+    /// CPU time of the process and of those of its children that it has waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ProcessUsage>,
 }
 
-/// Who ended a process.
+/// Why a process exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// Itself, or a signal, whoever sent it.
+    /// It exited by itself, or by a signal of any sender other than the server.
     Exited,
-    /// `DELETE`, or the server's own end.
+    /// The server killed it, on `DELETE` or at its own shutdown.
     Killed,
-    /// Its timeout.
+    /// The server killed it after its timeout.
     TimedOut,
     /// The server failed to watch it.
     Failed,
-    /// One that this version does not know.
+    /// A value unknown to this version.
     #[serde(other)]
     Unknown,
 }
 
-/// What a process used of the processors.
+/// The CPU time of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessUsage {
-    /// In its own code, in microseconds.
+    /// In user mode, in microseconds.
     pub user_us: u64,
-    /// In the kernel, in microseconds.
+    /// In kernel mode, in microseconds.
     pub system_us: u64,
 }
 
@@ -192,19 +193,19 @@ pub struct ProcessUsage {
 pub struct SignalRequest {
     /// `"TERM"`, `"SIGTERM"` or 15.
     pub signal: SignalName,
-    /// To whom.
+    /// Its receivers.
     #[serde(default)]
     pub scope: SignalScope,
 }
 
-/// A signal by its name or number.
+/// A signal, by name or number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum SignalName {
-    /// As `kill -l` lists it, with or without `SIG`.
+    /// A name from `kill -l`, with or without `SIG`.
     Name(String),
-    /// As the kernel numbers it.
+    /// The kernel's number.
     Number(i32),
 }
 
@@ -217,14 +218,14 @@ impl fmt::Display for SignalName {
     }
 }
 
-/// Who gets a signal.
+/// The receivers of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalScope {
-    /// The process alone.
+    /// Only the process.
     #[default]
     Process,
-    /// It and everything that came of it; also when it has ended itself.
+    /// The process and all its descendants, even if the process itself has exited.
     Tree,
 }

@@ -1,11 +1,11 @@
-//! The stream that answers for a process: what it writes, as it comes, then its exit.
+//! The response stream of a process: its output as it arrives, then its exit.
 //!
-//! Framed as an action's stream is (see [`super::ActionFrame`]), with kinds of its own; numbers are big-endian.
+//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers are big-endian.
 //!
 //! | kind | payload |
 //! |---|---|
 //! | 4 output | one byte: 1 stdout, 2 stderr; eight bytes: offset of the first byte in its stream; then the bytes |
-//! | 5 gap | one byte: the stream; eight bytes: from; eight bytes: to. Output in between is no longer held |
+//! | 5 gap | one byte: the stream; eight bytes: from; eight bytes: to. Output in between is no longer retained |
 //! | 6 exit | a [`ProcessExit`] as JSON; always the last frame |
 
 use super::frame::{
@@ -18,51 +18,51 @@ const OUTPUT: u8 = 4;
 const GAP: u8 = 5;
 const EXIT: u8 = 6;
 
-/// The stream's byte and the offset, before the bytes of an output frame.
+/// Length of the stream and the offset, which precede the bytes of an output frame.
 const OUTPUT_HEADER_LENGTH: usize = 9;
 
-/// Where a process writes.
+/// An output stream of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputStream {
-    /// Descriptor 1.
+    /// File descriptor 1.
     Stdout = 1,
-    /// Descriptor 2.
+    /// File descriptor 2.
     Stderr = 2,
 }
 
-/// One piece of the answer for a process.
+/// A frame of the response stream of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcessFrame {
-    /// What it wrote.
+    /// Output of the process.
     Output {
-        /// Where.
+        /// The stream it was written to.
         stream: OutputStream,
-        /// How many bytes of this stream were before these.
+        /// The number of bytes of this stream that precede these.
         offset: u64,
-        /// Exactly as written.
+        /// The bytes, unmodified.
         bytes: Vec<u8>,
     },
-    /// Output that is no longer held.
+    /// Output that is no longer retained.
     Gap {
-        /// Of which stream.
+        /// The stream.
         stream: OutputStream,
-        /// The first missing byte.
+        /// The offset of the first missing byte.
         from: u64,
-        /// The first byte that is held again.
+        /// The offset of the first retained byte after the gap.
         to: u64,
     },
-    /// How it ended. Nothing follows.
+    /// The exit of the process. The last frame.
     Exit(Box<ProcessExit>),
 }
 
-/// Cuts the answer for a process into frames.
+/// Decodes the response stream of a process.
 pub type ProcessFrameDecoder = FrameDecoder<ProcessFrame>;
 
 impl ProcessFrame {
-    /// Appends the frame's bytes.
+    /// Appends the encoded frame to `into`.
     ///
     /// # Errors
-    /// An exit that does not serialise, or anything that is longer than [`MAX_FRAME_LENGTH`].
+    /// The exit does not serialize, or the payload exceeds [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
             Self::Output { stream, offset, bytes } => {
@@ -75,7 +75,7 @@ impl ProcessFrame {
         }
     }
 
-    /// What comes before `length` bytes of output, so that whoever sends many need not copy them.
+    /// Returns the header of an output frame of `length` bytes, so that the sender need not copy the bytes.
     #[must_use]
     pub fn output_header(stream: OutputStream, offset: u64, length: usize) -> Vec<u8> {
         let payload = u32::try_from(length + OUTPUT_HEADER_LENGTH).unwrap_or(u32::MAX);
@@ -126,7 +126,7 @@ mod tests {
     use crate::sandbox_api::{ExitReason, FrameError, ProcessExit};
 
     #[test]
-    fn frames_are_read_as_they_were_written() {
+    fn frames_round_trip() {
         let frames = [
             ProcessFrame::Output { stream: OutputStream::Stdout, offset: 7, bytes: b"a\xff\0".to_vec() },
             ProcessFrame::Gap { stream: OutputStream::Stderr, from: 1, to: 1 << 40 },
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_and_its_bytes_are_an_output_frame() {
+    fn output_header_and_bytes_form_an_output_frame() {
         let frame = ProcessFrame::Output { stream: OutputStream::Stderr, offset: 3, bytes: b"xy".to_vec() };
         let mut whole = Vec::new();
         frame.encode(&mut whole).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_errors() {
+    fn malformed_bytes_are_errors() {
         let decode = |bytes: &[u8]| {
             let mut decoder = ProcessFrameDecoder::default();
             decoder.push(bytes);

@@ -1,15 +1,15 @@
-//! A terminal for a person: a fresh shell or one command, with its keys, its size, its screen and its exit in one stream.
+//! An interactive terminal: a new shell or one command, with input, resizing, output and exit in one stream.
 //!
-//! Framed as an action's stream is (see [`super::ActionFrame`]), with kinds of its own; numbers are big-endian.
+//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers are big-endian.
 //!
 //! | kind | direction | payload |
 //! |---|---|---|
-//! | 7 typed | in | the bytes, as a terminal's line would bring them |
-//! | 8 size | in | two bytes: columns; two bytes: rows |
-//! | 9 shown | out | the bytes, as the terminal gave them |
+//! | 7 keys | in | the bytes of the key presses |
+//! | 8 resize | in | two bytes: columns; two bytes: rows |
+//! | 9 output | out | the bytes that the terminal wrote |
 //! | 6 exit | out | a [`ProcessExit`] as JSON; always the last frame |
 //!
-//! Whoever closes the stream ends what runs on the terminal, the whole process tree.
+//! Closing the stream kills the process tree of the terminal.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,18 +26,18 @@ const OUTPUT: u8 = 9;
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct TerminalQuery {
-    /// How wide it is, in characters.
+    /// Width, in characters.
     #[serde(default = "columns")]
     #[cfg_attr(feature = "openapi", param(minimum = 1))]
     pub columns: u16,
-    /// How tall it is, in lines.
+    /// Height, in lines.
     #[serde(default = "rows")]
     #[cfg_attr(feature = "openapi", param(minimum = 1))]
     pub rows: u16,
-    /// What it understands, for `TERM`.
+    /// The terminal type, for `TERM`.
     #[serde(default = "term")]
     pub term: String,
-    /// Shell text to run; without it the shell itself.
+    /// The shell command to run. `None` for an interactive shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -60,37 +60,37 @@ fn term() -> String {
     "xterm-256color".into()
 }
 
-/// What a terminal is sent.
+/// A frame to the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalInput {
-    /// Keys.
+    /// Key presses.
     Keys(Vec<u8>),
-    /// It has another size now.
+    /// The window was resized.
     Resize {
-        /// How wide, in characters.
+        /// Width, in characters.
         columns: u16,
-        /// How tall, in lines.
+        /// Height, in lines.
         rows: u16,
     },
 }
 
-/// What comes of a terminal.
+/// A frame from the terminal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TerminalOutput {
-    /// What is to be shown.
+    /// Output to display.
     Output(Vec<u8>),
-    /// How the shell or the command ended. Nothing follows.
+    /// The exit of the shell or the command. The last frame.
     Exit(Box<ProcessExit>),
 }
 
 impl TerminalInput {
-    /// Appends the frame's bytes.
+    /// Appends the encoded frame to `into`.
     ///
     /// # Errors
-    /// More than [`MAX_OUTPUT_LENGTH`] bytes of keys.
+    /// The keys exceed [`MAX_OUTPUT_LENGTH`] bytes.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Keys(bytes) => encode_piece(KEYS, bytes, into),
+            Self::Keys(bytes) => encode_bytes(KEYS, bytes, into),
             Self::Resize { columns, rows } => {
                 encode_parts(RESIZE, &[&columns.to_be_bytes(), &rows.to_be_bytes()], into)
             }
@@ -99,18 +99,18 @@ impl TerminalInput {
 }
 
 impl TerminalOutput {
-    /// Appends the bytes of [`Self::Output`], so that whoever sends many need not make one for each.
+    /// Appends an encoded [`Self::Output`] to `into`, without a copy of the bytes.
     ///
     /// # Errors
-    /// More than [`MAX_OUTPUT_LENGTH`] bytes.
+    /// The output exceeds [`MAX_OUTPUT_LENGTH`] bytes.
     pub fn encode_output(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
-        encode_piece(OUTPUT, bytes, into)
+        encode_bytes(OUTPUT, bytes, into)
     }
 
-    /// Appends the frame's bytes.
+    /// Appends the encoded frame to `into`.
     ///
     /// # Errors
-    /// An exit that does not serialise, or more than [`MAX_OUTPUT_LENGTH`] bytes to show.
+    /// The exit does not serialize, or the output exceeds [`MAX_OUTPUT_LENGTH`] bytes.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
             Self::Output(bytes) => Self::encode_output(bytes, into),
@@ -119,7 +119,7 @@ impl TerminalOutput {
     }
 }
 
-fn encode_piece(kind: u8, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
+fn encode_bytes(kind: u8, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), FrameError> {
     if bytes.len() > MAX_OUTPUT_LENGTH {
         return Err(FrameError::TooLong(bytes.len()));
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read_as_they_were_written() {
+    fn frames_round_trip() {
         let inputs =
             [TerminalInput::Keys(b"ls\r\x03".to_vec()), TerminalInput::Resize { columns: 300, rows: 50 }];
         let mut bytes = Vec::new();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_bytes_are_errors() {
+    fn malformed_bytes_are_errors() {
         let input = |bytes: &[u8]| decoded::<TerminalInput>(bytes, 1);
         assert!(matches!(input(&[9, 0, 0, 0, 0]), Err(FrameError::UnknownKind(9))));
         assert!(matches!(input(&[7, 1, 0, 0, 0]), Err(FrameError::TooLong(_))));
