@@ -1,7 +1,8 @@
-//! The text of an event that this version of ours has written: read into its types in one pass.
+//! Parses an event that this version has written, in one pass.
 //!
-//! Most events of a log are such, and nothing has to be noted about how they differ from what we would write. That they are
-//! is told by writing them again, into the text that is there. Whatever else the text is, damage too, is nothing here.
+//! Most events of a log are in the current format and have no variance. To verify that, the parsed event is serialized
+//! again and compared with the text. For any other text, also a damaged one, the result is `None`, and the caller falls
+//! back to the slow path.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -16,16 +17,16 @@ use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
 use crate::tool_call::{ModelResponseText, ToolCallMetadata};
 
-/// Reads it. The event before it in the log may have the same model's response.
+/// Parses `text`. Shares the text of the model's response with the `previous` event if it is the same.
 pub(super) fn parse(previous: Option<&Event>, text: &[u8]) -> Option<Event> {
-    // Checked once for all of its texts.
+    // One UTF-8 check for all of its strings.
     let text = std::str::from_utf8(text).ok()?;
     let raw: RawEvent<'_> = serde_json::from_str(text).ok()?;
     let event = raw.into_event(previous)?;
     serializes_to(&event, text).then_some(event)
 }
 
-/// An event's fields; those that belong to its kind as text, because the kind may come later.
+/// The fields of an event. Those that depend on the kind are unparsed, because the kind may follow them.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     id: EventId,
@@ -94,7 +95,7 @@ fn serializes_to(event: &Event, text: &str) -> bool {
     serde_json::to_writer(&mut expected, &CanonicalEvent(event)).is_ok() && expected.0.is_empty()
 }
 
-/// What is still to be written; anything else fails.
+/// A writer that accepts only this text. Holds what has not been written yet.
 struct ExpectedText<'a>(&'a [u8]);
 
 impl Write for ExpectedText<'_> {

@@ -1,4 +1,4 @@
-//! An event: one entry of a conversation's log, in V0's JSON.
+//! Events, the entries of a conversation's log, in V0's JSON format.
 
 mod current_format;
 #[cfg(test)]
@@ -22,79 +22,79 @@ use crate::tool_call::ToolCallMetadata;
 pub use timestamp::Timestamp;
 use variance::Variance;
 
-/// Why a JSON value is not an event. None of these is worth a retry.
+/// The error of a JSON value that is not an event. A retry cannot succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     /// Neither an action, nor an observation, nor a record.
     #[error("an event has one of the fields `action`, `observation` and `record`")]
     NoKind,
-    /// A kind that we do not know.
+    /// An unknown kind.
     #[error("unknown {key} `{kind}`")]
     UnknownKind {
         /// `action`, `observation` or `record`.
         key: &'static str,
-        /// The name that was given.
+        /// The unknown name.
         kind: String,
     },
     /// A field is missing or has the wrong type.
     #[error("{}{problem}", field_prefix(field))]
     Malformed {
-        /// The path of the field, as in `args.command`; of the object where a field in it is missing, which is empty for the
-        /// event itself.
+        /// The path of the field, such as `args.command`. If a field is missing, the path of the object that lacks it; empty
+        /// for the event itself.
         field: String,
-        /// What is wrong with it.
+        /// The problem with the field.
         problem: String,
     },
 }
 
-/// Who an event comes from.
+/// The originator of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSource {
-    /// The agent, and what came of its actions.
+    /// The agent, including the results of its actions.
     Agent,
     /// The user.
     User,
-    /// The system around both.
+    /// Glovebox itself.
     Environment,
 }
 
 /// One entry of a conversation's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its place in the log.
+    /// Its index in the log.
     pub id: EventId,
     /// When it was appended.
     pub timestamp: Timestamp,
-    /// Who it comes from.
+    /// Its originator.
     pub source: EventSource,
-    /// The action that this is the outcome of.
+    /// The action whose result this is.
     pub cause: Option<EventId>,
-    /// The delegate action whose agent this is of; nothing: the conversation's own. V0 does not have it.
+    /// The delegate action whose agent this event belongs to. `None` for the conversation's own agent. Not part of V0.
     pub delegation: Option<EventId>,
-    /// How long the action may take, in seconds.
+    /// The timeout of the action, in seconds.
     pub timeout: Option<f64>,
-    /// The model's call that this belongs to.
+    /// The tool call that this event belongs to.
     pub tool_call_metadata: Option<ToolCallMetadata>,
-    /// The totals after the model's call.
+    /// The totals after the model call.
     pub llm_metrics: Option<Metrics>,
-    /// What it says.
+    /// The action, observation or record.
     pub body: EventBody,
     variance: Variance,
 }
 
-/// What an event says.
+/// The body of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventBody {
-    /// Something is asked for.
+    /// A request of the agent or the user.
     Action(Action),
-    /// Something came of it, or happened.
+    /// The result of an action, or an independent fact.
     Observation(Observation),
-    /// Something that only we keep.
+    /// An event that V0 does not have.
     Record(Record),
 }
 
-/// The fields beside the body, by their names on the wire.
+/// The fields outside the body, under their wire names.
 #[derive(Deserialize)]
 struct Envelope {
     id: EventId,
@@ -113,7 +113,7 @@ struct Envelope {
 }
 
 impl Event {
-    /// An event with nothing but what every event has.
+    /// Creates an event with only the mandatory fields.
     pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<EventBody>) -> Self {
         Self {
             id,
@@ -129,10 +129,10 @@ impl Event {
         }
     }
 
-    /// Reads V0's JSON.
+    /// Converts V0's JSON to an event.
     ///
     /// # Errors
-    /// See [`EventError`]; the first thing found wrong.
+    /// Returns an [`EventError`] for the first problem found.
     pub fn from_value(value: &Value) -> Result<Self, EventError> {
         let Value::Object(map) = value else {
             return Err(malformed("", "an event is an object"));
@@ -145,11 +145,11 @@ impl Event {
         Ok(event)
     }
 
-    /// Reads the text of an event, as deserializing does, and fast if this version has written it. A model's response that the
-    /// event before it in the log has too, an action and what came of it, is held once.
+    /// Deserializes an event. Fast if this version has written it. If the `previous` event of the log belongs to the same
+    /// model response, as an action and its observation do, both share the text of the response.
     ///
     /// # Errors
-    /// When it is not JSON, or see [`EventError`].
+    /// The text is not JSON, or not an event; see [`EventError`].
     pub fn read_after(previous: Option<&Self>, text: &[u8]) -> Result<Self, serde_json::Error> {
         match current_format::parse(previous, text) {
             Some(event) => Ok(event),
@@ -175,7 +175,7 @@ impl Event {
         }
     }
 
-    /// One line for people, V0's `message`.
+    /// Returns a human-readable line, V0's `message`.
     pub fn message(&self) -> String {
         match &self.body {
             EventBody::Action(action) => action.message(),
@@ -184,7 +184,7 @@ impl Event {
         }
     }
 
-    /// The event as the newest V0 writes it.
+    /// Returns the event in the format of V0's newest version.
     fn canonical(&self) -> Result<Map<String, Value>, serde_json::Error> {
         match serde_json::to_value(CanonicalEvent(self))? {
             Value::Object(map) => Ok(map),
@@ -194,7 +194,7 @@ impl Event {
 }
 
 impl EventBody {
-    /// Its kind, by its name on the wire.
+    /// Returns the wire name of its kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Action(action) => action.kind(),
@@ -241,7 +241,7 @@ impl From<Record> for EventBody {
     }
 }
 
-/// Writes an event as the newest V0 does, without what its sender's version wrote otherwise.
+/// Serializes an event in the format of V0's newest version, without the differences of its sender's version.
 struct CanonicalEvent<'a>(&'a Event);
 
 impl Serialize for CanonicalEvent<'_> {

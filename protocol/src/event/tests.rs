@@ -20,7 +20,7 @@ fn read(file: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// `message` is derived text, ours to word.
+/// `message` is derived text, so its wording may differ from V0's.
 fn without_message(mut event: Value) -> Value {
     event.as_object_mut().unwrap().remove("message");
     event
@@ -59,7 +59,7 @@ fn events_of_the_newest_version_have_no_variance() {
     }
 }
 
-/// Everywhere in a value: a field less, a field more, another value.
+/// Returns every variant of a value that has one field less, one field more, or one other value.
 fn changes(value: &Value) -> Vec<Value> {
     let mut changed = vec![json!(null), json!({"of": "another kind"})];
     match value {
@@ -96,58 +96,58 @@ fn changes(value: &Value) -> Vec<Value> {
     changed
 }
 
-/// Reads an event's text; nothing where that is not what is written for it.
-fn quickly(text: &str) -> Option<Event> {
+/// Parses `text`; `None` if it is not in the current format.
+fn parse_current(text: &str) -> Option<Event> {
     current_format::parse(None, text.as_bytes())
 }
 
 #[test]
-fn what_is_changed_in_an_event_is_read_as_such() {
-    let mut read_anew = 0;
+fn changed_events_are_read_with_their_changes() {
+    let mut changed_count = 0;
     for file in wire_files("events") {
         let event = read(&file);
-        let slowly = Event::from_value(&event).unwrap();
-        let text = serde_json::to_string(&slowly).unwrap();
-        assert_eq!(quickly(&text), Some(slowly), "{}", file.display());
+        let expected = Event::from_value(&event).unwrap();
+        let text = serde_json::to_string(&expected).unwrap();
+        assert_eq!(parse_current(&text), Some(expected), "{}", file.display());
         for changed in changes(&event) {
-            let Ok(slowly) = Event::from_value(&changed) else { continue };
-            let text = serde_json::to_string(&slowly).unwrap();
-            assert_eq!(Event::read_after(None, text.as_bytes()).unwrap(), slowly, "{text}");
-            assert_eq!(quickly(&text).is_some(), slowly.variance.is_none(), "{text}");
+            let Ok(expected) = Event::from_value(&changed) else { continue };
+            let text = serde_json::to_string(&expected).unwrap();
+            assert_eq!(Event::read_after(None, text.as_bytes()).unwrap(), expected, "{text}");
+            assert_eq!(parse_current(&text).is_some(), expected.variance.is_none(), "{text}");
             assert_round_trip(&changed, &text);
-            read_anew += 1;
+            changed_count += 1;
         }
     }
-    assert!(read_anew > 1000, "{read_anew}");
+    assert!(changed_count > 1000, "{changed_count}");
 }
 
 #[test]
-fn text_that_is_not_as_it_would_be_written_is_read_all_the_same() {
+fn text_in_another_format_is_read_the_same() {
     let event = Event::from_value(&read(&wire_files("events")[0])).unwrap();
     let text = serde_json::to_string(&event).unwrap();
     let sorted = serde_json::to_string(&serde_json::to_value(&event).unwrap()).unwrap();
     let (spaced, longer) = (text.replacen(':', ": ", 1), format!("{text} "));
     let twice = text.replacen('{', r#"{"message":"","#, 1);
     for other in [sorted, spaced, longer, twice] {
-        assert_eq!(quickly(&other), None, "{other}");
+        assert_eq!(parse_current(&other), None, "{other}");
         assert_eq!(Event::read_after(None, other.as_bytes()).unwrap(), event, "{other}");
     }
 }
 
 #[test]
-fn a_field_that_comes_twice_counts_as_it_came_last() {
+fn last_value_wins_when_a_field_occurs_twice() {
     let text = r#"{"id":1,"timestamp":"2025-10-03T12:00:00","source":"user","action":"null","args":{},"args":{"a":1}}"#;
     let event: Event = serde_json::from_str(text).unwrap();
     assert_eq!(serde_json::to_value(&event).unwrap()["args"], json!({"a": 1}));
 }
 
 #[test]
-fn older_dialects_are_read_and_written_as_they_came() {
+fn older_dialects_round_trip() {
     for (name, event) in [
         ("a field that is gone", run(json!({"command": "ls", "keep_prompt": true}))),
         ("a field that was not there yet", run(json!({"command": "ls"}))),
         (
-            "null for V0's none",
+            "null for V0's −1",
             with(run(json!({"path": "a", "start": null, "end": null})), "action", json!("read")),
         ),
         (
@@ -178,7 +178,7 @@ fn older_dialects_are_read_and_written_as_they_came() {
 }
 
 #[test]
-fn an_older_dialect_is_understood() {
+fn null_of_an_older_dialect_is_read_as_the_default() {
     let event = Event::from_value(&run(json!({"command": "ls", "security_risk": null}))).unwrap();
     let EventBody::Action(Action::Run(action)) = event.body else { panic!("a run") };
     assert_eq!(action, crate::action::RunAction { command: "ls".into(), ..Default::default() });
@@ -305,19 +305,19 @@ fn unknown_risks_and_agent_states_are_read() {
         changed["extras"] = json!({"agent_state": name, "reason": ""});
         assert_round_trip(&changed, name);
     }
-    // Requests and our own records name only states that there are.
+    // Requests and our own records accept only known states.
     serde_json::from_value::<AgentState>(json!("unknown")).unwrap_err();
 }
 
 #[test]
-fn an_event_tells_whose_agent_it_is_of() {
+fn delegation_round_trips() {
     let event = with(run(json!({"command": "ls"})), "delegation", json!(3));
-    assert_round_trip(&event, "another agent's");
+    assert_round_trip(&event, "a delegation");
     assert_eq!(Event::from_value(&event).unwrap().delegation, Some(crate::EventId(3)));
 }
 
 #[test]
-fn events_of_one_response_hold_it_once_and_read_the_same() {
+fn events_of_one_response_share_its_text() {
     let call = |id: u64, response: Value| {
         let mut event = Event::from_value(&run(json!({"command": "ls"}))).unwrap();
         event = Event::new(crate::EventId(id), event.timestamp, event.source, event.body);
@@ -355,7 +355,7 @@ fn a_changed_event_is_written_with_its_change() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_field_and_the_problem() {
     let cases = [
         (with(run(json!({"command": "ls"})), "action", json!("fly")), "unknown action `fly`"),
         (

@@ -1,27 +1,27 @@
-//! How an event's JSON differs from the one we would write.
+//! The difference between an event's original JSON and the JSON that this version would write.
 //!
-//! V0 has many versions: older ones lack fields that newer ones always write, and wrote some that are gone. The types
-//! hold today's fields only; what the sender's version wrote otherwise is remembered here, so that the event is
-//! written again as it came. Events that we make have no variance.
+//! V0 has many versions: older ones lack fields that newer ones always write, and wrote some that no longer exist. The
+//! types hold the current fields only. The differences are kept here, so that an event serializes to the JSON that was
+//! read. New events have no variance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// The difference of one JSON object from the one we would write, by field.
+/// The difference between an original JSON object and the one that this version would write, by field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Variance {
-    /// Fields that we write and the sender did not.
+    /// Fields that this version writes and the sender did not.
     omitted: BTreeSet<String>,
-    /// Fields of the sender's that we do not have, or whose value we read as another (a null as its default).
+    /// Fields of the sender that this version does not have, or reads as another value (null as the default).
     given: BTreeMap<String, Value>,
-    /// Objects that differ inside.
+    /// Objects that differ in some of their fields.
     inside: BTreeMap<String, Variance>,
-    /// Lists whose elements differ inside: by index.
+    /// Lists of objects that differ, by the index of the element.
     elements: BTreeMap<String, BTreeMap<usize, Variance>>,
 }
 
-/// Derived text, never read.
+/// A field of derived text, which is never read.
 const DERIVED: &str = "message";
 
 impl Variance {
@@ -31,7 +31,7 @@ impl Variance {
         omitted.is_empty() && given.is_empty() && inside.is_empty() && elements.is_empty()
     }
 
-    /// What of an event `theirs` is unlike `ours`.
+    /// Compares the JSON of an event that was read, `theirs`, with the JSON that this version would write, `ours`.
     pub(super) fn between(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
         let mut variance = Self::between_objects(ours, theirs);
         variance.omitted.remove(DERIVED);
@@ -39,7 +39,7 @@ impl Variance {
         variance
     }
 
-    /// Turns an object as we write it into the one that was read.
+    /// Changes an object that this version wrote into the one that was read.
     pub(super) fn restore(&self, object: &mut Map<String, Value>) {
         object.retain(|field, _| !self.omitted.contains(field));
         for (field, value) in &self.given {
