@@ -1,4 +1,4 @@
-//! V0's actions: what an agent or a user asks for.
+//! V0's actions: the requests of agents and users.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,78 +9,78 @@ use crate::lenient::{null_is_default, null_is_minus_one, text_or_json};
 use crate::risk::SecurityRisk;
 
 kinds! {
-    /// Everything that can be asked for.
+    /// A request of an agent or a user.
     pub enum Action, wire key "action", fields under "args" {
-        /// Nothing; older logs mark turns with it.
+        /// No action; separates turns in older logs.
         "null" => Null(NullAction),
-        /// The prompt and the tools that the agent began with.
+        /// The agent's initial prompt and tools.
         "system" => System(SystemAction),
-        /// Somebody says something.
+        /// A message of the user or the agent.
         "message" => Message(MessageAction),
-        /// Run a command in the sandbox's shell.
+        /// Run a shell command in the sandbox.
         "run" => Run(RunAction),
-        /// Run Python in the sandbox's kernel.
+        /// Run Python code in the sandbox's Jupyter kernel.
         "run_ipython" => RunIpython(RunIpythonAction),
         /// Read a file.
         "read" => Read(ReadAction),
-        /// Write a file, or a slice of its lines.
+        /// Write a file, or replace a range of its lines.
         "write" => Write(WriteAction),
         /// Edit a file.
         "edit" => Edit(EditAction),
-        /// Open a page.
+        /// Open a web page.
         "browse" => Browse(BrowseAction),
-        /// Act on the open page.
+        /// Interact with the open web page.
         "browse_interactive" => BrowseInteractive(BrowseInteractiveAction),
         /// Call a tool of an MCP server.
         "call_tool_mcp" => CallToolMcp(CallToolMcpAction),
-        /// Hand a task to another agent.
+        /// Delegate a task to another agent.
         "delegate" => Delegate(DelegateAction),
-        /// Say a thought aloud, change nothing.
+        /// Log a thought.
         "think" => Think(ThinkAction),
-        /// The task is done.
+        /// Finish the task.
         "finish" => Finish(FinishAction),
-        /// The task is refused.
+        /// Refuse the task.
         "reject" => Reject(RejectAction),
         /// Set the agent's state.
         "change_agent_state" => ChangeAgentState(ChangeAgentStateAction),
-        /// Look for knowledge that fits the text.
+        /// Retrieve knowledge that is relevant to a text.
         "recall" => Recall(RecallAction),
-        /// Forget events, perhaps for a summary.
+        /// Remove events from the view, optionally in favor of a summary.
         "condensation" => Condensation(CondensationAction),
-        /// Ask for a condensation.
+        /// Request a condensation.
         "condensation_request" => CondensationRequest(CondensationRequestAction),
-        /// Show or set the list of tasks.
+        /// View or set the task list.
         "task_tracking" => TaskTracking(TaskTrackingAction),
-        /// Leave a loop in the way the user chose.
+        /// Recover from a loop in the way that the user chose.
         "loop_recovery" => LoopRecovery(LoopRecoveryAction),
     }
 }
 
-/// Whether the user has let an action pass.
+/// The state of an action's confirmation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationState {
-    /// It may run.
+    /// Confirmed, or in no need of confirmation.
     #[default]
     Confirmed,
-    /// It may not.
+    /// Rejected by the user.
     Rejected,
-    /// Nobody has answered yet.
+    /// Waiting for the user's decision.
     AwaitingConfirmation,
 }
 
-/// Which implementation of reading or editing is meant.
+/// The implementation of a read or an edit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileImplementation {
-    /// The plain file.
+    /// Plain file access.
     #[default]
     Default,
     /// The agent's editor: numbered lines, snippets, undo.
     OhAci,
-    /// A model rewrites the file from a draft.
+    /// A model turns a draft into an edit.
     LlmBasedEdit,
 }
 
@@ -88,15 +88,15 @@ pub enum FileImplementation {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NullAction {}
 
-/// The prompt and the tools that the agent began with.
+/// The agent's initial prompt and tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SystemAction {
     /// The system prompt.
     pub content: String,
-    /// The tools in OpenAI's shape.
+    /// The tools in OpenAI's format.
     #[serde(default)]
     pub tools: Option<Vec<Value>>,
-    /// The version of V0 that is spoken.
+    /// The version of V0 whose format is used.
     #[serde(default)]
     pub openhands_version: Option<String>,
     /// The agent's name.
@@ -104,76 +104,76 @@ pub struct SystemAction {
     pub agent_class: Option<String>,
 }
 
-/// Somebody says something.
+/// A message of the user or the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageAction {
     /// The text.
     pub content: String,
-    /// Files in the sandbox that the text speaks of.
+    /// Files in the sandbox that the text refers to.
     #[serde(default)]
     pub file_urls: Option<Vec<String>>,
     /// Images, as URLs or data URLs.
     #[serde(default)]
     pub image_urls: Option<Vec<String>>,
-    /// From the agent: it does not go on without an answer.
+    /// For the agent's messages: whether it waits for the user's reply.
     #[serde(default, deserialize_with = "null_is_default")]
     pub wait_for_response: bool,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
-/// Run a command in the sandbox's shell.
+/// Run a shell command in the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunAction {
-    /// Shell text, any number of lines; empty: wait for more output of what runs.
+    /// Shell command of any number of lines. If empty, waits for more output of the running command.
     pub command: String,
-    /// The text is input for the running process; `C-c`, `C-d`, `C-z` are keys.
+    /// Whether the text is input for the running process; `C-c`, `C-d` and `C-z` are keys.
     #[serde(default, deserialize_with = "null_is_default")]
     pub is_input: bool,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// No answer before the command ends or its timeout passes, however silent it is.
+    /// Whether to wait until the command exits or times out, even without output.
     #[serde(default, deserialize_with = "null_is_default")]
     pub blocking: bool,
-    /// Run in a fresh shell, not in the session.
+    /// Whether to run in a new shell instead of the session.
     #[serde(default, deserialize_with = "null_is_default")]
     pub is_static: bool,
-    /// Where a static command runs.
+    /// The working directory of a static command.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Keep it from the agent.
+    /// Whether the agent does not see it.
     #[serde(default, deserialize_with = "null_is_default")]
     pub hidden: bool,
-    /// Whether the user has let it pass.
+    /// The state of its confirmation.
     #[serde(default, deserialize_with = "null_is_default")]
     pub confirmation_state: ConfirmationState,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
-/// Run Python in the sandbox's kernel.
+/// Run Python code in the sandbox's Jupyter kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunIpythonAction {
-    /// The cell.
+    /// The code of the cell.
     pub code: String,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// Add the working directory and the interpreter to the answer.
+    /// Whether the observation includes the working directory and the interpreter.
     #[serde(default = "yes")]
     pub include_extra: bool,
-    /// Whether the user has let it pass.
+    /// The state of its confirmation.
     #[serde(default, deserialize_with = "null_is_default")]
     pub confirmation_state: ConfirmationState,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
-    /// Run before the first cell of a new kernel.
+    /// Code to run before the first cell of a new kernel.
     #[serde(default, deserialize_with = "null_is_default")]
     pub kernel_init_code: String,
 }
@@ -182,46 +182,46 @@ pub struct RunIpythonAction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReadAction {
-    /// Relative paths begin at the shell's working directory.
+    /// The file. A relative path is resolved against the shell's working directory.
     pub path: String,
     /// The first line, from 0.
     #[serde(default, deserialize_with = "null_is_default")]
     pub start: i64,
-    /// The line after the last; −1: to the end.
+    /// The line after the last one; −1 for the end of the file.
     #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
-    /// The plain text, or the editor's numbered view.
+    /// Plain file access, or the editor with its numbered lines.
     #[serde(default, deserialize_with = "null_is_default")]
     pub impl_source: FileImplementation,
-    /// For the editor's view: first and last line, from 1; −1: to the end.
+    /// For the editor: first and last line, from 1; −1 for the end of the file.
     #[serde(default)]
     pub view_range: Option<Vec<i64>>,
 }
 
-/// Write a file, or a slice of its lines.
+/// Write a file, or replace a range of its lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WriteAction {
-    /// Relative paths begin at the shell's working directory.
+    /// The file. A relative path is resolved against the shell's working directory.
     pub path: String,
     /// The text.
     pub content: String,
-    /// The first line that is replaced, from 0.
+    /// The first line to replace, from 0.
     #[serde(default, deserialize_with = "null_is_default")]
     pub start: i64,
-    /// The line after the last that is replaced; −1: to the end.
+    /// The line after the last one to replace; −1 for the end of the file.
     #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
@@ -235,16 +235,16 @@ pub struct EditAction {
     /// `view`, `create`, `str_replace`, `insert` or `undo_edit`; empty for a draft.
     #[serde(default, deserialize_with = "null_is_default")]
     pub command: String,
-    /// For `create`.
+    /// For `create`: the content.
     #[serde(default)]
     pub file_text: Option<String>,
-    /// For `str_replace`: must occur exactly once.
+    /// For `str_replace`: the text to replace. Must occur exactly once.
     #[serde(default)]
     pub old_str: Option<String>,
-    /// For `str_replace` and `insert`.
+    /// For `str_replace` and `insert`: the new text.
     #[serde(default)]
     pub new_str: Option<String>,
-    /// For `insert`: the line after which to insert; 0: at the beginning.
+    /// For `insert`: the line after which to insert; 0 for the start of the file.
     #[serde(default)]
     pub insert_line: Option<i64>,
     /// The draft of a model-based edit.
@@ -253,51 +253,51 @@ pub struct EditAction {
     /// The first line of a draft's range, from 1.
     #[serde(default = "one")]
     pub start: i64,
-    /// The last line of a draft's range; −1: to the end.
+    /// The last line of a draft's range; −1 for the end of the file.
     #[serde(default = "minus_one", deserialize_with = "null_is_minus_one")]
     pub end: i64,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
-    /// The editor, or a model with a draft.
+    /// The editor, or a model that is given a draft.
     #[serde(default = "oh_aci")]
     pub impl_source: FileImplementation,
 }
 
-/// Open a page.
+/// Open a web page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BrowseAction {
-    /// The page.
+    /// The URL.
     pub url: String,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
-    /// Answer with the accessibility tree too.
+    /// Whether the observation includes the accessibility tree.
     #[serde(default, deserialize_with = "null_is_default")]
     pub return_axtree: bool,
 }
 
-/// Act on the open page.
+/// Interact with the open web page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BrowseInteractiveAction {
-    /// Calls such as `click('12')`.
+    /// The calls, such as `click('12')`.
     pub browser_actions: String,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// Said to the user.
+    /// A message to the user.
     #[serde(default, deserialize_with = "null_is_default")]
     pub browsergym_send_msg_to_user: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
-    /// Answer with the accessibility tree too.
+    /// Whether the observation includes the accessibility tree.
     #[serde(default, deserialize_with = "null_is_default")]
     pub return_axtree: bool,
 }
@@ -310,28 +310,28 @@ pub struct CallToolMcpAction {
     /// Its arguments.
     #[serde(default, deserialize_with = "null_is_default")]
     pub arguments: Map<String, Value>,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
-    /// How dangerous it is.
+    /// Its security risk.
     #[serde(default, deserialize_with = "SecurityRisk::or_unknown")]
     pub security_risk: SecurityRisk,
 }
 
-/// Hand a task to another agent.
+/// Delegate a task to another agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelegateAction {
     /// The agent's name.
     pub agent: String,
-    /// What it is given; `task` above all.
+    /// Its inputs; usually `task`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub inputs: Map<String, Value>,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
 
-/// Say a thought aloud, change nothing.
+/// Log a thought.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThinkAction {
     /// The thought.
@@ -339,27 +339,27 @@ pub struct ThinkAction {
     pub thought: String,
 }
 
-/// The task is done.
+/// Finish the task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FinishAction {
-    /// What the user reads.
+    /// The final message to the user.
     #[serde(default, deserialize_with = "null_is_default")]
     pub final_thought: String,
-    /// What a parent agent gets.
+    /// The outputs for a parent agent.
     #[serde(default, deserialize_with = "null_is_default")]
     pub outputs: Map<String, Value>,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
 
-/// The task is refused.
+/// Refuse the task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RejectAction {
-    /// `reason` above all.
+    /// The outputs for a parent agent; usually `reason`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub outputs: Map<String, Value>,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
@@ -367,79 +367,79 @@ pub struct RejectAction {
 /// Set the agent's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeAgentStateAction {
-    /// The state to go to.
+    /// The new state.
     #[serde(deserialize_with = "AgentState::or_unknown")]
     pub agent_state: AgentState,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
 
-/// What kind of knowledge is looked for or was found.
+/// A kind of knowledge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecallType {
-    /// Facts of the workspace, once at the beginning.
+    /// Facts about the workspace; retrieved once, at the start.
     WorkspaceContext,
-    /// Knowledge whose triggers stand in the message.
+    /// Knowledge whose triggers occur in the message.
     Knowledge,
 }
 
-/// Look for knowledge that fits the text.
+/// Retrieve knowledge that is relevant to a text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecallAction {
-    /// What kind of knowledge.
+    /// The kind of knowledge.
     pub recall_type: RecallType,
     /// The user's message.
     #[serde(default, deserialize_with = "null_is_default")]
     pub query: String,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
 
-/// Forget events, perhaps for a summary. Either the list or the range is given.
+/// Remove events from the view, optionally in favor of a summary. Has either the list or the range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CondensationAction {
-    /// The forgotten events, one by one.
+    /// The ids of the events to forget.
     #[serde(default)]
     pub forgotten_event_ids: Option<Vec<i64>>,
-    /// The first of a range of forgotten events.
+    /// The first event of a range to forget.
     #[serde(default)]
     pub forgotten_events_start_id: Option<i64>,
-    /// The last of that range.
+    /// The last event of that range.
     #[serde(default)]
     pub forgotten_events_end_id: Option<i64>,
-    /// What stands in their place.
+    /// The summary that replaces them.
     #[serde(default)]
     pub summary: Option<String>,
-    /// Where in the view it stands.
+    /// The index of the summary in the view.
     #[serde(default)]
     pub summary_offset: Option<i64>,
 }
 
-/// Ask for a condensation.
+/// Request a condensation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CondensationRequestAction {}
 
-/// One task of the agent's list. The model fills it as it likes: what is no text is read as its JSON.
+/// A task of the agent's task list. Models do not keep to the schema, so a value that is no string is read as its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackedTask {
     /// Its id.
     #[serde(default, deserialize_with = "text_or_json")]
     pub id: String,
-    /// What is to be done.
+    /// The description of the task.
     #[serde(default, deserialize_with = "text_or_json")]
     pub title: String,
-    /// `todo`, `in_progress` or `done`; the model's own words otherwise.
+    /// `todo`, `in_progress` or `done`, or any other text of the model.
     #[serde(default, deserialize_with = "text_or_json")]
     pub status: String,
-    /// Anything worth keeping.
+    /// Free text.
     #[serde(default, deserialize_with = "text_or_json")]
     pub notes: String,
 }
 
-/// Show or set the list of tasks.
+/// View or set the task list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskTrackingAction {
     /// `view` or `plan`.
@@ -448,21 +448,21 @@ pub struct TaskTrackingAction {
     /// The whole list.
     #[serde(default, deserialize_with = "null_is_default")]
     pub task_list: Vec<TrackedTask>,
-    /// Why.
+    /// The agent's reasoning.
     #[serde(default, deserialize_with = "null_is_default")]
     pub thought: String,
 }
 
-/// Leave a loop in the way the user chose.
+/// Recover from a loop in the way that the user chose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopRecoveryAction {
-    /// 1: from before the loop; 2: with the last user message; 3: stop.
+    /// 1: restart before the loop; 2: restart with the last user message; 3: stop.
     #[serde(default = "one")]
     pub option: i64,
 }
 
 impl ReadAction {
-    /// The plain text of the whole file.
+    /// Creates a plain read of a whole file.
     pub fn whole_file(path: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -477,7 +477,7 @@ impl ReadAction {
 }
 
 impl EditAction {
-    /// An edit of `path` by the editor's `command`; its arguments are still to be set.
+    /// Creates an edit of `path` with the editor's `command`. The caller sets the command's arguments.
     pub fn new(path: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -495,14 +495,14 @@ impl EditAction {
         }
     }
 
-    /// Whether it says only roughly what is to be done: a model still has to write it out. Then it has a `command`.
+    /// Whether this is a draft that a model still has to turn into an edit with a `command`.
     pub fn is_draft(&self) -> bool {
         self.impl_source == FileImplementation::LlmBasedEdit && self.command.is_empty()
     }
 }
 
 impl Action {
-    /// How dangerous it is, as far as anybody has judged it.
+    /// Returns the assessed security risk.
     pub fn security_risk(&self) -> SecurityRisk {
         match self {
             Self::Message(action) => action.security_risk,
@@ -518,7 +518,7 @@ impl Action {
         }
     }
 
-    /// Writes down how dangerous it is, on the kinds that have a place for it.
+    /// Sets the security risk, on the kinds that have such a field.
     pub fn set_security_risk(&mut self, risk: SecurityRisk) {
         match self {
             Self::Message(action) => action.security_risk = risk,
@@ -534,7 +534,7 @@ impl Action {
         }
     }
 
-    /// Whether the user has let it pass, in the two actions in which V0 says so.
+    /// Returns the state of the confirmation. Only two kinds have such a field in V0; the others count as confirmed.
     pub fn confirmation_state(&self) -> ConfirmationState {
         match self {
             Self::Run(action) => action.confirmation_state,
@@ -543,7 +543,7 @@ impl Action {
         }
     }
 
-    /// Notes that it waits for the user, in the two actions in which V0 says so.
+    /// Marks the action as waiting for confirmation, on the two kinds that have such a field in V0.
     pub fn await_confirmation(&mut self) {
         match self {
             Self::Run(action) => action.confirmation_state = ConfirmationState::AwaitingConfirmation,
@@ -552,7 +552,7 @@ impl Action {
         }
     }
 
-    /// One line for people, V0's `message`.
+    /// Returns a human-readable line, V0's `message`.
     pub fn message(&self) -> String {
         match self {
             Self::Null(_) => "No action".into(),
@@ -566,7 +566,7 @@ impl Action {
             Self::Browse(action) => format!("Browsing {}", action.url),
             Self::BrowseInteractive(action) => format!("In the browser: {}", action.browser_actions),
             Self::CallToolMcp(action) => format!("Calling the MCP tool {}", action.name),
-            Self::Delegate(action) => format!("Handing the task to {}", action.agent),
+            Self::Delegate(action) => format!("Delegating the task to {}", action.agent),
             Self::Think(action) => format!("Thinking: {}", action.thought),
             Self::Finish(action) if action.final_thought.is_empty() => "The task is done.".into(),
             Self::Finish(action) => action.final_thought.clone(),

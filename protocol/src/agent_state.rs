@@ -1,4 +1,4 @@
-//! The states of an agent, as V0 names them.
+//! The states of an agent, under V0's names.
 
 use std::borrow::Cow;
 
@@ -6,38 +6,38 @@ use serde::de::IntoDeserializer as _;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What the agent of a conversation is doing.
+/// The state of a conversation's agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
-    /// The conversation and its sandbox are being made ready.
+    /// The conversation and its sandbox are being set up.
     #[default]
     Loading,
-    /// Ready, and never asked (V0 before 2025).
+    /// Ready, without a first message (V0 before 2025).
     Init,
-    /// Taking steps.
+    /// Executing steps.
     Running,
-    /// Waiting for the user's answer.
+    /// Waiting for the user's next message.
     AwaitingUserInput,
-    /// Held by the user; goes on when told.
+    /// Paused by the user until resumed.
     Paused,
-    /// Ended by the user.
+    /// Stopped by the user.
     Stopped,
-    /// The agent says the task is done.
+    /// The agent reported the task as done.
     Finished,
-    /// The agent refuses the task.
+    /// The agent refused the task.
     Rejected,
-    /// Something failed; the reason stands in the event.
+    /// The run failed; the event holds the reason.
     Error,
     /// An action waits for the user's confirmation.
     AwaitingUserConfirmation,
-    /// The user confirmed the waiting action.
+    /// The user confirmed the pending action.
     UserConfirmed,
-    /// The user refused the waiting action.
+    /// The user rejected the pending action.
     UserRejected,
-    /// The model's provider asks us to wait.
+    /// Waiting because the model's provider limits the rate of requests.
     RateLimited,
-    /// A state that this version does not know. Only read in events, where V0 accepts any name.
+    /// A state unknown to this version. Occurs only in events that are read, where V0 accepts any name.
     #[serde(skip_deserializing)]
     Unknown,
 }
@@ -63,7 +63,7 @@ impl AgentState {
         }
     }
 
-    /// For `deserialize_with`: the state of an event.
+    /// For `deserialize_with` in events: an unknown name becomes [`Self::Unknown`].
     pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = Cow::<'de, str>::deserialize(deserializer)?;
         let name = name.as_ref().into_deserializer();

@@ -1,39 +1,39 @@
-//! Ids: one type for each thing that has one, so that they cannot be mixed up.
+//! Ids, each kind with a type of its own so that they cannot be confused.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest id that is accepted from outside, in bytes.
+/// Maximum length of an id, in bytes.
 pub const MAX_ID_LENGTH: usize = 128;
 
-/// Why a text is not an id.
+/// The error of an invalid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Empty, or longer than [`MAX_ID_LENGTH`].
     #[error("an id has 1 to {MAX_ID_LENGTH} characters, not {0}")]
     Length(usize),
-    /// Holds something else than letters, digits, `-`, `_` and `.`, or begins with a dot.
+    /// Holds a character other than letters, digits, `-`, `_` and `.`, or starts with a dot.
     #[error("an id holds letters, digits, `-`, `_` and `.`, not {0:?}")]
     Character(char),
 }
 
-/// The place of an event in its conversation's log, from 0, without gaps.
+/// The index of an event in its conversation's log, from 0, without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub u64);
 
 impl EventId {
-    /// The id of a log's first event.
+    /// The id of the first event of a log.
     pub const FIRST: Self = Self(0);
 
-    /// The id before this one; none before the first.
+    /// Returns the preceding id, or `None` for the first.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         self.0.checked_sub(1).map(Self)
     }
 
-    /// The id after this one.
+    /// Returns the following id.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -59,7 +59,7 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// The id as text: letters, digits, `-`, `_` and `.`; safe as a file name and in a URL.
+            /// Returns the id as text: letters, digits, `-`, `_` and `.`, hence safe as a file name and in a URL.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -103,41 +103,41 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// A conversation: one event log.
+    /// Identifies a conversation and its event log.
     ConversationId
 );
 text_id!(
-    /// An action as a sandbox knows it. The same id never runs twice.
+    /// Identifies an action in a sandbox. The same id never runs twice.
     ActionId
 );
 text_id!(
-    /// A process as a sandbox knows it, chosen by the host. The same id is never started twice.
+    /// Identifies a process in a sandbox; chosen by the host. The same id is never started twice.
     ProcessId
 );
 text_id!(
-    /// One life of an action server. Another boot id under the same address: everything that ran is gone.
+    /// Identifies one run of an action server. If it changes under the same address, everything that ran is lost.
     BootId
 );
 text_id!(
-    /// A sandbox as its provider knows it.
+    /// Identifies a sandbox within its provider.
     SandboxId
 );
 
 text_id!(
-    /// A shell of an action server.
+    /// Names a shell session of an action server.
     SessionName
 );
 
 impl Default for SessionName {
-    /// The one that is meant where none is named.
+    /// The session used if none is named.
     fn default() -> Self {
         Self("default".to_owned())
     }
 }
 
 impl ActionId {
-    /// The sandbox's id for the action that the log holds as `event`. Derived, so that a host that starts again
-    /// after a crash asks for the same one.
+    /// Returns the sandbox's id for the action that the log holds as `event`. It is derived, so that a host that
+    /// restarts after a crash re-attaches to the same action.
     pub fn for_event(conversation: &ConversationId, event: EventId) -> Self {
         Self(format!("{conversation}.{event}"))
     }

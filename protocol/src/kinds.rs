@@ -1,9 +1,9 @@
-//! One table a family of events: the wire's name of each kind, and the type that holds it.
+//! One table per family of events: the wire name of each kind, and the type that holds its fields.
 
-/// Serialises as the fields of a kind, without its name.
+/// Serializes the fields of a kind, without its name.
 pub(crate) struct Fields<'a, K>(pub(crate) &'a K);
 
-/// Declares an enum of event kinds. Each variant holds a struct that (de)serialises as the kind's `args` or `extras`.
+/// Declares an enum of event kinds. Each variant holds a struct that (de)serializes as the kind's `args` or `extras`.
 macro_rules! kinds {
     (
         $(#[$meta:meta])*
@@ -18,17 +18,17 @@ macro_rules! kinds {
         }
 
         impl $name {
-            /// Every kind's name on the wire.
+            /// The wire names of all kinds.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
-            /// This kind's name on the wire.
+            /// Returns the wire name of this kind.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $kind,)*
                 }
             }
 
-            /// The kind's fields, as the wire has them.
+            /// Returns the fields of this kind in their wire format.
             pub fn fields(&self) -> impl serde::Serialize + '_ {
                 $crate::kinds::Fields(self)
             }
@@ -36,7 +36,7 @@ macro_rules! kinds {
             /// Reads the fields of `kind`.
             ///
             /// # Errors
-            /// An unknown kind, or a field that is missing or has the wrong type, by its path.
+            /// The kind is unknown, or a field is missing or has the wrong type; the error names its path.
             pub(crate) fn from_fields(
                 kind: &str,
                 fields: &serde_json::Value,
@@ -49,7 +49,7 @@ macro_rules! kinds {
         }
 
         impl $name {
-            /// Reads the fields of `kind` as we write them. For speed: an error says no more than that it is one.
+            /// Reads the fields of `kind` in the current format. Fast, with errors that carry no detail.
             pub(crate) fn from_current<'de, D: serde::Deserializer<'de>>(
                 kind: &str,
                 fields: D,

@@ -1,4 +1,4 @@
-//! Reading what V0's many versions wrote: a field that is null where today's has a default, errors that name fields.
+//! Deserialization helpers for the dialects of V0's versions: null in place of a default, errors with field paths.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::EventError;
 
-/// For `deserialize_with` beside `default`: null means the default.
+/// For `deserialize_with` together with `default`: null means the default.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -16,7 +16,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// For `deserialize_with` beside a default of −1, V0's word for none.
+/// For `deserialize_with` together with a default of −1, which V0 uses for "none": null means −1.
 pub(crate) fn null_is_minus_one<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -25,8 +25,8 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| T::from(-1)))
 }
 
-/// For `deserialize_with` beside a default of −1: null is −1. Python's integers have no bounds: what is beyond 64 bits is
-/// the nearest number within.
+/// For `deserialize_with` together with a default of −1: null means −1. Python's integers are unbounded, so an integer
+/// that does not fit into 64 bits saturates.
 pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(-1),
@@ -35,7 +35,7 @@ pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -
     }
 }
 
-/// For `deserialize_with` beside `default`: text as it is, null as none, anything else as its JSON.
+/// For `deserialize_with` together with `default`: a string as is, null as an empty string, any other value as its JSON.
 pub(crate) fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Null => String::new(),
@@ -44,10 +44,10 @@ pub(crate) fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     })
 }
 
-/// Maximum length of a list of texts. In memory an empty text takes eight times as much as in JSON.
+/// Maximum length of a list of strings. An empty string takes eight times as much memory as JSON text.
 const MAX_TEXTS: usize = 10_000;
 
-/// For `deserialize_with` beside `default`: a list of at most [`MAX_TEXTS`], null as none.
+/// For `deserialize_with` together with `default`: a list of at most [`MAX_TEXTS`] strings, null as `None`.
 pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
@@ -79,12 +79,12 @@ pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(BoundedTexts)
 }
 
-/// Reads `value`, found at `under` in an event (empty: the event itself).
+/// Deserializes `value`, which is at the path `under` of an event. An empty path is the event itself.
 pub(crate) fn read<T: DeserializeOwned>(under: &str, value: &Value) -> Result<T, EventError> {
     read_from(under, value)
 }
 
-/// The same from an object and nothing else: half the code.
+/// Like [`read`], but only from an object, which compiles to half the code.
 pub(crate) fn read_fields<T: DeserializeOwned>(
     under: &str,
     fields: &Map<String, Value>,

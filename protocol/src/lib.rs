@@ -1,8 +1,8 @@
-//! The words that cross process borders: V0's events as exact types, and the API of the action server.
+//! The types that cross process boundaries: V0's events, and the API of the action server.
 //!
-//! Values only. No runtime, no HTTP, no clock: times and ids come in from outside. An event read from V0's JSON is
-//! written again as the same JSON (`event::variance` says how older dialects are kept), except for `message`, which
-//! is derived text.
+//! Data types only. No runtime, no HTTP, no clock: the caller supplies times and ids. An event read from V0's JSON
+//! serializes to the same JSON, also if an older version of V0 wrote it (see `event::variance`). The exception is
+//! `message`, which is derived text.
 
 mod kinds;
 mod lenient;

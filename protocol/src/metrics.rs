@@ -1,33 +1,33 @@
-//! What a conversation has cost so far: V0's `llm_metrics`.
+//! Cost and token usage of a conversation: V0's `llm_metrics`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lenient::null_is_default;
 
-/// The running totals of a conversation and the calls behind them. Money is in US dollars.
+/// The totals of a conversation so far, and the calls they add up. Costs are in US dollars.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// The sum of all costs. Never falls.
+    /// The sum of all costs. Never decreases.
     #[serde(default, deserialize_with = "null_is_default")]
     pub accumulated_cost: f64,
-    /// The budget that a step may not begin beyond.
+    /// The budget. No step starts once it is exceeded.
     #[serde(default)]
     pub max_budget_per_task: Option<f64>,
     /// The sum of all usages; its `per_turn_token` is that of the last call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub accumulated_token_usage: TokenUsage,
-    /// One entry a call whose price is known.
+    /// One entry per call whose price is known.
     #[serde(default, deserialize_with = "null_is_default")]
     pub costs: Vec<Cost>,
-    /// One entry a call.
+    /// One entry per call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub response_latencies: Vec<ResponseLatency>,
-    /// One entry a call.
+    /// One entry per call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub token_usages: Vec<TokenUsage>,
 }
 
-/// The price of one call.
+/// The cost of one call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The model that was called.
@@ -36,18 +36,18 @@ pub struct Cost {
     /// In US dollars.
     #[serde(default, deserialize_with = "null_is_default")]
     pub cost: f64,
-    /// Seconds since the epoch.
+    /// When the call was made, in seconds since the Unix epoch.
     #[serde(default, deserialize_with = "null_is_default")]
     pub timestamp: f64,
 }
 
-/// How long one call took.
+/// The latency of one call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseLatency {
     /// The model that was called.
     #[serde(default, deserialize_with = "null_is_default")]
     pub model: String,
-    /// In seconds, from sending to the last byte.
+    /// In seconds, from sending the request to receiving the last byte.
     #[serde(default, deserialize_with = "null_is_default")]
     pub latency: f64,
     /// The provider's id of the response.
@@ -55,13 +55,13 @@ pub struct ResponseLatency {
     pub response_id: String,
 }
 
-/// Tokens of one call, or of all.
+/// Token usage of one call, or of all calls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenUsage {
     /// The model that was called.
     #[serde(default, deserialize_with = "null_is_default")]
     pub model: String,
-    /// Tokens sent, cached ones included.
+    /// Tokens sent, including cached ones.
     #[serde(default, deserialize_with = "null_is_default")]
     pub prompt_tokens: u64,
     /// Tokens received.
@@ -73,20 +73,20 @@ pub struct TokenUsage {
     /// Tokens written to the provider's cache.
     #[serde(default, deserialize_with = "null_is_default")]
     pub cache_write_tokens: u64,
-    /// The model's window; 0 when unknown.
+    /// The model's context window; 0 if unknown.
     #[serde(default, deserialize_with = "null_is_default")]
     pub context_window: u64,
-    /// Prompt and completion of the latest call.
+    /// Prompt and completion tokens of the latest call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub per_turn_token: u64,
-    /// The provider's id of the response; empty in sums.
+    /// The provider's id of the response; empty in totals.
     #[serde(default, deserialize_with = "null_is_default")]
     pub response_id: String,
 }
 
 impl Metrics {
-    /// The totals without the calls behind them: an event names its own call only, so that its length does not
-    /// grow with the conversation's.
+    /// Returns the totals without the list of calls. Events hold only these, so that their length does not grow with the
+    /// conversation.
     #[must_use]
     pub fn totals(&self) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Metrics {
         }
     }
 
-    /// Counts one call. `cost` is absent when the model's price is unknown.
+    /// Adds one call to the totals. `cost` is `None` if the price of the model is unknown.
     pub fn record(&mut self, usage: TokenUsage, cost: Option<Cost>, latency: ResponseLatency) {
         let total = &mut self.accumulated_token_usage;
         total.model.clone_from(&usage.model);

@@ -1,4 +1,4 @@
-//! V0's observations: what came of an action, or happened by itself.
+//! V0's observations: the results of actions, and facts without an action.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::kinds::{Fields, kinds};
 use crate::lenient::{self, bounded_texts, integer_or_minus_one, null_is_default};
 use crate::older_fields;
 
-/// A text for the agent, and facts beside it.
+/// A text for the agent, and structured data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
-    /// What the agent reads.
+    /// The text for the agent.
     pub content: String,
-    /// The kind and its facts: V0's `extras`.
+    /// The kind with its data: V0's `extras`.
     pub kind: ObservationKind,
 }
 
 kinds! {
-    /// Everything that can be observed.
+    /// A kind of observation with its data.
     pub enum ObservationKind, wire key "observation", fields under "extras" {
-        /// Nothing; older logs mark turns with it.
+        /// No observation; separates turns in older logs.
         "null" => Null(NullObservation),
         /// A command's output and exit code.
         "run" => Run(RunObservation),
@@ -37,31 +37,31 @@ kinds! {
         "write" => Write(WriteObservation),
         /// A file was edited.
         "edit" => Edit(EditObservation),
-        /// A page.
+        /// A web page.
         "browse" => Browse(Box<BrowseObservation>),
-        /// What another agent made of a task.
+        /// The result of a delegated task.
         "delegate" => Delegate(DelegateObservation),
         /// The action failed.
         "error" => Error(ErrorObservation),
-        /// The action succeeded, and there is no more to say.
+        /// The action succeeded, without further data.
         "success" => Success(SuccessObservation),
         /// The agent's state changed.
         "agent_state_changed" => AgentStateChanged(AgentStateChangedObservation),
-        /// The user refused the action.
+        /// The user rejected the action.
         "user_rejected" => UserRejected(UserRejectedObservation),
-        /// The thought was heard.
+        /// The thought was logged.
         "think" => Think(ThinkObservation),
         /// Events were condensed.
         "condense" => Condense(CondenseObservation),
-        /// Knowledge that was found.
+        /// The retrieved knowledge.
         "recall" => Recall(Box<RecallObservation>),
-        /// An MCP tool's answer.
+        /// The result of an MCP tool.
         "mcp" => Mcp(McpObservation),
         /// A file was downloaded.
         "download" => Download(DownloadObservation),
-        /// The list of tasks.
+        /// The task list.
         "task_tracking" => TaskTracking(TaskTrackingObservation),
-        /// The agent goes in circles.
+        /// The agent is in a loop.
         "loop_detection" => LoopDetection(LoopDetectionObservation),
     }
 }
@@ -92,24 +92,24 @@ without_extras! {
 /// A command's output and exit code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunObservation {
-    /// What was run.
+    /// The command.
     #[serde(default, deserialize_with = "null_is_default")]
     pub command: String,
-    /// How it ended, and where the shell is now.
+    /// Its exit status and the state of the shell.
     #[serde(default, deserialize_with = "null_is_default")]
     pub metadata: CommandMetadata,
-    /// Kept from the agent.
+    /// Whether the agent does not see it.
     #[serde(default, deserialize_with = "null_is_default")]
     pub hidden: bool,
 }
 
-/// How a command ended, and where the shell is now.
+/// The exit status of a command, and the state of its shell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandMetadata {
-    /// −1: it has not ended.
+    /// The exit code; −1 while the command runs.
     #[serde(default = "minus_one", deserialize_with = "integer_or_minus_one")]
     pub exit_code: i64,
-    /// −1: unknown.
+    /// The process id; −1 if unknown.
     #[serde(default = "minus_one", deserialize_with = "integer_or_minus_one")]
     pub pid: i64,
     /// The shell's user.
@@ -121,16 +121,16 @@ pub struct CommandMetadata {
     /// The shell's working directory.
     #[serde(default)]
     pub working_dir: Option<String>,
-    /// The Python that the shell would start.
+    /// The path of the Python interpreter that the shell finds.
     #[serde(default)]
     pub py_interpreter_path: Option<String>,
-    /// Said before the content.
+    /// A notice before the content.
     #[serde(default, deserialize_with = "null_is_default")]
     pub prefix: String,
-    /// Said after the content.
+    /// A notice after the content.
     #[serde(default, deserialize_with = "null_is_default")]
     pub suffix: String,
-    /// Ours, and only there when it is so: since the shell's last command the kernel has killed for lack of memory.
+    /// Whether the kernel's OOM killer has been active since the shell's last command. Not part of V0; omitted if false.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
 }
@@ -154,7 +154,7 @@ impl Default for CommandMetadata {
 /// A cell's output.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunIpythonObservation {
-    /// The cell.
+    /// The code of the cell.
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: String,
     /// Images as data URLs.
@@ -163,11 +163,11 @@ pub struct RunIpythonObservation {
 }
 
 impl RunIpythonObservation {
-    /// Of an observation's content what the cell made of it: without where the kernel is and which Python it has, which
-    /// stand below.
+    /// Returns the cell's output: an observation's content without the trailing lines on the kernel's working directory and
+    /// interpreter.
     pub fn without_kernel_info(content: &str) -> &str {
-        let place = content.rfind("\n[Jupyter current working directory: ");
-        place.and_then(|at| content.get(..at)).unwrap_or(content)
+        let info = content.rfind("\n[Jupyter current working directory: ");
+        info.and_then(|at| content.get(..at)).unwrap_or(content)
     }
 }
 
@@ -176,7 +176,7 @@ impl RunIpythonObservation {
 pub struct ReadObservation {
     /// Absolute.
     pub path: String,
-    /// Plain text, or the editor's numbered view.
+    /// Plain text, or the editor's numbered lines.
     #[serde(default, deserialize_with = "null_is_default")]
     pub impl_source: FileImplementation,
 }
@@ -194,54 +194,54 @@ pub struct EditObservation {
     /// Absolute.
     #[serde(default, deserialize_with = "null_is_default")]
     pub path: String,
-    /// The file was there before.
+    /// Whether the file existed before.
     #[serde(default, deserialize_with = "null_is_default")]
     pub prev_exist: bool,
-    /// The text before.
+    /// The content before the edit.
     #[serde(default)]
     pub old_content: Option<String>,
-    /// The text after.
+    /// The content after the edit.
     #[serde(default)]
     pub new_content: Option<String>,
-    /// The editor, or a model with a draft.
+    /// The editor, or a model that was given a draft.
     #[serde(default, deserialize_with = "null_is_default")]
     pub impl_source: FileImplementation,
-    /// Unified, without context.
+    /// A unified diff without context lines.
     #[serde(default)]
     pub diff: Option<String>,
-    /// V0 writes its cache; always null from us.
+    /// V0's cache of the diff; Glovebox always writes null.
     #[serde(default, rename = "_diff_cache")]
     pub diff_cache: Option<String>,
 }
 
-/// A page.
+/// A web page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BrowseObservation {
-    /// Where the page was found.
+    /// The URL of the page.
     #[serde(default, deserialize_with = "null_is_default")]
     pub url: String,
     /// `browse` or `browse_interactive`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub trigger_by_action: String,
-    /// A data URL.
+    /// The screenshot as a data URL.
     #[serde(default, deserialize_with = "null_is_default")]
     pub screenshot: String,
-    /// Where the screenshot was saved.
+    /// The file that the screenshot was saved to.
     #[serde(default)]
     pub screenshot_path: Option<String>,
-    /// The screenshot with marks, a data URL.
+    /// The screenshot with marked elements, as a data URL.
     #[serde(default, deserialize_with = "null_is_default")]
     pub set_of_marks: String,
-    /// The action failed.
+    /// Whether the action failed.
     #[serde(default, deserialize_with = "null_is_default")]
     pub error: bool,
     /// Images of the goal.
     #[serde(default, deserialize_with = "null_is_default")]
     pub goal_image_urls: Vec<Value>,
-    /// One entry a tab.
+    /// The URLs of all tabs.
     #[serde(default, deserialize_with = "null_is_default")]
     pub open_pages_urls: Vec<String>,
-    /// The tab in front.
+    /// The index of the active tab.
     #[serde(default, deserialize_with = "null_is_default")]
     pub active_page_index: i64,
     /// The page's DOM.
@@ -250,27 +250,27 @@ pub struct BrowseObservation {
     /// The page's accessibility tree.
     #[serde(default, deserialize_with = "null_is_default")]
     pub axtree_object: Map<String, Value>,
-    /// Facts of the elements, by id.
+    /// Properties of the elements, by id.
     #[serde(default, deserialize_with = "null_is_default")]
     pub extra_element_properties: Map<String, Value>,
     /// The last call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub last_browser_action: String,
-    /// What was wrong with it.
+    /// The error of the last call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub last_browser_action_error: String,
-    /// The element with the focus.
+    /// The id of the focused element.
     #[serde(default, deserialize_with = "null_is_default")]
     pub focused_element_bid: String,
-    /// The tree holds only what can be seen.
+    /// Whether the tree holds only visible elements.
     #[serde(default, deserialize_with = "null_is_default")]
     pub filter_visible_only: bool,
 }
 
-/// What another agent made of a task.
+/// The result of a delegated task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelegateObservation {
-    /// What it hands back.
+    /// The outputs of the other agent.
     #[serde(default, deserialize_with = "null_is_default")]
     pub outputs: Map<String, Value>,
 }
@@ -278,7 +278,7 @@ pub struct DelegateObservation {
 /// The action failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObservation {
-    /// A name that programs may branch on; empty when there is none.
+    /// A stable name for programs; empty if there is none.
     #[serde(default, deserialize_with = "null_is_default")]
     pub error_id: String,
 }
@@ -289,52 +289,52 @@ pub struct AgentStateChangedObservation {
     /// The new state.
     #[serde(deserialize_with = "AgentState::or_unknown")]
     pub agent_state: AgentState,
-    /// Why, for people.
+    /// The reason, human-readable.
     #[serde(default, deserialize_with = "null_is_default")]
     pub reason: String,
 }
 
-/// Knowledge that was found.
+/// The retrieved knowledge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecallObservation {
-    /// What kind of knowledge.
+    /// The kind of knowledge.
     pub recall_type: RecallType,
     /// `owner/name`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub repo_name: String,
-    /// Where the repository lies in the sandbox.
+    /// The path of the repository in the sandbox.
     #[serde(default, deserialize_with = "null_is_default")]
     pub repo_directory: String,
     /// The branch.
     #[serde(default, deserialize_with = "null_is_default")]
     pub repo_branch: String,
-    /// What the repository tells agents.
+    /// The repository's instructions for agents.
     #[serde(default, deserialize_with = "null_is_default")]
     pub repo_instructions: String,
     /// URLs and their ports.
     #[serde(default, deserialize_with = "null_is_default")]
     pub runtime_hosts: BTreeMap<String, u16>,
-    /// What the sandbox's plugins tell agents.
+    /// The instructions of the sandbox's plugins for agents.
     #[serde(default, deserialize_with = "null_is_default")]
     pub additional_agent_instructions: String,
-    /// `YYYY-MM-DD`.
+    /// The date as `YYYY-MM-DD`.
     #[serde(default, deserialize_with = "null_is_default")]
     pub date: String,
-    /// Names of secrets and what they are for.
+    /// The descriptions of the secrets, by name.
     #[serde(default, deserialize_with = "null_is_default")]
     pub custom_secrets_descriptions: BTreeMap<String, String>,
-    /// What this conversation's user tells the agent.
+    /// The user's instructions for this conversation.
     #[serde(default, deserialize_with = "null_is_default")]
     pub conversation_instructions: String,
-    /// Where the shell begins.
+    /// The shell's initial working directory.
     #[serde(default, deserialize_with = "null_is_default")]
     pub working_dir: String,
-    /// What was triggered.
+    /// The triggered knowledge.
     #[serde(default, deserialize_with = "null_is_default")]
     pub microagent_knowledge: Vec<MicroagentKnowledge>,
 }
 
-/// A piece of knowledge and what triggered it.
+/// A piece of knowledge, and the word that triggered it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MicroagentKnowledge {
     /// Its name.
@@ -348,16 +348,16 @@ pub struct MicroagentKnowledge {
     pub content: String,
 }
 
-/// An MCP tool's answer.
+/// The result of an MCP tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpObservation {
     /// The tool.
     #[serde(default, deserialize_with = "null_is_default")]
     pub name: String,
-    /// What it was called with.
+    /// The arguments of the call.
     #[serde(default, deserialize_with = "null_is_default")]
     pub arguments: Map<String, Value>,
-    /// Images of the answer, as data URLs. Ours: V0 keeps none.
+    /// Images of the result, as data URLs. Not part of V0.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub image_urls: Vec<String>,
 }
@@ -365,11 +365,11 @@ pub struct McpObservation {
 /// A file was downloaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DownloadObservation {
-    /// Where it lies in the sandbox.
+    /// Its path in the sandbox.
     pub file_path: String,
 }
 
-/// The list of tasks.
+/// The task list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskTrackingObservation {
     /// `view` or `plan`.
@@ -381,22 +381,22 @@ pub struct TaskTrackingObservation {
 }
 
 impl Observation {
-    /// An observation without a text.
+    /// Creates an observation without a text.
     pub fn without_content(kind: impl Into<ObservationKind>) -> Self {
         Self::new(String::new(), kind)
     }
 
-    /// An observation with a text for the agent.
+    /// Creates an observation with a text for the agent.
     pub fn new(content: impl Into<String>, kind: impl Into<ObservationKind>) -> Self {
         Self { content: content.into(), kind: kind.into() }
     }
 
-    /// The action failed: `content` for the agent, `error_id` for programs.
+    /// Creates the observation of a failed action: `content` is for the agent, `error_id` for programs.
     pub fn error(content: impl Into<String>, error_id: impl Into<String>) -> Self {
         Self::new(content, ErrorObservation { error_id: error_id.into() })
     }
 
-    /// Writes its fields, as the action server answers and a log has them.
+    /// Serializes its fields, in the format of both the action server's API and the event log.
     pub(crate) fn write_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("observation", self.kind.kind())?;
         map.serialize_entry("content", &self.content)?;
@@ -408,7 +408,7 @@ impl Observation {
         Ok(())
     }
 
-    /// V0's `success`: whether a command or a cell went well; nothing for the other kinds.
+    /// Returns V0's `success`: whether a command or a cell succeeded. `None` for the other kinds.
     pub fn success(&self) -> Option<bool> {
         match &self.kind {
             ObservationKind::Run(run) => Some(run.metadata.exit_code == 0),
@@ -417,7 +417,7 @@ impl Observation {
         }
     }
 
-    /// One line for people, V0's `message`.
+    /// Returns a human-readable line, V0's `message`.
     pub fn message(&self) -> String {
         match &self.kind {
             ObservationKind::Null(_) => "No observation".into(),
@@ -460,8 +460,8 @@ impl Observation {
     }
 }
 
-/// As the action server answers: V0's `{observation, content, extras, message, success?}`, without the id and time that a
-/// log gives it.
+/// Serializes as V0's `{observation, content, extras, message, success?}`, without the id and timestamp that an event of
+/// a log has.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

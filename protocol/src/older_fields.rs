@@ -1,7 +1,7 @@
-//! Fields that only V0's older versions wrote, as V0's newest version reads them.
+//! Converts fields that only older versions of V0 wrote, as V0's newest version does.
 //!
-//! Fields that have no meaning any more (`keep_prompt`, `task_completed`, `formatted_output_and_error`) need nothing here:
-//! unknown fields are not read.
+//! Fields without a meaning today (`keep_prompt`, `task_completed`, `formatted_output_and_error`) need no conversion:
+//! unknown fields are ignored.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::python_literal;
 
-/// The `args` of an action with today's names.
+/// Returns the `args` of an action under their current names.
 pub(crate) fn current_args(args: &Value) -> Cow<'_, Value> {
     let Value::Object(given) = args else { return Cow::Borrowed(args) };
     let mut newer = Map::new();
@@ -25,7 +25,7 @@ pub(crate) fn current_args(args: &Value) -> Cow<'_, Value> {
     updated(args, given, newer)
 }
 
-/// The `extras` of a command's observation with today's names.
+/// Returns the `extras` of a command's observation under their current names.
 pub(crate) fn current_run_extras(extras: &Value) -> Cow<'_, Value> {
     let Value::Object(given) = extras else { return Cow::Borrowed(extras) };
     let mut metadata = Map::new();
@@ -45,7 +45,7 @@ pub(crate) fn current_run_extras(extras: &Value) -> Cow<'_, Value> {
     updated(extras, given, Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]))
 }
 
-/// V0 before 2025 kept an edit's and a view's arguments in the Python call that performed it.
+/// Extracts the arguments of an edit or a view from the Python call that performed it, where V0 kept them before 2025.
 fn file_editor_arguments(code: &str) -> Option<Map<String, Value>> {
     let dict = code.strip_prefix("print(file_editor(**")?.strip_suffix("))")?;
     python_literal::parse_dict(dict)

@@ -1,14 +1,14 @@
-//! JSON as Python's `json` module writes it, made readable for `serde_json`.
+//! Converts the output of Python's `json` module to JSON that `serde_json` accepts.
 //!
-//! Python writes `NaN` and `Infinity`, which are not JSON, and escapes of single surrogates, which no Rust string can
-//! hold. `serde_json` refuses the whole document for one of them and has no option to accept them; a parser that does
-//! would be a second JSON parser in the program. Rewriting just these tokens first is one pass without recursion, and
-//! everything else stays under `serde_json`'s rules.
+//! Python writes `NaN` and `Infinity`, which are not JSON, and escapes of unpaired surrogates, which no Rust string can
+//! hold. `serde_json` rejects the whole document for one of them and has no option to accept them. A parser that does
+//! would be a second JSON parser in the program. Replacing only these tokens is one pass without recursion, and
+//! `serde_json` still validates the rest.
 
 use std::borrow::Cow;
 
-/// Replaces the tokens that only Python has: a number that is not finite becomes `null`, a single surrogate U+FFFD.
-/// Borrows the text if it has none; else the result has at most a third more bytes.
+/// Replaces the tokens that only Python writes: a non-finite number becomes `null`, an unpaired surrogate U+FFFD.
+/// Borrows `text` if it has none of them. The result is at most a third longer.
 pub fn to_json(text: &[u8]) -> Cow<'_, [u8]> {
     let mut json = Vec::new();
     let (mut rest, mut uncopied, mut is_in_string) = (text, text, false);
@@ -29,7 +29,7 @@ pub fn to_json(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(json)
 }
 
-/// Length and replacement of the token that `text` starts with; not empty.
+/// Length and replacement of the token at the start of a non-empty text.
 type Token = (usize, Option<&'static [u8]>);
 
 fn token(text: &[u8]) -> Token {
@@ -60,7 +60,7 @@ fn string_token(text: &[u8]) -> Token {
     }
 }
 
-/// The code unit of an escape `\uXXXX`.
+/// Returns the code unit of an escape `\uXXXX`.
 fn code_unit(text: &[u8]) -> Option<u16> {
     let digits = std::str::from_utf8(text.strip_prefix(br"\u")?.get(..4)?).ok()?;
     u16::from_str_radix(digits, 16).ok()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_stays_so() {
+    fn invalid_json_stays_invalid() {
         for text in ["[NaNNaN]", "[-NaN]", "[Infinit]", "[1e999e9]", "[\"\\ud8\"]", "[+Infinity]", "\"\n\""] {
             read(text).unwrap_err();
         }

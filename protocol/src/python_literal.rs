@@ -1,14 +1,14 @@
-//! Reads a dictionary as Python's `repr` writes it.
+//! Parses a dictionary in the format of Python's `repr`.
 //!
-//! Hand-written because the crate `py_literal` recurses as deep as its input nests and brings a parser generator and big
-//! numbers into the action server, which links this crate. Only values that JSON has are read, nested at most
-//! [`MAX_DEPTH`] deep; nothing is evaluated.
+//! Hand-written because the crate `py_literal` recurses without a limit and brings a parser generator and big integers
+//! into the action server, which links this crate. Supports only values that JSON has, nested at most [`MAX_DEPTH`]
+//! deep. Evaluates nothing.
 
 use serde_json::{Map, Value};
 
 const MAX_DEPTH: usize = 16;
 
-/// `None` if `text` is not one dictionary with texts as keys, or holds a value that JSON does not have.
+/// Parses `text`. `None` if it is not a single dictionary with string keys, or holds a value that JSON does not have.
 pub(crate) fn parse_dict(text: &str) -> Option<Map<String, Value>> {
     let mut parser = PythonLiteralParser { rest: text };
     let value = parser.value(MAX_DEPTH)?;
@@ -122,10 +122,10 @@ impl<'a> PythonLiteralParser<'a> {
             'x' => self.code_point(2)?,
             'u' => self.code_point(4)?,
             'U' => self.code_point(8)?,
-            // By name: `repr` does not write it.
+            // A character by name: `repr` does not write it.
             'N' => return None,
             first @ '0'..='7' => self.octal(first)?,
-            // Python keeps the backslash of an escape that it does not know.
+            // Python keeps the backslash of an unknown escape.
             other => {
                 text.push('\\');
                 other
@@ -135,7 +135,7 @@ impl<'a> PythonLiteralParser<'a> {
         Some(())
     }
 
-    /// Half of a surrogate pair becomes U+FFFD.
+    /// Parses `length` hex digits. An unpaired surrogate becomes U+FFFD.
     fn code_point(&mut self, length: usize) -> Option<char> {
         let (digits, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
@@ -147,7 +147,7 @@ impl<'a> PythonLiteralParser<'a> {
         }
     }
 
-    /// Up to three digits.
+    /// Parses an octal escape of up to three digits.
     fn octal(&mut self, first: char) -> Option<char> {
         let mut value = first.to_digit(8)?;
         for _ in 0..2 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn dict_is_read_as_python_evaluates_it() {
+    fn dict_is_parsed_as_python_evaluates_it() {
         let text = r#" {'a': 'it\'s', "b": "\"\\\x41\u00e9\U0001f600\n", 'c': [1, -2, 0.5,], 'd': (None, True), 'e': {}, } "#;
         let expected = json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}});
         assert_eq!(read(text), Some(expected));
@@ -185,7 +185,7 @@ b'}"
     }
 
     #[test]
-    fn what_is_no_dict_of_literals_is_not_read() {
+    fn text_other_than_a_dict_of_literals_is_rejected() {
         let deep = |depth: usize| format!("{{'a': {}1{}}}", "[".repeat(depth), "]".repeat(depth));
         assert!(read(&deep(MAX_DEPTH - 2)).is_some());
         for text in [

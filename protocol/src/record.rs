@@ -1,6 +1,6 @@
-//! Events of our own: what the log must hold to be the whole state, and V0 has no event for.
+//! Glovebox's own events: the parts of a conversation's state for which V0 has no event.
 //!
-//! They are stored and read like V0's, under the key `record`, and kept from V0's routes and sockets.
+//! They are stored and read like V0's, under the key `record`. V0's routes and sockets do not serve them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,167 +10,167 @@ use crate::kinds::kinds;
 use crate::risk::{ConfirmationPolicy, SecurityRisk};
 
 kinds! {
-    /// Everything of our own that a log holds.
+    /// Glovebox's own events.
     pub enum Record, wire key "record", fields under "args" {
-        /// A conversation begins; always a log's first event.
+        /// A conversation started; always the first event of a log.
         "conversation_started" => ConversationStarted(ConversationStarted),
-        /// A sandbox was placed for this conversation.
+        /// A sandbox was leased for this conversation.
         "sandbox_leased" => SandboxLeased(SandboxLeased),
-        /// The sandbox was removed, or found gone.
+        /// The sandbox was removed, or no longer exists.
         "sandbox_released" => SandboxReleased(SandboxReleased),
         /// A limit stopped the agent.
         "limit_reached" => LimitReached(LimitReached),
-        /// The user let the agent go on past a limit.
+        /// The user raised a limit so that the agent can continue.
         "limit_extended" => LimitExtended(LimitExtended),
-        /// The user changed what the agent may do unasked.
+        /// The user changed which actions need confirmation.
         "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
-        /// The user approved an action and those like it, for the rest of the conversation.
+        /// The user approved an action and similar ones for the rest of the conversation.
         "approval_granted" => ApprovalGranted(ApprovalGranted),
-        /// A call to the model failed and is made again.
+        /// A call to the model failed and will be retried.
         "model_retried" => ModelRetried(ModelRetried),
-        /// A title was found for the conversation.
+        /// The conversation got a title.
         "conversation_titled" => ConversationTitled(ConversationTitled),
-        /// The draft of an edit was written out.
+        /// A model turned the draft of an edit into an edit.
         "edit_drafted" => EditDrafted(EditDrafted),
     }
 }
 
-/// What a conversation was asked to be, so that it can go on after a restart. Holds no secrets.
+/// The settings of a conversation, so that it can continue after a restart. Holds no secrets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationStarted {
     /// The agent's name.
     pub agent: String,
-    /// The model's name as it was configured.
+    /// The model's configured name.
     pub model: String,
-    /// The limit of steps.
+    /// Maximum number of steps.
     pub max_iterations: u32,
-    /// The limit of what the model's calls may cost, in US dollars; nothing: none.
+    /// Maximum cost of model calls, in US dollars. `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_budget: Option<f64>,
-    /// What the agent may do unasked; everything in older logs.
+    /// Which actions need confirmation. Older logs lack it: none.
     #[serde(default, skip_serializing_if = "ConfirmationPolicy::is_never")]
     pub confirmation: ConfirmationPolicy,
     /// The runtime's name: `docker`, `local`, …
     pub runtime: String,
-    /// The image, for runtimes that have one.
+    /// The image, for runtimes that use one.
     pub image: Option<String>,
-    /// The folder of the host that is the workspace; nothing: a fresh one.
+    /// The folder of the host that is the workspace. `None` for a new one.
     pub workspace: Option<String>,
-    /// The network of its sandboxes: `none`, `host`, or the name of one of the engine's; `None` in older logs.
+    /// The network of its sandboxes: `none`, `host`, or the name of one of the container engine's. `None` in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// What is done in each new sandbox before the agent's first step there; nothing in older logs.
+    /// How the workspace of each new sandbox is set up before the agent's first step. `None` in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
-    /// Whether a history that does not fit the model's window stays as it is, and the step fails; not in older logs.
+    /// Whether a step fails instead of truncating a history that exceeds the model's context window. Older logs lack it: no.
     #[serde(rename = "keeps_whole_history", default, skip_serializing_if = "std::ops::Not::not")]
     pub history_truncation_disabled: bool,
-    /// Whether an agent that goes in circles is let be; not in older logs.
+    /// Whether an agent that repeats itself is not stopped. Older logs lack it: no.
     #[serde(rename = "lets_loops_be", default, skip_serializing_if = "std::ops::Not::not")]
     pub stuck_detection_disabled: bool,
-    /// The conversation whose beginning this one shares.
+    /// The conversation that this one was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
 }
 
-/// Where a conversation branched off another one.
+/// The point at which a conversation was forked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
-    /// The other one.
+    /// The original conversation.
     pub conversation: ConversationId,
-    /// The last event that both have.
+    /// The last event that both logs share.
     pub event: EventId,
 }
 
-/// How a workspace is made ready.
+/// How a workspace is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum WorkspaceSetup {
-    /// A repository is cloned into a folder of the workspace; then its own set-up script and commit hook.
+    /// A repository is cloned into a folder of the workspace. Then its setup script runs and its commit hook is installed.
     Repository {
-        /// What git is given, without credentials.
+        /// The URL passed to git, without credentials.
         url: String,
-        /// The branch; nothing: the repository's own.
+        /// The branch. `None` for the repository's default branch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
     },
-    /// The workspace becomes an empty repository.
+    /// An empty repository is initialized in the workspace.
     EmptyRepository,
-    /// The workspace is there; its set-up script and commit hook.
+    /// The workspace exists. Its setup script runs and its commit hook is installed.
     Folder,
 }
 
-/// Where the sandbox is. Enough to attach to it again, or to remove it.
+/// A sandbox's identity: enough to re-attach to it, or to remove it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxLeased {
-    /// The runtime that placed it.
+    /// The runtime that created it.
     pub runtime: String,
-    /// Its id at that runtime.
+    /// Its id within that runtime.
     pub sandbox_id: SandboxId,
-    /// The life of its action server. Found changed: what ran is gone.
+    /// The boot id of its action server. If it has changed, everything that ran is lost.
     pub boot_id: BootId,
-    /// Where the agent works in it, absolute.
+    /// The agent's working directory in it; absolute.
     pub working_dir: String,
 }
 
-/// The sandbox was removed, or found gone.
+/// The sandbox was removed, or no longer exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxReleased {
-    /// Its id at its runtime.
+    /// Its id within its runtime.
     pub sandbox_id: SandboxId,
 }
 
-/// What is limited.
+/// A quantity that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Steps of the agent.
+    /// The number of steps.
     Iterations,
-    /// What the model's calls cost, in US dollars.
+    /// The cost of model calls, in US dollars.
     Budget,
 }
 
 /// A limit stopped the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitReached {
-    /// What is limited.
+    /// A quantity that is limited.
     pub limit: Limit,
-    /// The value it was reached at.
+    /// The value at which it was reached.
     pub at: f64,
 }
 
-/// The user let the agent go on past a limit.
+/// The user raised a limit so that the agent can continue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitExtended {
-    /// What is limited.
+    /// A quantity that is limited.
     pub limit: Limit,
     /// The new value.
     pub to: f64,
 }
 
-/// The user changed what the agent may do unasked.
+/// The user changed which actions need confirmation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfirmationChanged {
-    /// What holds from now on.
+    /// The new policy.
     pub policy: ConfirmationPolicy,
 }
 
-/// The user approved an action and those like it, for the rest of the conversation.
+/// The user approved an action and similar ones for the rest of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalGranted {
-    /// Which actions are alike.
+    /// Which actions the approval covers.
     pub scope: ApprovalScope,
-    /// The risk of the action that was approved. A riskier one needs an approval of its own.
+    /// The risk of the approved action. Actions of a higher risk need an approval of their own.
     pub risk: SecurityRisk,
 }
 
-/// The actions that an approval covers.
+/// The set of actions that an approval covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ApprovalScope {
-    /// The same shell text in a session.
+    /// The same shell command.
     Command {
-        /// The text, byte for byte.
+        /// The command, byte for byte.
         command: String,
     },
     /// The same Python cell.
@@ -180,39 +180,40 @@ pub enum ApprovalScope {
     },
     /// Every call of an MCP tool.
     McpTool {
-        /// The name under which the tool is offered.
+        /// The name under which the tool is offered to the model.
         name: String,
     },
     /// Every action of a kind, such as `edit`.
     Action {
-        /// The kind, as on the wire.
+        /// The wire name of the kind.
         action: String,
     },
 }
 
-/// A call to the model failed and is made again.
+/// A call to the model failed and will be retried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRetried {
-    /// Which try comes next, from 2.
+    /// The number of the next attempt, from 2.
     pub attempt: u32,
-    /// How many there are.
+    /// Maximum number of attempts.
     pub attempts: u32,
-    /// How long is waited before it, in seconds.
+    /// The backoff before the next attempt, in seconds.
     pub after: f64,
-    /// What went wrong, in a sentence.
+    /// The cause of the failure, in a sentence.
     pub reason: String,
 }
 
-/// A title was found for the conversation.
+/// The conversation got a title.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationTitled {
-    /// One short line.
+    /// The title: one short line.
     pub title: String,
 }
 
-/// A model has written out the draft of the edit that its agent asked for.
+/// A model turned the draft that its agent wrote into an edit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EditDrafted {
-    /// What the sandbox is asked for in the draft's place; nothing: the answer was paid for, and is of no use.
+    /// The edit that the sandbox performs in place of the draft. `None` if the model's response was unusable; its cost
+    /// still counts.
     pub edit: Option<EditAction>,
 }

@@ -1,4 +1,4 @@
-//! What an action may break, as its model or an analyzer judges it.
+//! The security risk of an action, as its model or an analyzer assesses it.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -7,14 +7,14 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "i64")]
 pub enum SecurityRisk {
-    /// Nobody has judged it.
+    /// Not assessed.
     #[default]
     Unknown,
     /// Reads, or changes only the sandbox.
     Low,
-    /// Changes what the user cares about, within the workspace.
+    /// Changes the user's files within the workspace.
     Medium,
-    /// May leak or destroy.
+    /// May leak or destroy data.
     High,
 }
 
@@ -32,7 +32,7 @@ impl utoipa::PartialSchema for SecurityRisk {
 impl utoipa::ToSchema for SecurityRisk {}
 
 impl SecurityRisk {
-    /// For `deserialize_with`: the risk of an event, where V0 takes one that it does not know as [`Self::Unknown`].
+    /// For `deserialize_with` in events: like V0, reads an unknown risk as [`Self::Unknown`].
     pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = Value::deserialize(deserializer)?.as_f64().filter(|number| number.fract() == 0.0);
         Ok(number.and_then(|number| Self::try_from(number as i64).ok()).unwrap_or_default())
@@ -50,29 +50,29 @@ impl From<SecurityRisk> for i64 {
     }
 }
 
-/// Which actions wait for the user's word before they are performed.
+/// Which actions need the user's confirmation before they run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ConfirmationPolicy {
-    /// None.
+    /// No action.
     #[default]
     Never,
-    /// Those of this risk or a higher one, and those whose risk nobody knows.
+    /// Actions of at least this risk, and those of unknown risk.
     Risky {
-        /// The lowest risk that is asked about.
+        /// The lowest risk that needs confirmation.
         from: SecurityRisk,
     },
-    /// All.
+    /// Every action.
     Always,
 }
 
 impl ConfirmationPolicy {
-    /// Whether nothing waits.
+    /// Whether no action needs confirmation.
     pub fn is_never(&self) -> bool {
         *self == Self::Never
     }
 
-    /// Whether an action of this risk waits.
+    /// Whether an action of this risk needs confirmation.
     pub fn requires_confirmation(self, risk: SecurityRisk) -> bool {
         match self {
             Self::Never => false,

@@ -1,4 +1,4 @@
-//! Which call of which model response an action or observation belongs to.
+//! Relates an action or observation to a tool call in a model's response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,24 +11,25 @@ use serde_json::value::RawValue;
 /// V0's `tool_call_metadata`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallMetadata {
-    /// The tool that was called.
+    /// The name of the tool.
     pub function_name: String,
     /// The model's id of the call.
     pub tool_call_id: String,
-    /// The whole response in OpenAI's `chat.completion` shape.
+    /// The whole response as an OpenAI `chat.completion`.
     pub model_response: ModelResponseText,
-    /// How many calls that response makes.
+    /// The number of tool calls in that response.
     pub total_calls_in_response: u64,
 }
 
-/// A model's response as its JSON, kept as it came: what is unknown to us in it must go back to the provider unchanged. Most
-/// events of a log are never asked for theirs, so it is text until then. A copy shares it: every event of a response's calls
-/// has it. Equal is what has the same text.
+/// A model's response as its original JSON text: fields unknown to us must go back to the provider unchanged.
+///
+/// Most responses of a log are never inspected, so the text is parsed only on demand. All events of one response share the
+/// text, so clones are cheap. Two responses are equal if their texts are.
 #[derive(Clone)]
 pub struct ModelResponseText(Arc<RawValue>);
 
 impl ModelResponseText {
-    /// Takes text that [`Value`] could be read from.
+    /// Validates that a [`Value`] can be read from `text`.
     pub(crate) fn new(text: &RawValue) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<ValidatedJson>(text.get())?;
         Ok(Self(Arc::from(text.to_owned())))
@@ -39,16 +40,16 @@ impl ModelResponseText {
         self.0.get()
     }
 
-    /// What it says.
+    /// Parses the text.
     pub fn to_value(&self) -> Value {
-        // It was looked through when it was taken.
+        // `new` has validated it.
         serde_json::from_str(self.as_str()).unwrap_or_default()
     }
 }
 
 impl From<&Value> for ModelResponseText {
     fn from(response: &Value) -> Self {
-        // Every value can be written.
+        // Every value serializes.
         Self(Arc::from(serde_json::value::to_raw_value(response).unwrap_or_default()))
     }
 }
@@ -83,8 +84,8 @@ impl<'de> Deserialize<'de> for ModelResponseText {
     }
 }
 
-/// Any JSON, looked through as when a [`Value`] is made of it: how deep it goes, numbers out of range, halves of characters.
-/// Serde's own [`serde::de::IgnoredAny`] lets those pass.
+/// Deserializes from any JSON that a [`Value`] can hold, without building it. Unlike [`serde::de::IgnoredAny`] it rejects
+/// excessive depth, numbers out of range and unpaired surrogates.
 struct ValidatedJson;
 
 impl<'de> Deserialize<'de> for ValidatedJson {
@@ -143,7 +144,7 @@ mod tests {
     use super::ModelResponseText;
 
     #[test]
-    fn what_no_value_can_be_made_of_is_no_response() {
+    fn response_text_is_valid_exactly_when_a_value_is() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let texts = [
             "1e999",
@@ -153,16 +154,16 @@ mod tests {
             &deep(128),
             r#"{"a":[1,-2,0.5,"é",null,true]}"#,
         ];
-        let mut sound = 0;
+        let mut valid = 0;
         for text in texts {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
             let (response, value) = (ModelResponseText::new(raw), serde_json::from_str::<Value>(text));
             assert_eq!(response.is_ok(), value.is_ok(), "{text}");
             if let (Ok(response), Ok(value)) = (response, value) {
                 assert_eq!((response.as_str(), response.to_value()), (text, value));
-                sound += 1;
+                valid += 1;
             }
         }
-        assert_eq!(sound, 2);
+        assert_eq!(valid, 2);
     }
 }
