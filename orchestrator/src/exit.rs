@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use conversations::ConversationsError;
+
 use crate::config::ConfigError;
 
 /// How the program ends.
@@ -47,6 +49,11 @@ pub(crate) struct UsageError(pub String);
 
 /// How the program ends after an error.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
-    let is_usage = error.chain().any(|cause| cause.is::<UsageError>() || cause.is::<ConfigError>());
+    let is_usage = error.chain().any(|cause| {
+        let is_bad_request = |cause: &ConversationsError| cause.is_bad_request();
+        cause.is::<UsageError>()
+            || cause.is::<ConfigError>()
+            || cause.downcast_ref::<ConversationsError>().is_some_and(is_bad_request)
+    });
     if is_usage { Exit::Usage } else { Exit::Failed }
 }

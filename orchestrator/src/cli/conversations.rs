@@ -1,34 +1,24 @@
 //! `glovebox conversations`: what the store holds.
 
 mod list;
-mod overview;
 mod remove;
 mod trajectory_file;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use engine::clock;
-use engine::conversation::{self, State};
-use engine::events::EventStore;
-use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
-    Record,
-};
+use conversations::Conversations;
+use engine::conversation::State;
+use protocol::{AgentState, ConversationId, EventId};
 
 pub(super) use trajectory_file::TrajectoryFile;
 
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
 use super::{load_config_to_read, print};
-use crate::compose::StateDir;
+use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
-use crate::workspace;
-
-/// How many events are read at once.
-const PAGE: usize = 256;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConversationsCommand {
@@ -80,129 +70,53 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         }
         _ => state_dir.store_to_read(config.durability).await?,
     };
-    let store = store.as_ref();
+    let conversations = compose::conversations(store, &state_dir);
     match command {
         ConversationsCommand::Fork { conversation, at } => {
-            fork(store, &state_dir, &conversation.find(store).await?, at.map(EventId)).await
+            let id = conversations.find(&conversation.selector()).await?;
+            print::line(conversations.fork(&id, at.map(EventId)).await?.as_str())?;
+            Ok(Exit::Finished)
         }
-        ConversationsCommand::Ls(arguments) => list::run(arguments, store, &state_dir).await,
+        ConversationsCommand::Ls(arguments) => list::run(arguments, &conversations).await,
         ConversationsCommand::Show { conversation, json } => {
-            show(store, &conversation.find(store).await?, json).await
+            show(&conversations, &conversations.find(&conversation.selector()).await?, json).await
         }
         ConversationsCommand::Export { conversation, output } => {
-            let id = conversation.find(store).await?;
+            let id = conversations.find(&conversation.selector()).await?;
             match output.filter(|path| path != Path::new("-")) {
                 Some(path) => {
                     let file = open_trajectory(&path, &id)?;
-                    save_trajectory(store, &id, file, config.saves_screenshots).await?;
+                    save_trajectory(&conversations, &id, file, config.saves_screenshots).await?;
                 }
-                None => print::line(&trajectory(store, &id, config.saves_screenshots).await?)?,
+                None => print::line(&trajectory(&conversations, &id, config.saves_screenshots).await?)?,
             }
             Ok(Exit::Finished)
         }
-        ConversationsCommand::Rm(arguments) => remove::run(arguments, &config, store, &state_dir).await,
-    }
-}
-
-async fn fork(
-    store: &dyn EventStore,
-    state_dir: &StateDir,
-    from: &ConversationId,
-    last: Option<EventId>,
-) -> anyhow::Result<Exit> {
-    let log = read_all(store, from).await?;
-    let Some(end) = log.last() else {
-        return Err(UsageError(format!("there is no conversation {from}")).into());
-    };
-    let last = last.unwrap_or(end.id);
-    let Some(mut events) = conversation::fork(&log, from, last, &clock::now()) else {
-        let text = format!("conversation {from} has no event {last}; its last one is {}", end.id);
-        return Err(UsageError(text).into());
-    };
-    let id = super::run::new_conversation_id()?;
-    if let Some(EventBody::Record(Record::ConversationStarted(started))) =
-        events.first_mut().map(|event| &mut event.body)
-        && let Some(own) = state_dir.workspace_in_log(from, started.workspace.as_deref())
-    {
-        workspace::check_not_replaced("workspace", &own)?;
-        let copy = state_dir.workspace(&id)?;
-        if own.exists() {
-            copy_tree(&own, &copy).await?;
+        ConversationsCommand::Rm(arguments) => {
+            remove::run(arguments, &config, &conversations, &state_dir).await
         }
-        started.workspace = Some(copy.to_string_lossy().into_owned());
     }
-    store.append(&id, &events).await?;
-    print::line(id.as_str())?;
-    Ok(Exit::Finished)
 }
 
-/// With owners, modes and links, as only the system's own program copies them.
-async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let copying = || format!("copying the workspace {} to {}", from.display(), to.display());
-    let mut copy = tokio::process::Command::new("cp");
-    copy.arg("-a").arg("--").arg(from.join(".")).arg(to).kill_on_drop(true);
-    let copied = copy.output().await.with_context(copying)?;
-    if !copied.status.success() {
-        anyhow::bail!("{}: {}", copying(), String::from_utf8_lossy(&copied.stderr).trim_end());
-    }
-    Ok(())
-}
-
-async fn show(store: &dyn EventStore, id: &ConversationId, as_json: bool) -> anyhow::Result<Exit> {
-    let events = read_all(store, id).await?;
-    if events.is_empty() {
-        return Err(UsageError(format!("there is no conversation {id}")).into());
-    }
+async fn show(conversations: &Conversations, id: &ConversationId, as_json: bool) -> anyhow::Result<Exit> {
     let mut transcript = Transcript::new();
-    for event in &events {
+    for event in conversations.events(id).await? {
         if as_json {
-            print::line(&serde_json::to_string(event)?)?;
+            print::line(&serde_json::to_string(&event)?)?;
         } else {
-            print::text(&transcript.event(event))?;
+            print::text(&transcript.event(&event))?;
         }
     }
     Ok(Exit::Finished)
 }
 
-/// What V0 calls a trajectory, as its file: the log without the records that only we keep, and without pictures of pages
-/// unless they are wanted.
+/// A trajectory as its file holds it.
 async fn trajectory(
-    store: &dyn EventStore,
+    conversations: &Conversations,
     id: &ConversationId,
     with_screenshots: bool,
 ) -> anyhow::Result<String> {
-    let mut events = read_all(store, id).await?;
-    events.retain(|event| !matches!(event.body, EventBody::Record(_)));
-    merge_system_actions(&mut events);
-    for event in &mut events {
-        if let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) =
-            &mut event.body
-            && !with_screenshots
-        {
-            (page.screenshot, page.set_of_marks) = (String::new(), String::new());
-        }
-    }
-    Ok(serde_json::to_string_pretty(&events)?)
-}
-
-/// V0 writes one `system` action an agent, with all of its tools. Ours writes another whenever tool servers offer other
-/// tools: the latest offer joins the agent's own tools.
-fn merge_system_actions(events: &mut Vec<Event>) {
-    let mut offers = BTreeMap::new();
-    events.retain(|event| match &event.body {
-        EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
-            offers.insert(event.delegation, system.tools.clone().unwrap_or_default());
-            false
-        }
-        _ => true,
-    });
-    for event in events {
-        if let EventBody::Action(Action::System(system)) = &mut event.body
-            && let Some(tools) = offers.remove(&event.delegation)
-        {
-            system.tools.get_or_insert_default().extend(tools);
-        }
-    }
+    Ok(serde_json::to_string_pretty(&conversations.export(id, with_screenshots).await?)?)
 }
 
 /// The configured file for the trajectory. Fails where it could not be saved at the end.
@@ -220,29 +134,14 @@ fn open_trajectory(path: &Path, id: &ConversationId) -> anyhow::Result<Trajector
 
 /// Writes a trajectory to its file.
 pub(super) async fn save_trajectory(
-    store: &dyn EventStore,
+    conversations: &Conversations,
     id: &ConversationId,
     file: TrajectoryFile,
     with_screenshots: bool,
 ) -> anyhow::Result<()> {
-    let text = trajectory(store, id, with_screenshots).await? + "\n";
+    let text = trajectory(conversations, id, with_screenshots).await? + "\n";
     let failed = format!("saving the trajectory to {}", file.path().display());
     file.write(&text).context(failed)
-}
-
-/// Leaves no empty workspace behind, once the conversation has no sandbox. For whoever holds its lock.
-pub(super) async fn remove_empty_workspace(
-    state_dir: &StateDir,
-    store: &dyn EventStore,
-    id: &ConversationId,
-) {
-    if !state_dir.has_empty_workspace(id) {
-        return;
-    }
-    let has_sandbox = read_all(store, id).await.map(|log| State::fold(&log).lease.is_some());
-    if has_sandbox.is_ok_and(|has_sandbox| !has_sandbox) {
-        state_dir.remove_empty_workspace(id);
-    }
 }
 
 /// How a conversation ended, what it took, and how to go on.
@@ -271,51 +170,9 @@ pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> S
     text
 }
 
-pub(super) async fn read_all(store: &dyn EventStore, id: &ConversationId) -> anyhow::Result<Vec<Event>> {
-    let mut events = Vec::new();
-    loop {
-        let page = store.read(id, EventId(events.len() as u64), PAGE).await?;
-        if page.is_empty() {
-            return Ok(events);
-        }
-        events.extend(page);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn export_holds_one_system_action_an_agent() {
-        let at = protocol::Timestamp::try_from("2025-10-03T12:34:56".to_owned()).unwrap();
-        let system = |id, source, delegation, tools: &[&str]| {
-            let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
-            let system = protocol::action::SystemAction {
-                content: String::new(),
-                tools: Some(tools),
-                openhands_version: None,
-                agent_class: None,
-            };
-            let mut event = Event::new(EventId(id), at.clone(), source, Action::from(system));
-            event.delegation = delegation;
-            event
-        };
-        let delegation = Some(EventId(3));
-        let mut events = vec![
-            system(0, EventSource::Agent, None, &["own"]),
-            system(1, EventSource::Environment, None, &["first"]),
-            system(2, EventSource::Environment, None, &["latest"]),
-            system(4, EventSource::Agent, delegation, &["delegate's"]),
-            system(5, EventSource::Environment, delegation, &["other"]),
-        ];
-        merge_system_actions(&mut events);
-        let expected = [
-            system(0, EventSource::Agent, None, &["own", "latest"]),
-            system(4, EventSource::Agent, delegation, &["delegate's", "other"]),
-        ];
-        assert_eq!(events, expected);
-    }
 
     #[test]
     fn what_was_left_before_it_could_stop_is_not_called_running() {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use conversations::Conversations;
 use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 
-use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
+use super::run::{Task, What, WorkArguments, perform};
 use super::{exec, prepare, print};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
@@ -59,7 +60,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         print::warning(&format!("{error:#}; the demonstration runs without"));
         config.sandbox.unsafe_local = true;
     }
-    let id = new_conversation_id()?;
+    let id = Conversations::new_id();
     let workspace = state_dir.workspace(&id)?;
     write_project(&workspace)?;
     let inside = if config.runtime == "local" { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
@@ -89,7 +90,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         other => return Ok(other),
     }
     let spec =
-        SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, new_conversation_id()?) };
+        SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, Conversations::new_id()) };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let test = exec::Command { text: TEST.to_owned(), timeout: None };
     let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, test).await?;

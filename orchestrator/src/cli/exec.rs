@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 
+use conversations::Conversations;
 use engine::sandbox::{Sandbox, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, ProcessRequest, SandboxAction};
@@ -10,9 +11,8 @@ use tokio::time::timeout;
 
 use super::follow::{Interrupts, Output, STOP_PATIENCE, Screen};
 use super::program;
-use super::run::new_conversation_id;
 use super::{PlaceArguments, prepare, print, trust};
-use crate::compose::{self, StateDir, Sweep};
+use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, INTERRUPTED, UsageError};
 use crate::workspace::{self, WorkFolder};
@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let spec = SandboxSpec {
         environment: workspace::environment(&config, None),
         workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
-        ..compose::spec(&config, new_conversation_id()?)
+        ..compose::spec(&config, Conversations::new_id())
     };
     trust::check_sandbox(&config, &spec)?;
     if arguments.json {
@@ -147,7 +147,7 @@ async fn with_fresh_sandbox<T>(
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
-    let sweep = Sweep::begin(&provider, config, state_dir);
+    let sweep = compose::sweep(&provider, config, state_dir);
     let screen = std::sync::Mutex::new(Screen::new(progress));
     let on_progress = |progress| {
         screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
@@ -167,7 +167,7 @@ async fn with_fresh_sandbox<T>(
     if let Err(error) = provider.destroy(&sandbox_id).await {
         print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
     }
-    sweep.end().await;
+    sweep.finish().await;
     result.map(Some)
 }
 

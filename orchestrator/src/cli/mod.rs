@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 }
 
 /// The crates of this program: the targets of its log.
-const OWN_CRATES: [&str; 8] = ["glovebox", "browser", "engine", "llm", "mcp", "sandbox", "storage", "tls"];
+const OWN_CRATES: [&str; 9] =
+    ["glovebox", "browser", "conversations", "engine", "llm", "mcp", "sandbox", "storage", "tls"];
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or

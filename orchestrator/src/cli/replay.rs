@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use conversations::Conversations;
 use engine::replay::{Difference, Trajectory};
 use protocol::{Event, Observation, python_json};
 use serde_json::{Value, json};
 
-use super::run::{Task, What, WorkArguments, new_conversation_id, perform};
-use super::{PlaceArguments, conversations, prepare, print};
+use super::run::{Task, What, WorkArguments, perform};
+use super::{PlaceArguments, prepare, print};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -45,7 +46,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let trajectory = read(&file)?;
     let overrides = place.overrides(work.overrides(overrides));
     let (config, state_dir) = prepare(&overrides).await?;
-    let id = new_conversation_id()?;
+    let id = Conversations::new_id();
     let workspace = WorkFolder::choose(&config, &state_dir, &id, place.directory.as_deref())?;
     let setup = workspace::setup(&config, &workspace)?;
     let (models, model) = if diff {
@@ -62,7 +63,8 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
-    let log = conversations::read_all(state_dir.store(config.durability).await?.as_ref(), &id).await?;
+    let store = state_dir.store(config.durability).await?;
+    let log = compose::conversations(store, &state_dir).events(&id).await?;
     let differences = trajectory.differences(&log);
     if is_json {
         let told: Vec<_> = differences.iter().map(to_json).collect();

@@ -20,7 +20,7 @@ use super::run::{
     Course, WorkArguments, finish, introduce, note_folder, spec, warn_of_budget, warn_of_memory,
 };
 use super::{MachineArguments, conversations, load_decided_config, print, trust};
-use crate::compose::{self, StateDir, Sweep};
+use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::terminal_input::InputKeptFromShell;
@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let config = trust::load(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = state_dir.store(config.durability).await?;
-    let id = conversation.find(store.as_ref()).await?;
+    let id = compose::conversations(store.clone(), &state_dir).find(&conversation.selector()).await?;
     let _input = InputKeptFromShell;
     // Before anything is decided by what it says: another process may be ending it.
     let _lock = state_dir.lock_existing(store.as_ref(), &id).await?;
@@ -147,7 +147,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if work.output() == Output::Transcript {
         introduce(&id, &started, &config);
     }
-    let sweep = Sweep::begin(&parts.provider, &config, &state_dir);
+    let sweep = compose::sweep(&parts.provider, &config, &state_dir);
     let from = state.next_id;
     let conversation = Conversation::recover(parts.clone(), id.clone()).await?;
     let terms = Terms {
@@ -179,9 +179,9 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     let from = question.filter(|_| asks).unwrap_or(from);
     let course = Course { from, replayed: None, has_answer: true, trajectory };
-    let exit = finish(conversation, &parts, &config, &work, course, &models).await;
-    sweep.end().await;
-    conversations::remove_empty_workspace(&state_dir, parts.store.as_ref(), &id).await;
+    let exit = finish(conversation, &parts, &config, &state_dir, &work, course, &models).await;
+    sweep.finish().await;
+    compose::conversations(parts.store, &state_dir).remove_empty_workspace(&id).await;
     exit
 }
 

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::conversations::Conversations;
 use engine::agent::Agent;
 use engine::conversation::{Afterwards, Conversation, Parts};
 use engine::events::EventStore;
@@ -18,7 +19,7 @@ use super::conversations::TrajectoryFile;
 use super::follow::{Follow, Followed, Output};
 use super::title::entitle;
 use super::{PlaceArguments, conversations, pictures, prepare, print, replay, trust};
-use crate::compose::{self, Lock, Models, StateDir, Sweep};
+use crate::compose::{self, Lock, Models, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::input_file;
@@ -168,7 +169,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     }
     // What is wrong with the agent is reported before its model is looked at.
     compose::agent(&config)?;
-    let id = new_conversation_id()?;
+    let id = Conversations::new_id();
     let models = arguments.work.models(&config, 0, &id)?;
     arguments.work.reach_provider(&config).await?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
@@ -213,7 +214,7 @@ pub(super) async fn perform(task: Task, config: &Config, state_dir: &StateDir) -
     };
     let store = state_dir.store(config.durability).await?;
     let exit = perform_locked(task, config, state_dir, store.clone()).await;
-    conversations::remove_empty_workspace(state_dir, store.as_ref(), &id).await;
+    compose::conversations(store, state_dir).remove_empty_workspace(&id).await;
     exit
 }
 
@@ -261,7 +262,7 @@ async fn perform_locked(
             print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
         }
     }
-    let sweep = Sweep::begin(&parts.provider, config, state_dir);
+    let sweep = compose::sweep(&parts.provider, config, state_dir);
     let redactor = compose::redactor(config)?;
     let conversation = Conversation::begin(parts.clone(), task.id, started).await?;
     if let Some(title) = &task.title {
@@ -274,8 +275,8 @@ async fn perform_locked(
         conversation.say(MessageAction { content, image_urls, ..Default::default() })?;
     }
     let course = Course { from: EventId::FIRST, replayed: replayed.as_ref(), has_answer, trajectory };
-    let exit = finish(conversation, &parts, config, &task.work, course, &task.models).await;
-    sweep.end().await;
+    let exit = finish(conversation, &parts, config, state_dir, &task.work, course, &task.models).await;
+    sweep.finish().await;
     exit
 }
 
@@ -297,6 +298,7 @@ pub(super) async fn finish(
     conversation: Conversation,
     parts: &Parts,
     config: &Config,
+    state_dir: &StateDir,
     work: &WorkArguments,
     course: Course<'_>,
     models: &Models,
@@ -333,7 +335,8 @@ pub(super) async fn finish(
     conversation.close(if is_in_order { config.sandbox.afterwards } else { Afterwards::Keep }).await?;
     let exit = exit?;
     if let Some(file) = course.trajectory {
-        conversations::save_trajectory(parts.store.as_ref(), &id, file, config.saves_screenshots).await?;
+        let store = compose::conversations(Arc::clone(&parts.store), state_dir);
+        conversations::save_trajectory(&store, &id, file, config.saves_screenshots).await?;
     }
     if work.output() == Output::Transcript {
         print::note(&conversations::closing_words(&id, &state, exit));
@@ -367,10 +370,6 @@ pub(super) fn spec(config: &Config, id: &ConversationId, started: &ConversationS
         workspace: started.workspace.as_ref().map(PathBuf::from),
         ..compose::spec(config, id.clone())
     }
-}
-
-pub(super) fn new_conversation_id() -> anyhow::Result<ConversationId> {
-    Ok(ConversationId::try_from(uuid::Uuid::now_v7().simple().to_string())?)
 }
 
 pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted, config: &Config) {

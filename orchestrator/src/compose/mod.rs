@@ -2,6 +2,7 @@
 
 mod agent;
 mod condenser;
+mod conversations;
 mod model;
 mod parts;
 mod sandboxes;
@@ -13,11 +14,12 @@ mod tool_servers;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
+pub(crate) use conversations::{conversations, host_error};
 pub(crate) use model::{Models, check_key, lasting_model_name, reach_provider};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
-    RUNTIMES, Sweep, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,
-    provider_with_spares, spec,
+    RUNTIMES, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,
+    provider_with_spares, spec, sweep,
 };
 pub(crate) use secrets::{guarded_provider, redactor, registry};
 use secrets::{guarded_store, guarded_tool_servers};

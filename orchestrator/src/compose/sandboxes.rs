@@ -1,40 +1,29 @@
 //! Sandboxes: what places them, what they are, and how those that nobody uses go.
 
-use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::clock;
-use engine::conversation::{Afterwards, read_state};
-use engine::events::{ConversationSummary, EventStore};
-use engine::sandbox::{Lifetime, Placed, SandboxProvider, SandboxSpec, sweep, sweep_snapshots};
+use conversations::{SandboxRetention, Sweep};
+use engine::events::EventStore;
+use engine::sandbox::{Placed, SandboxProvider, SandboxSpec};
 use nix::unistd::{Uid, User};
-use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
+use protocol::ConversationId;
 use sandbox::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
     HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig,
     RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider,
     UnknownHosts, spare_holder,
 };
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::{Lock, StateDir};
+use super::StateDir;
 use crate::config::Config;
 use crate::exit::UsageError;
 use crate::terminal_input::discard_typed_input;
 
 /// A local sandbox that nobody speaks to for so long ends itself.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// How often a program that runs for long looks for what others have left.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
-
-/// How long the end of the program waits for a sweep that is under way.
-const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What can place sandboxes; `auto` is one of the next two.
 pub(crate) const RUNTIMES: [&str; 5] = ["auto", "docker", "local", "ssh", "remote"];
@@ -255,114 +244,25 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
     }
 }
 
-/// Removes what programs that were killed have left, while this one does its own work: at its start and from time to time.
-/// A sandbox is used as long as a process runs its conversation. It is kept for `close_delay` after the last event of a
-/// conversation that was interrupted, and for ever where sandboxes are to outlive their conversations' runs.
-pub(crate) struct Sweep {
-    task: AbortOnDropHandle<()>,
-    end: CancellationToken,
-}
-
-impl Sweep {
-    /// Begins in the background.
-    pub(crate) fn begin(provider: &Arc<dyn SandboxProvider>, config: &Config, state_dir: &StateDir) -> Self {
-        let (provider, config, state_dir) = (Arc::clone(provider), config.clone(), state_dir.clone());
-        let end = CancellationToken::new();
-        let ended = end.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                if let Err(error) = sweep_once(provider.as_ref(), &config, &state_dir).await {
-                    tracing::debug!("looking for sandboxes that nobody uses: {error:#}");
-                }
-                if timeout(SWEEP_INTERVAL, ended.cancelled()).await.is_ok() {
-                    return;
-                }
-            }
-        });
-        Self { task: AbortOnDropHandle::new(task), end }
-    }
-
-    /// Lets a round that is under way come to its end, within a moment.
-    pub(crate) async fn end(self) {
-        self.end.cancel();
-        // What is not done by then is for the next sweep.
-        let _ = timeout(SWEEP_PATIENCE, self.task).await;
-    }
+/// Sweeps the sandboxes that killed processes have left, while this process does its own work.
+pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_dir: &StateDir) -> Sweep {
+    let retention = SandboxRetention {
+        afterwards: config.sandbox.afterwards,
+        close_delay: config.sandbox.close_delay,
+        is_warm_in_use: is_spare_in_use,
+    };
+    let (locks, durability) = (Arc::new(state_dir.clone()), config.durability);
+    let state_dir = state_dir.clone();
+    Sweep::start(Arc::clone(provider), locks, retention, move || {
+        let state_dir = state_dir.clone();
+        async move {
+            let store = state_dir.store(durability).await?;
+            anyhow::Ok(store as Arc<dyn EventStore>)
+        }
+    })
 }
 
 /// Whether whoever made this sandbox ahead still runs.
 pub(crate) fn is_spare_in_use(placed: &Placed) -> bool {
     spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
-}
-
-/// One round of the sweep.
-async fn sweep_once(
-    provider: &dyn SandboxProvider,
-    config: &Config,
-    state_dir: &StateDir,
-) -> anyhow::Result<()> {
-    sweep_snapshots(provider, &|conversation| state_dir.is_locked(conversation)).await?;
-    let placed = provider.list().await?;
-    if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
-        return Ok(());
-    }
-    // What is placed from here on is another's, who has just begun.
-    let known: HashSet<SandboxId> = placed.iter().map(|placed| placed.sandbox.clone()).collect();
-    let conversations = placed.into_iter().filter_map(|placed| placed.conversation).collect();
-    let resumable = resumable(config, state_dir, conversations).await?;
-    // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
-    let lock: Mutex<Option<Lock>> = Mutex::default();
-    let is_used = |placed: &Placed| {
-        let is_new = !known.contains(&placed.sandbox);
-        let is_in_use = |conversation| {
-            if resumable.contains(conversation) || state_dir.is_locked(conversation) {
-                return true;
-            }
-            let taken = state_dir.lock(conversation).ok();
-            let is_in_use = taken.is_none();
-            *lock.lock().unwrap_or_else(PoisonError::into_inner) = taken;
-            is_in_use
-        };
-        is_new || placed.conversation.as_ref().map_or_else(|| is_spare_in_use(placed), is_in_use)
-    };
-    sweep(provider, &is_used).await?;
-    Ok(())
-}
-
-/// Those of these conversations whose sandboxes are kept for when they are resumed.
-async fn resumable(
-    config: &Config,
-    state_dir: &StateDir,
-    conversations: HashSet<ConversationId>,
-) -> anyhow::Result<HashSet<ConversationId>> {
-    let now = clock::epoch_seconds(&clock::now());
-    let delay = match config.sandbox.afterwards {
-        Afterwards::Remove => config.sandbox.close_delay.as_secs_f64(),
-        Afterwards::Pause | Afterwards::Keep => f64::INFINITY,
-    };
-    let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
-    let store = state_dir.store(config.durability).await?;
-    let mut resumable = HashSet::new();
-    for ConversationSummary { id, last_updated_at, .. } in store.conversations().await?.conversations {
-        if conversations.contains(&id)
-            && is_young(&last_updated_at)
-            && (config.sandbox.afterwards != Afterwards::Remove || !has_ended(store.as_ref(), &id).await)
-        {
-            resumable.insert(id);
-        }
-    }
-    Ok(resumable)
-}
-
-/// Whether a conversation has come to its end. Its process would have removed the sandbox then, but was killed before.
-/// A damaged log leaves that unknown.
-async fn has_ended(store: &dyn EventStore, conversation: &ConversationId) -> bool {
-    read_state(store, conversation).await.is_ok_and(|state| {
-        let is_at_end = matches!(
-            state.agent_state,
-            AgentState::Finished | AgentState::Rejected | AgentState::Stopped | AgentState::Error
-        );
-        // An action without a terminal event may still run in the sandbox, for example after a connection was lost.
-        is_at_end && !state.is_underway()
-    })
 }

@@ -91,10 +91,18 @@ impl StateDir {
 
     /// Makes this process the one that writes a conversation, until the lock is dropped.
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
-        match Self::try_lock(self.lock_path(conversation))? {
+        match self.try_lock_conversation(conversation)? {
             Some(lock) => Ok(lock),
             None => anyhow::bail!("conversation {conversation} is being run by another process"),
         }
+    }
+
+    /// The same. `None` if another process holds the lock.
+    pub(super) fn try_lock_conversation(
+        &self,
+        conversation: &ConversationId,
+    ) -> anyhow::Result<Option<Lock>> {
+        Self::try_lock(self.lock_path(conversation))
     }
 
     /// Notes that this process works in a folder of the host, until the lock is dropped. `None` if another one does.

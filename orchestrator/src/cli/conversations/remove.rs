@@ -2,15 +2,11 @@
 
 use std::io::IsTerminal as _;
 
-use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
-use engine::clock;
-use engine::conversation::read_state;
-use engine::events::{ConversationSummary, EventStore};
+use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode};
 use jiff::{Span, SpanRelativeTo};
 use protocol::ConversationId;
 
-use crate::cli::conversation_id::IdPrefix;
 use crate::cli::{completions, print};
 use crate::compose::{self, StateDir};
 use crate::config::Config;
@@ -27,7 +23,7 @@ pub(in crate::cli) struct RemoveArguments {
     /// The conversations: their ids, or prefixes that no others have.
     #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
     #[arg(add = ArgValueCompleter::new(completions::conversations))]
-    ids: Vec<IdPrefix>,
+    ids: Vec<ConversationId>,
 
     /// All whose last event is older than this, such as 12h, 30d or 8w.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -49,18 +45,26 @@ pub(in crate::cli) struct RemoveArguments {
 pub(super) async fn run(
     arguments: RemoveArguments,
     config: &Config,
-    store: &dyn EventStore,
+    conversations: &Conversations,
     state_dir: &StateDir,
 ) -> anyhow::Result<Exit> {
-    let (chosen, mut exit) = choose(&arguments, store, state_dir).await?;
+    let (chosen, mut exit) = choose(&arguments, conversations).await?;
     if !arguments.yes && !is_confirmed(chosen.len(), arguments.older_than.is_some())? {
         return Ok(Exit::Failed);
     }
+    let mode = if arguments.force { DeleteMode::Force } else { DeleteMode::Whole };
+    let find_provider = |runtime: &str| {
+        let config = Config { runtime: runtime.to_owned(), ..config.clone() };
+        compose::provider(&config, state_dir).map_err(compose::host_error)
+    };
     for id in chosen {
-        match remove(&id, arguments.force, config, store, state_dir).await {
-            Ok(()) => print::line(id.as_str())?,
+        match conversations.delete(&id, mode, &find_provider).await {
+            Ok(ignored) => {
+                ignored.into_iter().for_each(|error| print::warning(&format!("{:#}", with_hint(error))));
+                print::line(id.as_str())?;
+            }
             Err(error) => {
-                print::problem(&format!("cannot remove conversation {id}: {error:#}"));
+                print::problem(&format!("cannot remove conversation {id}: {:#}", with_hint(error)));
                 exit = Exit::Failed;
             }
         }
@@ -68,29 +72,33 @@ pub(super) async fn run(
     Ok(exit)
 }
 
+fn with_hint(error: ConversationsError) -> anyhow::Error {
+    match error {
+        ConversationsError::RemoveSandbox(source) => anyhow::Error::new(source)
+            .context("cannot remove its sandbox (--force leaves it to `glovebox sandbox prune`)"),
+        error => error.into(),
+    }
+}
+
 /// The conversations to remove. One that does not exist is reported and keeps none of the others.
 async fn choose(
     arguments: &RemoveArguments,
-    store: &dyn EventStore,
-    state_dir: &StateDir,
+    conversations: &Conversations,
 ) -> anyhow::Result<(Vec<ConversationId>, Exit)> {
-    let list = store.conversations().await?.conversations;
     if let Some(seconds) = arguments.older_than {
-        let limit = clock::epoch_seconds(&clock::now()) - seconds;
-        let is_old = |known: &ConversationSummary| clock::epoch_seconds(&known.last_updated_at) < limit;
-        let old = list.into_iter().filter(is_old).map(|known| known.id);
         // What is asked about is what will be removed.
-        return Ok((old.filter(|id| !state_dir.is_locked(id)).collect(), Exit::Finished));
+        return Ok((conversations.older_than(seconds).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
     for prefix in &arguments.ids {
-        match prefix.find_in(&list) {
+        match conversations.find(&ConversationSelector::IdPrefix(prefix.clone())).await {
             Ok(id) if chosen.contains(&id) => {}
             Ok(id) => chosen.push(id),
-            Err(error) => {
+            Err(error) if error.is_bad_request() => {
                 print::problem(&error.to_string());
                 exit = Exit::Failed;
             }
+            Err(error) => return Err(error.into()),
         }
     }
     Ok((chosen, exit))
@@ -113,37 +121,6 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// The log goes last: what fails before can be repeated.
-async fn remove(
-    id: &ConversationId,
-    force: bool,
-    config: &Config,
-    store: &dyn EventStore,
-    state_dir: &StateDir,
-) -> anyhow::Result<()> {
-    let _lock = state_dir.lock(id)?;
-    for removed in [remove_sandbox(id, config, store, state_dir).await, state_dir.remove_workspace(id)] {
-        match removed {
-            Err(error) if force => print::warning(&format!("{error:#}")),
-            removed => removed?,
-        }
-    }
-    Ok(store.remove(id).await?)
-}
-
-async fn remove_sandbox(
-    id: &ConversationId,
-    config: &Config,
-    store: &dyn EventStore,
-    state_dir: &StateDir,
-) -> anyhow::Result<()> {
-    let Some(lease) = read_state(store, id).await?.lease else { return Ok(()) };
-    let config = Config { runtime: lease.runtime, ..config.clone() };
-    let provider = compose::provider(&config, state_dir)?;
-    let removed = provider.destroy(&lease.sandbox_id).await;
-    removed.context("cannot remove its sandbox (--force leaves it to `glovebox sandbox prune`)")
 }
 
 /// A time as `30d` or `1w 12h`, in seconds.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use conversations::find_by_prefix;
 use engine::sandbox::{Lifetime, Placed, Sandbox};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::conversation_id::meant;
 use crate::cli::print;
 use crate::compose;
 use crate::config::{Config, Overrides};
@@ -164,6 +164,7 @@ fn named(all: &[Placed], name: &Name) -> Result<Option<Placed>, UsageError> {
     let could_be = |placed: &&Placed| placed.lifetime == Lifetime::Conversation || Name::of(placed) == name;
     let all: Vec<_> = all.iter().filter(could_be).collect();
     let names: Vec<_> = all.iter().map(|placed| Name::of(placed)).collect();
-    let place = meant("sandboxes", &name, names.iter().map(String::as_str))?;
+    let place = find_by_prefix("sandboxes", &name, names.iter().map(String::as_str))
+        .map_err(|error| UsageError(error.to_string()))?;
     Ok(place.and_then(|place| all.into_iter().nth(place)).cloned())
 }

@@ -17,11 +17,12 @@ const TAILS: [u64; 3] = [8, 64, 1024];
 
 /// What a list shows of a conversation.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Overview {
-    pub(super) started: Option<ConversationStarted>,
-    pub(super) agent_state: AgentState,
+pub struct Overview {
+    started: Option<ConversationStarted>,
+    /// The last state of the agent.
+    pub agent_state: AgentState,
     /// What the calls of the models have cost, in US dollars. Zero also if no price is known.
-    pub(super) cost: f64,
+    pub cost: f64,
     title: Option<String>,
     first_message: Option<String>,
 }
@@ -75,18 +76,19 @@ impl Overview {
         }
     }
 
-    /// The title that was found, else how the first message begins.
-    pub(super) fn title(&self) -> String {
+    /// The title, else the first line of the first message.
+    pub fn title(&self) -> String {
         let text = self.title.as_ref().or(self.first_message.as_ref());
         title::first_line(text.map_or("", String::as_str))
     }
 
-    pub(super) fn model(&self) -> &str {
+    /// The model that the conversation was started with.
+    pub fn model(&self) -> &str {
         self.started.as_ref().map_or("", |started| &started.model)
     }
 
-    /// The folder that was worked in. `None` if it was made with the sandbox, and gone with it.
-    pub(super) fn folder(&self) -> Option<&str> {
+    /// The folder that the conversation works in. `None` if it is created and removed with the sandbox.
+    pub fn folder(&self) -> Option<&str> {
         self.started.as_ref()?.workspace.as_deref()
     }
 

@@ -1,0 +1,66 @@
+//! Why a conversation cannot be found, changed or continued.
+
+use engine::conversation::ConversationError;
+use engine::events::StoreError;
+use engine::sandbox::SandboxError;
+use protocol::{ConversationId, EventId};
+
+use crate::host::HostError;
+use crate::selector::AmbiguousPrefix;
+
+/// Why an operation of [`Conversations`](crate::Conversations) failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationsError {
+    /// No conversation has this id or prefix.
+    #[error("there is no conversation {0}")]
+    Unknown(ConversationId),
+    /// The store is empty.
+    #[error("there is no conversation yet")]
+    NoConversations,
+    /// Several conversations have ids with this prefix.
+    #[error(transparent)]
+    Ambiguous(#[from] AmbiguousPrefix),
+    /// The conversation's log has no such event.
+    #[error("conversation {conversation} has no event {event}; its last one is {last}")]
+    UnknownEvent {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The event that was asked for.
+        event: EventId,
+        /// The last event of its log.
+        last: EventId,
+    },
+    /// Another process runs the conversation. Worth a retry when that process has ended.
+    #[error("conversation {0} is being run by another process")]
+    Locked(ConversationId),
+    /// The event store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The conversation's task failed.
+    #[error(transparent)]
+    Conversation(#[from] ConversationError),
+    /// The conversation's sandbox cannot be removed.
+    #[error("cannot remove its sandbox")]
+    RemoveSandbox(#[source] SandboxError),
+    /// A lock, a folder or a backend of this machine failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl ConversationsError {
+    /// Whether the request itself has to change: the same one fails again.
+    pub fn is_bad_request(&self) -> bool {
+        match self {
+            Self::Unknown(_)
+            | Self::NoConversations
+            | Self::Ambiguous(_)
+            | Self::UnknownEvent { .. }
+            | Self::Host(HostError::Refused(_)) => true,
+            Self::Locked(_)
+            | Self::Store(_)
+            | Self::Conversation(_)
+            | Self::RemoveSandbox(_)
+            | Self::Host(HostError::Failed(_)) => false,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The list of conversations, and the search in it.
+
+mod overview;
+
+use std::path::{Path, PathBuf};
+
+use engine::events::{ConversationSummary, EventStore, StoreError};
+use futures_util::stream::{self, StreamExt as _};
+use protocol::AgentState;
+
+use crate::host::ConversationLocks;
+
+pub use overview::Overview;
+
+/// Number of conversations that are read concurrently: as many as the store has connections.
+const CONCURRENT_READS: usize = 4;
+
+/// Selects conversations of the list. The default selects all.
+#[derive(Debug, Clone, Default)]
+pub struct ConversationFilter {
+    /// Text that title, first message, model or folder contain, in any case.
+    pub text: Option<String>,
+    /// Statuses to select. Empty selects all.
+    pub statuses: Vec<ConversationStatus>,
+    /// The folder that the conversation works in.
+    pub folder: Option<PathBuf>,
+    /// Maximum number of conversations, the latest first.
+    pub limit: Option<usize>,
+}
+
+/// The state of a conversation as a list shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConversationStatus {
+    /// What its agent does.
+    Agent(AgentState),
+    /// The process that ran it ended while the agent worked.
+    Interrupted,
+    /// Its log or its entry in the store cannot be read.
+    Damaged,
+}
+
+impl ConversationStatus {
+    /// All of them, but for the state that no version knows.
+    pub const ALL: [Self; 15] = [
+        Self::Agent(AgentState::Loading),
+        Self::Agent(AgentState::Init),
+        Self::Agent(AgentState::Running),
+        Self::Agent(AgentState::RateLimited),
+        Self::Agent(AgentState::AwaitingUserInput),
+        Self::Agent(AgentState::AwaitingUserConfirmation),
+        Self::Agent(AgentState::UserConfirmed),
+        Self::Agent(AgentState::UserRejected),
+        Self::Agent(AgentState::Paused),
+        Self::Agent(AgentState::Stopped),
+        Self::Agent(AgentState::Finished),
+        Self::Agent(AgentState::Rejected),
+        Self::Agent(AgentState::Error),
+        Self::Interrupted,
+        Self::Damaged,
+    ];
+
+    /// The status's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent(state) => state.as_str(),
+            Self::Interrupted => "interrupted",
+            Self::Damaged => "damaged",
+        }
+    }
+
+    /// The status of this name. `None` if no status has it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// One conversation of the list.
+#[derive(Debug)]
+pub struct ConversationEntry {
+    /// `None` if even the entry in the store cannot be read.
+    pub summary: Option<ConversationSummary>,
+    /// What the ends of the log say, or why they cannot be read.
+    pub overview: Result<Overview, StoreError>,
+    /// Whether a process runs the conversation.
+    pub is_locked: bool,
+}
+
+impl ConversationEntry {
+    /// The id; of a damaged entry, what stands in its place.
+    pub fn id(&self) -> &str {
+        match (&self.summary, &self.overview) {
+            (Some(summary), _) => summary.id.as_str(),
+            (None, Err(StoreError::DamagedEntry { conversation, .. })) => conversation,
+            (None, _) => "",
+        }
+    }
+
+    /// The status. A conversation whose process is gone is not called running.
+    pub fn status(&self) -> ConversationStatus {
+        match &self.overview {
+            Ok(overview) if overview.is_working() && !self.is_locked => ConversationStatus::Interrupted,
+            Ok(overview) => ConversationStatus::Agent(overview.agent_state),
+            Err(_) => ConversationStatus::Damaged,
+        }
+    }
+
+    /// Why the conversation cannot be read, with the cause. `None` if it can.
+    pub fn error(&self) -> Option<String> {
+        let error = self.overview.as_ref().err()?;
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+        Some(format!("{error}{}", cause.unwrap_or_default()))
+    }
+}
+
+impl ConversationFilter {
+    /// Whether an entry passes. `text` is the filter's text in lower case.
+    fn selects(&self, entry: &ConversationEntry, text: Option<&str>) -> bool {
+        let overview = entry.overview.as_ref().ok();
+        let is_in_folder = |folder| overview.and_then(Overview::folder).map(Path::new) == Some(folder);
+        (self.statuses.is_empty() || self.statuses.contains(&entry.status()))
+            && self.folder.as_deref().is_none_or(is_in_folder)
+            && text.is_none_or(|text| overview.is_some_and(|overview| overview.contains(text)))
+    }
+}
+
+/// Lists the conversations that the filter selects: the latest first, damaged entries last.
+pub(crate) async fn list(
+    store: &dyn EventStore,
+    locks: &dyn ConversationLocks,
+    filter: &ConversationFilter,
+) -> Result<Vec<ConversationEntry>, StoreError> {
+    let list = store.conversations().await?;
+    let readable = stream::iter(list.conversations)
+        .map(|summary| async move {
+            let overview = Overview::read(store, &summary).await;
+            let is_locked = locks.is_locked(&summary.id);
+            ConversationEntry { summary: Some(summary), overview, is_locked }
+        })
+        .buffered(CONCURRENT_READS);
+    let damaged = list.damaged.into_iter();
+    let damaged =
+        damaged.map(|error| ConversationEntry { summary: None, overview: Err(error), is_locked: false });
+    let text = filter.text.as_ref().map(|text| text.to_lowercase());
+    let selected = readable
+        .chain(stream::iter(damaged))
+        .filter(|entry| std::future::ready(filter.selects(entry, text.as_deref())))
+        .take(filter.limit.unwrap_or(usize::MAX))
+        .collect();
+    Ok(selected.await)
+}

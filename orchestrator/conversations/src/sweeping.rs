@@ -1,0 +1,160 @@
+//! Removes sandboxes that killed processes left, while this process does its own work.
+//!
+//! Sweeps at the start and every [`SWEEP_INTERVAL`]. A sandbox is in use while a process holds the lock of its conversation.
+//! The sandbox of an interrupted conversation is kept for a delay after the last event, so that the conversation can be
+//! resumed in it. Failures are logged: the next sweep tries again.
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engine::clock;
+use engine::conversation::{Afterwards, read_state};
+use engine::events::{ConversationSummary, EventStore};
+use engine::sandbox::{Lifetime, Placed, SandboxProvider, sweep, sweep_snapshots};
+use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::host::{ConversationLocks, LockGuard};
+
+/// Time between two sweeps of a long-running process.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How long [`Sweep::finish`] waits for a running sweep.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Which sandboxes a sweep keeps.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxRetention {
+    /// What becomes of a sandbox when its conversation is closed. Unless it is removed then, no sweep removes it.
+    pub afterwards: Afterwards,
+    /// How long the sandbox of an interrupted conversation is kept after the last event.
+    pub close_delay: Duration,
+    /// Whether the process that pre-warmed this sandbox, which has no conversation yet, still runs.
+    pub is_warm_in_use: fn(&Placed) -> bool,
+}
+
+/// Background sweeps of one provider's sandboxes. Dropping it aborts them.
+pub struct Sweep {
+    task: AbortOnDropHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl Sweep {
+    /// Starts sweeping. The store is opened only once there are sandboxes that a sweep could remove.
+    pub fn start<F, E>(
+        provider: Arc<dyn SandboxProvider>,
+        locks: Arc<dyn ConversationLocks>,
+        retention: SandboxRetention,
+        open_store: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Arc<dyn EventStore>, E>> + Send,
+        E: Into<SweepError>,
+    {
+        let shutdown = CancellationToken::new();
+        let requested = shutdown.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                if let Err(error) =
+                    sweep_once(provider.as_ref(), locks.as_ref(), retention, &open_store).await
+                {
+                    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+                    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+                    tracing::debug!("cannot sweep sandboxes: {error}{causes}");
+                }
+                if timeout(SWEEP_INTERVAL, requested.cancelled()).await.is_ok() {
+                    return;
+                }
+            }
+        });
+        Self { task: AbortOnDropHandle::new(task), shutdown }
+    }
+
+    /// Stops sweeping. Waits a moment for a running sweep; what it leaves is for the next process.
+    pub async fn finish(self) {
+        self.shutdown.cancel();
+        let _ = timeout(SWEEP_TIMEOUT, self.task).await;
+    }
+}
+
+type SweepError = Box<dyn Error + Send + Sync>;
+
+async fn sweep_once<F, E>(
+    provider: &dyn SandboxProvider,
+    locks: &dyn ConversationLocks,
+    retention: SandboxRetention,
+    open_store: &(impl Fn() -> F + Sync),
+) -> Result<(), SweepError>
+where
+    F: Future<Output = Result<Arc<dyn EventStore>, E>> + Send,
+    E: Into<SweepError>,
+{
+    sweep_snapshots(provider, &|conversation| locks.is_locked(conversation)).await?;
+    let placed = provider.list().await?;
+    if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
+        return Ok(());
+    }
+    // A sandbox that is created from here on belongs to a process that has just started.
+    let known: HashSet<SandboxId> = placed.iter().map(|placed| placed.sandbox.clone()).collect();
+    let conversations = placed.into_iter().filter_map(|placed| placed.conversation).collect();
+    let store = open_store().await.map_err(Into::into)?;
+    let resumable = resumable(store.as_ref(), retention, conversations).await?;
+    // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
+    let held: Mutex<Option<LockGuard>> = Mutex::default();
+    let is_used = |placed: &Placed| {
+        let is_new = !known.contains(&placed.sandbox);
+        let is_in_use = |conversation| {
+            if resumable.contains(conversation) || locks.is_locked(conversation) {
+                return true;
+            }
+            let lock = locks.lock(conversation).ok().flatten();
+            let is_in_use = lock.is_none();
+            *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+            is_in_use
+        };
+        is_new || placed.conversation.as_ref().map_or_else(|| (retention.is_warm_in_use)(placed), is_in_use)
+    };
+    sweep(provider, &is_used).await?;
+    Ok(())
+}
+
+/// Returns those of the conversations whose sandboxes are kept until they are resumed.
+async fn resumable(
+    store: &dyn EventStore,
+    retention: SandboxRetention,
+    conversations: HashSet<ConversationId>,
+) -> Result<HashSet<ConversationId>, SweepError> {
+    let now = clock::epoch_seconds(&clock::now());
+    let delay = match retention.afterwards {
+        Afterwards::Remove => retention.close_delay.as_secs_f64(),
+        Afterwards::Pause | Afterwards::Keep => f64::INFINITY,
+    };
+    let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
+    let mut resumable = HashSet::new();
+    for ConversationSummary { id, last_updated_at, .. } in store.conversations().await?.conversations {
+        if conversations.contains(&id)
+            && is_young(&last_updated_at)
+            && (retention.afterwards != Afterwards::Remove || !has_ended(store, &id).await)
+        {
+            resumable.insert(id);
+        }
+    }
+    Ok(resumable)
+}
+
+/// Whether a conversation has ended, but its process was killed before it removed the sandbox. `false` if the log is
+/// damaged: then it is unknown.
+async fn has_ended(store: &dyn EventStore, conversation: &ConversationId) -> bool {
+    read_state(store, conversation).await.is_ok_and(|state| {
+        let is_at_end = matches!(
+            state.agent_state,
+            AgentState::Finished | AgentState::Rejected | AgentState::Stopped | AgentState::Error
+        );
+        // An action without a terminal event may still run in the sandbox, for example after a connection was lost.
+        is_at_end && !state.is_underway()
+    })
+}

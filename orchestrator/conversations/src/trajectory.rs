@@ -1,0 +1,78 @@
+//! V0's trajectory: the log without the records that V0 does not know. Pure.
+
+use std::collections::BTreeMap;
+
+use protocol::{Action, Event, EventBody, EventSource, Observation, ObservationKind};
+
+/// Makes a trajectory of a log. Screenshots of pages stay only if they are requested.
+pub(crate) fn trajectory(mut events: Vec<Event>, with_screenshots: bool) -> Vec<Event> {
+    events.retain(|event| !matches!(event.body, EventBody::Record(_)));
+    merge_system_actions(&mut events);
+    for event in &mut events {
+        if let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) =
+            &mut event.body
+            && !with_screenshots
+        {
+            (page.screenshot, page.set_of_marks) = (String::new(), String::new());
+        }
+    }
+    events
+}
+
+/// V0 writes one `system` action per agent, with all of its tools. Our log has another whenever tool servers offer other
+/// tools: the latest offer joins the agent's own tools.
+fn merge_system_actions(events: &mut Vec<Event>) {
+    let mut offers = BTreeMap::new();
+    events.retain(|event| match &event.body {
+        EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
+            offers.insert(event.delegation, system.tools.clone().unwrap_or_default());
+            false
+        }
+        _ => true,
+    });
+    for event in events {
+        if let EventBody::Action(Action::System(system)) = &mut event.body
+            && let Some(tools) = offers.remove(&event.delegation)
+        {
+            system.tools.get_or_insert_default().extend(tools);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::EventId;
+
+    use super::*;
+
+    #[test]
+    fn export_holds_one_system_action_an_agent() {
+        let at = protocol::Timestamp::try_from("2025-10-03T12:34:56".to_owned()).unwrap();
+        let system = |id, source, delegation, tools: &[&str]| {
+            let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
+            let system = protocol::action::SystemAction {
+                content: String::new(),
+                tools: Some(tools),
+                openhands_version: None,
+                agent_class: None,
+            };
+            let mut event = Event::new(EventId(id), at.clone(), source, Action::from(system));
+            event.delegation = delegation;
+            event
+        };
+        let delegation = Some(EventId(3));
+        let mut events = vec![
+            system(0, EventSource::Agent, None, &["own"]),
+            system(1, EventSource::Environment, None, &["first"]),
+            system(2, EventSource::Environment, None, &["latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's"]),
+            system(5, EventSource::Environment, delegation, &["other"]),
+        ];
+        merge_system_actions(&mut events);
+        let expected = [
+            system(0, EventSource::Agent, None, &["own", "latest"]),
+            system(4, EventSource::Agent, delegation, &["delegate's", "other"]),
+        ];
+        assert_eq!(events, expected);
+    }
+}

@@ -1,0 +1,80 @@
+//! The application layer on the state folder: its locks, and the workspaces that lie in it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use conversations::{ConversationLocks, Conversations, HostError, LockGuard, Workspaces};
+use engine::events::EventStore;
+use protocol::ConversationId;
+
+use super::StateDir;
+use crate::exit::UsageError;
+use crate::workspace;
+
+/// The conversations of a store, whose locks and workspaces are in the state folder.
+pub(crate) fn conversations(store: Arc<dyn EventStore>, state_dir: &StateDir) -> Conversations {
+    Conversations::new(store, Arc::new(state_dir.clone()), Arc::new(state_dir.clone()))
+}
+
+/// The application layer's view of an error: whether the user can correct it.
+pub(crate) fn host_error(error: anyhow::Error) -> HostError {
+    match error.downcast::<UsageError>() {
+        Ok(UsageError(text)) => HostError::Refused(text),
+        Err(error) => HostError::Failed(error.into()),
+    }
+}
+
+impl ConversationLocks for StateDir {
+    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
+        let lock = self.try_lock_conversation(conversation).map_err(host_error)?;
+        Ok(lock.map(|lock| Box::new(lock) as LockGuard))
+    }
+
+    fn is_locked(&self, conversation: &ConversationId) -> bool {
+        Self::is_locked(self, conversation)
+    }
+}
+
+#[async_trait]
+impl Workspaces for StateDir {
+    async fn fork(
+        &self,
+        from: &ConversationId,
+        named: Option<&str>,
+        to: &ConversationId,
+    ) -> Result<Option<String>, HostError> {
+        let Some(own) = self.workspace_in_log(from, named) else { return Ok(None) };
+        workspace::check_not_replaced("workspace", &own).map_err(|error| host_error(error.into()))?;
+        let copy = self.workspace(to).map_err(host_error)?;
+        if own.exists() {
+            copy_tree(&own, &copy).await.map_err(host_error)?;
+        }
+        Ok(Some(copy.to_string_lossy().into_owned()))
+    }
+
+    fn is_empty(&self, conversation: &ConversationId) -> bool {
+        self.has_empty_workspace(conversation)
+    }
+
+    fn remove_if_empty(&self, conversation: &ConversationId) {
+        self.remove_empty_workspace(conversation);
+    }
+
+    fn remove(&self, conversation: &ConversationId) -> Result<(), HostError> {
+        self.remove_workspace(conversation).map_err(host_error)
+    }
+}
+
+/// Copies owners, modes and links too, as only the system's own program does.
+async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let copying = || format!("copying the workspace {} to {}", from.display(), to.display());
+    let mut copy = tokio::process::Command::new("cp");
+    copy.arg("-a").arg("--").arg(from.join(".")).arg(to).kill_on_drop(true);
+    let copied = copy.output().await.with_context(copying)?;
+    if !copied.status.success() {
+        anyhow::bail!("{}: {}", copying(), String::from_utf8_lossy(&copied.stderr).trim_end());
+    }
+    Ok(())
+}
