@@ -131,7 +131,7 @@ mod tests {
         let home = home.to_str().unwrap();
         let config = Config::load(&overrides, |name| (name == "HOME").then(|| home.to_owned())).unwrap();
         let id = "c".parse().unwrap();
-        let spec = SandboxSpec { workspace: Some(folder.to_owned()), ..SandboxSpec::of(id) };
+        let spec = SandboxSpec { workspace: Some(folder.to_owned()), ..SandboxSpec::new(id) };
         check(&config, &spec).err().map(|error| error.to_string())
     }
 

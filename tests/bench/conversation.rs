@@ -60,7 +60,7 @@ pub(crate) async fn begin(
             tool_servers: Arc::new(NoToolServers),
         },
         provider: Arc::new(provider),
-        spec: SandboxSpec::of(id.clone()),
+        spec: SandboxSpec::new(id.clone()),
         analyzer: None,
         memory: None,
         team: Arc::default(),

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::sandbox::{Condition, Resources, Sandbox, SandboxProvider, SandboxSpec};
+use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState};
 use sandbox::{DockerConfig, DockerProvider, Pool};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, id, run, spec};
@@ -108,7 +108,7 @@ async fn adopt(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Du
     for _ in 0..rounds {
         wait_until_full(&provider).await;
         for _ in 0..POOL_SIZE {
-            let spec = SandboxSpec { resources: Resources::default(), ..spec(backend) };
+            let spec = SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) };
             let begin = Instant::now();
             let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
             let took = begin.elapsed();
@@ -121,14 +121,14 @@ async fn adopt(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Du
             remove(&provider, sandbox).await;
         }
     }
-    provider.settle().await;
+    provider.wait_for_cleanup().await;
     (placed, answered)
 }
 
 async fn wait_until_full(provider: &DockerProvider) {
     let is_full = async || {
         let placed = provider.list().await.unwrap();
-        placed.iter().filter(|spare| spare.condition == Condition::Running).count() == POOL_SIZE
+        placed.iter().filter(|spare| spare.condition == SandboxState::Running).count() == POOL_SIZE
     };
     while !is_full().await {
         sleep(Duration::from_millis(50)).await;

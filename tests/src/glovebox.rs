@@ -254,7 +254,7 @@ pub fn unwritable(is_full_disk: bool) -> Stdio {
 }
 
 /// The events as they are kept: without the id of their conversation.
-pub fn as_kept(events: &[Value]) -> Vec<Value> {
+pub fn as_stored(events: &[Value]) -> Vec<Value> {
     let mut events = events.to_owned();
     for event in events.iter_mut().filter_map(Value::as_object_mut) {
         event.remove("conversation_id");

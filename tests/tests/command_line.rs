@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, as_kept, bash, calls, finish, wait_until};
+use tests::glovebox::{Ended, Home, as_stored, bash, calls, finish, wait_until};
 use tests::model_server::{ModelServer, Reply};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
@@ -75,7 +75,7 @@ fn a_task_is_done_and_its_log_kept() {
     assert_eq!(list[0]["title"], "work");
     let id = list[0]["conversation_id"].as_str().unwrap();
     let shown = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
-    assert_eq!(as_kept(&shown)[..events.len()], as_kept(&events), "what was shown is what is kept");
+    assert_eq!(as_stored(&shown)[..events.len()], as_stored(&events), "what was shown is what is kept");
     let transcript = home.run(&["conversations", "show", id]).expect(0).stdout;
     assert!(transcript.contains("$ pwd; echo $X; exit 3"), "{transcript}");
     home.assert_nothing_runs();

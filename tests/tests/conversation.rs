@@ -54,7 +54,7 @@ impl World {
                 tool_servers: Arc::new(NoToolServers),
             },
             provider: Arc::new(provider.clone()),
-            spec: SandboxSpec::of(id()),
+            spec: SandboxSpec::new(id()),
             analyzer: None,
             memory: None,
             team: Arc::default(),

@@ -77,7 +77,7 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
     let provider = provider(&home);
     assert_eq!(provider.list().await.unwrap().len(), OPEN, "all are there when nobody is");
     let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
-    let is_used = |placed: &engine::sandbox::Placed| {
+    let is_used = |placed: &engine::sandbox::SandboxSummary| {
         placed.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))
     };
     let swept = sweep(&*provider, &is_used).await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, as_kept, bash, finish};
+use tests::glovebox::{Ended, Home, as_stored, bash, finish};
 
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
@@ -150,7 +150,7 @@ fn edits_of_older_v0_versions_are_replayed() {
 fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     let home = Home::new();
     let responses = json!([bash("echo kept > file; pwd"), bash("echo lost"), finish()]);
-    let log = as_kept(&run(&home, &responses, &[]).expect(0).events());
+    let log = as_stored(&run(&home, &responses, &[]).expect(0).events());
     let from = latest(&home);
     let last = log.iter().find(|event| event["observation"] == "run").unwrap()["id"].as_u64().unwrap();
     let fork = home.run(&["conversations", "fork", &from, "--at", &last.to_string()]).expect(0);
@@ -158,7 +158,7 @@ fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     // What was answered before the fork is not asked again.
     let model = home.script(&json!([bash("pwd"), bash("cat file; pwd"), finish()]));
     home.run(&["resume", id, "-t", "another way", "-l", &model]).expect(0);
-    let forked = as_kept(&home.run(&["conversations", "show", id, "--json"]).expect(0).events());
+    let forked = as_stored(&home.run(&["conversations", "show", id, "--json"]).expect(0).events());
     let shared = usize::try_from(last).unwrap();
     assert!(forked[1..=shared] == log[1..=shared]);
     assert_eq!(forked[0]["args"]["forked_from"], json!({"conversation": from, "event": last}));
@@ -166,7 +166,7 @@ fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
     assert_eq!(there.len(), 2, "{there:?}");
     let folder = there[1].strip_prefix("kept\n").expect("the files came along");
     assert!(folder != here[0] && folder.contains(id), "each has a folder of its own: {folder}");
-    let shown = as_kept(&home.run(&["conversations", "show", &from, "--json"]).events());
+    let shown = as_stored(&home.run(&["conversations", "show", &from, "--json"]).events());
     assert!(shown.starts_with(&log), "the other one is as it was");
     let ended = home.run(&["conversations", "fork", &from, "--at", "999"]).expect(2);
     assert!(ended.stderr.contains("has no event 999"), "{}", ended.stderr);

@@ -1,13 +1,14 @@
 //! What bounds a local sandbox, with each isolation and without, and where nothing but the kernel's limits does.
 
-use engine::sandbox::{Resources, SandboxProvider, SandboxSpec};
+use engine::sandbox::{ResourceLimits, SandboxProvider, SandboxSpec};
 use protocol::ObservationKind;
 use sandbox::{IsolationKind, LocalConfig, LocalProvider};
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend, command, id, remove, run, spec};
 
 fn small(backend: &Local) -> SandboxSpec {
-    let resources = Resources { memory_bytes: 128 << 20, cpus: 0.25, pids: 64, ..Resources::default() };
+    let resources =
+        ResourceLimits { memory_bytes: 128 << 20, cpus: 0.25, pids: 64, ..ResourceLimits::default() };
     SandboxSpec { resources, ..spec(backend) }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
 
-use engine::sandbox::{Condition, Lifetime, SandboxError, SandboxProvider, sweep};
+use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxState, sweep};
 use sandbox::{HostSecret, SshConfig, SshProvider};
 use tests::sandbox_contract::ssh::Ssh;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
@@ -148,7 +148,7 @@ async fn a_sweep_removes_what_no_conversation_uses_and_nothing_of_others() {
     let listed = provider.list().await.unwrap();
     assert_eq!(listed.len(), 3);
     assert!(
-        listed.iter().all(|placed| placed.condition == Condition::Running && placed.created_at.is_some())
+        listed.iter().all(|placed| placed.condition == SandboxState::Running && placed.created_at.is_some())
     );
 
     let swept =

@@ -75,7 +75,7 @@ impl Link {
                 () = ended.cancelled() => None,
             };
             if !matches!(exit, Some(Ok(_))) {
-                let ended = timeout(ENDING, place.sandbox.end_program(&id)).await;
+                let ended = timeout(ENDING, place.sandbox.kill_process(&id)).await;
                 tracing::debug!(?exit, ?ended, "ended the link to a browser");
             }
         });

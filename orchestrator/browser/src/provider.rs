@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
-    StartProgress, Usage,
+    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
+    Snapshot, SnapshotPurpose, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -81,7 +81,7 @@ impl SandboxProvider for BrowsingProvider {
         Ok(self.with_browser(self.provider.find(sandbox).await?))
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.provider.list().await
     }
 
@@ -109,7 +109,7 @@ impl SandboxProvider for BrowsingProvider {
         self.provider.remove_snapshot(image).await
     }
 
-    async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         self.provider.usage(sandbox).await
     }
 
@@ -130,7 +130,7 @@ impl SandboxProvider for BrowsingProvider {
         self.provider.destroy(sandbox).await
     }
 
-    async fn settle(&self) {
-        self.provider.settle().await;
+    async fn wait_for_cleanup(&self) {
+        self.provider.wait_for_cleanup().await;
     }
 }

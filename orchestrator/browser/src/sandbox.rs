@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::browsing::{self, Call};
 use engine::sandbox::{
-    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, Sandbox, SandboxError, Shape,
+    ByteSource, ByteStream, OnOutput, OnProgramOutput, Sandbox, SandboxError, StreamTarget, TransferKind,
 };
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
@@ -59,10 +59,10 @@ impl BrowsingSandbox {
         self.used.insert(&self.sandbox);
         let cancel = self.with_under_way(|under_way| under_way.entry(id.clone()).or_default().clone());
         let (answer, answered) = oneshot::channel();
-        let patience =
+        let timeout =
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST_TIMEOUT)).ok());
         let written = written.chars().take(LONGEST_WRITTEN).collect();
-        let task = Task { id: id.clone(), trigger, written, calls, patience, cancel, answer };
+        let task = Task { id: id.clone(), trigger, written, calls, timeout, cancel, answer };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
         // Also when nobody waits for the answer any more.
         let _under_way = UnderWay { sandbox: self, id };
@@ -145,37 +145,37 @@ impl Sandbox for BrowsingSandbox {
         self.sandbox.exec(id, request, stdin, on_output).await
     }
 
-    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
-        self.sandbox.end_program(id).await
+    async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
+        self.sandbox.kill_process(id).await
     }
 
-    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
-        self.sandbox.open(door).await
+    async fn open(&self, target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
+        self.sandbox.open(target).await
     }
 
     async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
         self.sandbox.ports().await
     }
 
-    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
-        self.sandbox.wait_for_port(port, patience).await
+    async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError> {
+        self.sandbox.wait_for_port(port, timeout).await
     }
 
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         self.sandbox.status(path).await
     }
 
-    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
-        self.sandbox.download(path, shape).await
+    async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError> {
+        self.sandbox.download(path, kind).await
     }
 
     async fn upload(
         &self,
         path: &str,
-        shape: Shape,
+        kind: TransferKind,
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
-        self.sandbox.upload(path, shape, mode, content).await
+        self.sandbox.upload(path, kind, mode, content).await
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use engine::clock;
 use engine::conversation::{Afterwards, read_state};
 use engine::events::{ConversationSummary, EventStore};
-use engine::sandbox::{Lifetime, Placed, SandboxProvider, sweep, sweep_snapshots};
+use engine::sandbox::{Lifetime, SandboxProvider, SandboxSummary, sweep, sweep_snapshots};
 use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ pub struct SandboxRetention {
     /// How long the sandbox of an interrupted conversation is kept after the last event.
     pub close_delay: Duration,
     /// Whether the process that pre-warmed this sandbox, which has no conversation yet, still runs.
-    pub is_warm_in_use: fn(&Placed) -> bool,
+    pub is_warm_in_use: fn(&SandboxSummary) -> bool,
 }
 
 /// Background sweeps of one provider's sandboxes. Dropping it aborts them.
@@ -105,7 +105,7 @@ where
     let resumable = resumable(store.as_ref(), retention, conversations).await?;
     // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
     let held: Mutex<Option<LockGuard>> = Mutex::default();
-    let is_used = |placed: &Placed| {
+    let is_used = |placed: &SandboxSummary| {
         let is_new = !known.contains(&placed.sandbox);
         let is_in_use = |conversation| {
             if resumable.contains(conversation) || locks.is_locked(conversation) {

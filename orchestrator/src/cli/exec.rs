@@ -155,7 +155,7 @@ async fn with_fresh_sandbox<T>(
     let created = tokio::select! {
         created = provider.create(&spec, &on_progress) => created,
         () = interrupts.next() => {
-            provider.settle().await;
+            provider.wait_for_cleanup().await;
             return Ok(None);
         }
     };

@@ -38,7 +38,7 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let ImageCommand::Check { image, json } = command;
     let overrides = Overrides { runtime: Some("docker".into()), image: Some(image.clone()), ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
-    let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::of(Conversations::new_id()) };
+    let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
     let probe = Command { text, timeout: Some(PATIENCE) };
     let ended = exec::in_fresh_sandbox(&config, &state_dir, spec, probe).await?;

@@ -71,7 +71,7 @@ pub(super) async fn run(
 }
 
 async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
-    if let Err(error) = sandbox.end_program(id).await {
+    if let Err(error) = sandbox.kill_process(id).await {
         print::warning(&format!("ending the program: {error}"));
     }
 }

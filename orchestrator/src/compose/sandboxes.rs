@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conversations::{SandboxRetention, Sweep};
 use engine::events::EventStore;
-use engine::sandbox::{Placed, SandboxProvider, SandboxSpec};
+use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
 use sandbox::{
@@ -240,7 +240,7 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
         image: config.sandbox.image.clone(),
         volumes: config.sandbox.volumes.clone(),
         resources: config.sandbox.resources,
-        ..SandboxSpec::of(conversation)
+        ..SandboxSpec::new(conversation)
     }
 }
 
@@ -263,6 +263,6 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_
 }
 
 /// Whether whoever made this sandbox ahead still runs.
-pub(crate) fn is_spare_in_use(placed: &Placed) -> bool {
+pub(crate) fn is_spare_in_use(placed: &SandboxSummary) -> bool {
     spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::conversation::Afterwards;
-use engine::sandbox::{Resources, Volume};
+use engine::sandbox::{ResourceLimits, Volume};
 use sandbox::ServerUrl;
 use secrecy::SecretString;
 
@@ -21,7 +21,7 @@ pub(crate) struct SandboxSettings {
     /// What of the host is mounted beside the workspace.
     pub volumes: Vec<Volume>,
     /// What a sandbox may use of its host.
-    pub resources: Resources,
+    pub resources: ResourceLimits,
     /// A network: the engine's of that name, or for a local sandbox the host's; nothing: no network.
     pub network: Option<String>,
     /// The engine's networks that are joined too.
@@ -136,11 +136,11 @@ impl SandboxSettings {
             .into_iter()
             .partition(|volume| volume.target.trim_end_matches('/') == WORKSPACE && !volume.read_only);
         let ids = |text: String| text.split(',').map(|id| id.trim().to_owned()).collect();
-        let default = Resources::default();
+        let default = ResourceLimits::default();
         let read = Self {
             image: text("runtime_container_image").or_else(|| text("base_container_image")),
             volumes,
-            resources: Resources {
+            resources: ResourceLimits {
                 memory_bytes: settings.size("sandbox", "memory_limit").unwrap_or(default.memory_bytes),
                 disk_bytes: settings.size("sandbox", "disk_limit").unwrap_or(default.disk_bytes),
                 cpus: settings.number("sandbox", "cpus").filter(|cpus| *cpus > 0.0).unwrap_or(default.cpus),

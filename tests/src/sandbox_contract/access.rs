@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::sandbox::{Door, OutputChunk, Sandbox, SandboxError, Shape};
+use engine::sandbox::{OutputChunk, Sandbox, SandboxError, StreamTarget, TransferKind};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
     ExitReason, FileKind, FileMode, FrameDecoder, OutputStream, ProcessExit, ProcessRequest, TerminalInput,
@@ -74,11 +74,11 @@ pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) 
     let on_output = |_, _: OutputChunk<'_>| begun.notify_one();
     let end = async {
         begun.notified().await;
-        sandbox.end_program(&id).await.unwrap();
+        sandbox.kill_process(&id).await.unwrap();
     };
     let (exit, ()) = tokio::join!(sandbox.exec(&id, &request, None, &on_output), end);
     assert_eq!(exit.unwrap().reason, ExitReason::Killed);
-    sandbox.end_program(&id).await.unwrap();
+    sandbox.kill_process(&id).await.unwrap();
     remove(backend, sandbox).await;
 }
 
@@ -103,7 +103,7 @@ pub async fn a_terminal_is_one(backend: &dyn Backend) {
         command: Some("stty size; read word; echo got $word; exit 5".into()),
         ..TerminalQuery::default()
     };
-    let mut stream = sandbox.open(&Door::Terminal(query)).await.unwrap();
+    let mut stream = sandbox.open(&StreamTarget::Terminal(query)).await.unwrap();
     let mut typed = Vec::new();
     TerminalInput::Keys(b"green\r".to_vec()).encode(&mut typed).unwrap();
     stream.write_all(&typed).await.unwrap();
@@ -135,7 +135,10 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
-    sandbox.upload("a dir/file?&x", Shape::File, Some(FileMode::from_bits(0o750)), source()).await.unwrap();
+    sandbox
+        .upload("a dir/file?&x", TransferKind::File, Some(FileMode::from_bits(0o750)), source())
+        .await
+        .unwrap();
     let status = sandbox.status("a dir/file?&x").await.unwrap().unwrap();
     assert_eq!(
         (status.kind, status.size, status.mode),
@@ -143,18 +146,24 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     );
     assert_eq!(sandbox.status("a dir/none").await.unwrap(), None);
     let mut came = Vec::new();
-    sandbox.download("a dir/file?&x", Shape::File).await.unwrap().read_to_end(&mut came).await.unwrap();
+    sandbox
+        .download("a dir/file?&x", TransferKind::File)
+        .await
+        .unwrap()
+        .read_to_end(&mut came)
+        .await
+        .unwrap();
     assert!(came == content);
     let mut archive = Vec::new();
-    sandbox.download("a dir", Shape::Tree).await.unwrap().read_to_end(&mut archive).await.unwrap();
-    sandbox.upload("copy", Shape::Tree, None, Box::new(std::io::Cursor::new(archive))).await.unwrap();
+    sandbox.download("a dir", TransferKind::Tree).await.unwrap().read_to_end(&mut archive).await.unwrap();
+    sandbox.upload("copy", TransferKind::Tree, None, Box::new(std::io::Cursor::new(archive))).await.unwrap();
     let sums = run(&*sandbox, 1, "cmp 'a dir/file?&x' 'copy/file?&x' && echo same").await;
     assert_eq!(sums.content.trim(), "same", "{sums:?}");
-    let missing = sandbox.download("none", Shape::File).await.err().unwrap();
+    let missing = sandbox.download("none", TransferKind::File).await.err().unwrap();
     assert!(missing.to_string().contains("404"), "{missing}");
     // A source that fails leaves nothing.
     let failing = failing_source();
-    sandbox.upload("half", Shape::File, None, failing).await.unwrap_err();
+    sandbox.upload("half", TransferKind::File, None, failing).await.unwrap_err();
     assert_eq!(sandbox.status("half").await.unwrap(), None);
     remove(backend, sandbox).await;
 }
@@ -179,7 +188,7 @@ pub async fn a_port_without_a_listener_is_told(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert!(!sandbox.wait_for_port(free, Duration::from_millis(50)).await.unwrap());
-    let error = sandbox.open(&Door::Port(free)).await.err().unwrap().to_string();
+    let error = sandbox.open(&StreamTarget::Port(free)).await.err().unwrap().to_string();
     assert!(error.contains("nothing listens"), "{error}");
     assert!(sandbox.ports().await.unwrap().iter().all(|port| port.port != free));
     remove(backend, sandbox).await;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use engine::sandbox::{OutputChunk, Resources, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{OutputChunk, ResourceLimits, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
 use protocol::action::{RunAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
@@ -98,8 +98,8 @@ pub fn spec(backend: &dyn Backend) -> SandboxSpec {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     SandboxSpec {
         image: backend.image(),
-        resources: Resources { memory_bytes: 512 << 20, pids: 512, ..Resources::default() },
-        ..SandboxSpec::of(format!("test-{}-{number}", std::process::id()).parse().unwrap())
+        resources: ResourceLimits { memory_bytes: 512 << 20, pids: 512, ..ResourceLimits::default() },
+        ..SandboxSpec::new(format!("test-{}-{number}", std::process::id()).parse().unwrap())
     }
 }
 

@@ -56,7 +56,7 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn Breaka
                 provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
             }
             // Removals that pile up would keep every later start from coming to its end.
-            provider.settle().await;
+            provider.wait_for_cleanup().await;
         }
         placed
     };

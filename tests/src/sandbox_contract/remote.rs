@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
@@ -290,7 +290,7 @@ impl SandboxProvider for StartedByHand {
         self.client(sandbox)?.find(sandbox).await
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         Ok(Vec::new())
     }
 
@@ -302,5 +302,5 @@ impl SandboxProvider for StartedByHand {
         Ok(())
     }
 
-    async fn settle(&self) {}
+    async fn wait_for_cleanup(&self) {}
 }

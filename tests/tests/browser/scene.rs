@@ -11,7 +11,7 @@ use axum::extract::Path;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use engine::sandbox::{Resources, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{ResourceLimits, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
 use protocol::action::{BrowseAction, BrowseInteractiveAction};
 use protocol::observation::BrowseObservation;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
@@ -48,7 +48,7 @@ impl<B: Backend> Scene<B> {
         assert!(found.is_ok(), "these tests need chromium: .ci/run installs it");
         let provider = browsing(&backend);
         let spec = SandboxSpec {
-            resources: Resources { memory_bytes: 3 << 30, pids: 1000, ..Resources::default() },
+            resources: ResourceLimits { memory_bytes: 3 << 30, pids: 1000, ..ResourceLimits::default() },
             ..spec(&backend)
         };
         let sandbox: Arc<dyn Sandbox> = Arc::from(provider.create(&spec, &|_| {}).await.unwrap());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::sandbox::{Condition, SandboxError, SnapshotPurpose};
+use engine::sandbox::{SandboxError, SandboxState, SnapshotPurpose};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
 use tokio::time::{sleep, timeout};
@@ -24,7 +24,7 @@ async fn a_pause_is_outlived_by_the_shell_by_what_runs_and_by_the_link() {
         provider.pause(&name).await.unwrap();
         provider.pause(&name).await.unwrap(); // no error twice
         let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
-        assert_eq!(found.unwrap().condition, Condition::Paused);
+        assert_eq!(found.unwrap().condition, SandboxState::Paused);
         sleep(LONG).await;
         provider.resume(&name).await.unwrap();
         provider.resume(&name).await.unwrap();

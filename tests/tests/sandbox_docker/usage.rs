@@ -1,6 +1,6 @@
 //! What a sandbox uses, and what its server wrote.
 
-use engine::sandbox::Resources;
+use engine::sandbox::ResourceLimits;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, place, remove, run, spec};
 
@@ -9,7 +9,7 @@ async fn usage_tells_what_is_busy_and_what_is_allowed() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    let Resources { memory_bytes, .. } = spec(&backend).resources;
+    let ResourceLimits { memory_bytes, .. } = spec(&backend).resources;
     let idle = backend.provider().usage(&name).await.unwrap();
     run(&*sandbox, 1, "(while :; do :; done) & sleep 0.1").await;
     let busy = backend.provider().usage(&name).await.unwrap();

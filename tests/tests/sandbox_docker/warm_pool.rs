@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bollard::query_parameters::RemoveVolumeOptions;
-use engine::sandbox::{Condition, Placed, Resources, Sandbox, SandboxProvider, SandboxSpec};
+use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary};
 use protocol::SandboxId;
 use sandbox::{DockerConfig, DockerProvider, Pool, spare_holder};
 use tests::sandbox_contract::docker::DockerBackend;
@@ -21,7 +21,7 @@ fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String
 }
 
 fn fitting(backend: &DockerBackend) -> SandboxSpec {
-    SandboxSpec { resources: Resources::default(), ..spec(backend) }
+    SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) }
 }
 
 /// Waits until so many spares are there and answer.
@@ -29,10 +29,10 @@ async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
     let full = async {
         loop {
             let placed = provider.list().await.unwrap();
-            let spares: Vec<Placed> =
+            let spares: Vec<SandboxSummary> =
                 placed.into_iter().filter(|placed| placed.conversation.is_none()).collect();
             assert!(spares.len() <= count, "{spares:?}");
-            let are_running = spares.iter().all(|spare| spare.condition == Condition::Running);
+            let are_running = spares.iter().all(|spare| spare.condition == SandboxState::Running);
             if spares.len() == count && are_running {
                 return spares.into_iter().map(|spare| spare.sandbox).collect();
             }
@@ -87,7 +87,7 @@ async fn a_sandbox_from_the_pool_is_its_conversations_and_can_be_attached_to() {
     assert_ne!(run(&*second, 1, "cat file").await.exit_code, 0);
     remove(&backend, second).await;
 
-    provider.settle().await;
+    provider.wait_for_cleanup().await;
     assert_eq!(provider.list().await.unwrap(), []);
 }
 
@@ -96,7 +96,7 @@ async fn what_asks_for_more_than_an_image_is_made_for_itself() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "fits", 1, None));
     spares(&provider, 1).await;
-    let small = Resources { pids: 100, ..Resources::default() };
+    let small = ResourceLimits { pids: 100, ..ResourceLimits::default() };
     let stays = engine::sandbox::Lifetime::UntilRemoved;
     let workspace = tempfile::tempdir().unwrap();
     for spec in [
@@ -109,7 +109,7 @@ async fn what_asks_for_more_than_an_image_is_made_for_itself() {
         assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await, "{spec:?}");
         remove(&backend, sandbox).await;
     }
-    provider.settle().await;
+    provider.wait_for_cleanup().await;
     backend.engine().await.remove_volume("cache", None::<RemoveVolumeOptions>).await.unwrap();
     assert_eq!(provider.list().await.unwrap(), []);
 }
@@ -143,6 +143,6 @@ async fn a_pool_that_cannot_be_filled_holds_nobody_up() {
     let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
     assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await);
     remove(&backend, sandbox).await;
-    timeout(Duration::from_secs(10), provider.settle()).await.unwrap();
+    timeout(Duration::from_secs(10), provider.wait_for_cleanup()).await.unwrap();
     assert_eq!(provider.list().await.unwrap(), []);
 }

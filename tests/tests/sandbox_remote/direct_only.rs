@@ -101,5 +101,5 @@ async fn a_folder_of_this_machine_cannot_be_worked_in_there() {
 }
 
 fn unplaced() -> SandboxSpec {
-    SandboxSpec::of("never-placed".parse().unwrap())
+    SandboxSpec::new("never-placed".parse().unwrap())
 }

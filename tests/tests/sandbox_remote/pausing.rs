@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use engine::sandbox::{Condition, SandboxError, SandboxProvider};
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxState};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::faults::Breakable as _;
 use tests::sandbox_contract::remote::{Lent, OTHER_SECRET, SECRET, client_of, lent_name};
 use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
 use tokio::time::{sleep, timeout};
 
-async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> Condition {
+async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> SandboxState {
     let all = provider.list().await.unwrap();
     all.into_iter().find(|placed| placed.sandbox == *sandbox).unwrap().condition
 }
@@ -27,16 +27,19 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
         heard.until("begun").await;
         for _ in 0..2 {
             provider.pause(&name).await.unwrap(); // no error twice
-            assert_eq!(condition(&*provider, &name).await, Condition::Paused);
-            assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, Condition::Paused);
+            assert_eq!(condition(&*provider, &name).await, SandboxState::Paused);
+            assert_eq!(
+                condition(&*backend.below().provider(), &lent_name(&name)).await,
+                SandboxState::Paused
+            );
         }
         // Neither who looks at it nor who dials again lets it go on.
         assert!(backend.cut_connection(&name).await > 0);
         sleep(Duration::from_secs(3)).await;
-        assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, Condition::Paused);
+        assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, SandboxState::Paused);
         for _ in 0..2 {
             provider.resume(&name).await.unwrap();
-            assert_eq!(condition(&*provider, &name).await, Condition::Running);
+            assert_eq!(condition(&*provider, &name).await, SandboxState::Running);
         }
     };
     let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
@@ -64,7 +67,7 @@ async fn nobody_pauses_what_another_key_has() {
     let sandbox = ann.create(&tests::sandbox_contract::spec(&backend), &|_| {}).await.unwrap();
     let name = sandbox.lease().sandbox_id.clone();
     assert!(matches!(error(bob.pause(&name).await), SandboxError::Lost { .. }));
-    assert_eq!(condition(&ann, &name).await, Condition::Running);
+    assert_eq!(condition(&ann, &name).await, SandboxState::Running);
     ann.destroy(&name).await.unwrap();
 }
 

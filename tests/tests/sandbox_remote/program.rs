@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
-use engine::sandbox::{Condition, SandboxProvider};
+use engine::sandbox::{SandboxProvider, SandboxState};
 use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::Home;
 use tests::sandbox_contract::local::Local;
@@ -60,7 +60,7 @@ async fn a_host_that_is_killed_and_started_again_takes_up_what_it_lent() {
         host.kill();
         let host = Host::start(&home, &address.to_string(), &[]);
         let listed = provider.list().await.unwrap();
-        assert_eq!((listed.len(), listed[0].condition), (1, Condition::Running));
+        assert_eq!((listed.len(), listed[0].condition), (1, SandboxState::Running));
         assert_eq!(listed[0].sandbox, lease.sandbox_id);
         std::fs::write(format!("{}/go", lease.working_dir), "").unwrap();
         host

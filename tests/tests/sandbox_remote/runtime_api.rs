@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use engine::sandbox::{Condition, Lifetime, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxSpec, SandboxState};
 use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
 use tests::sandbox_contract::remote::{ByHand, SERVER_KEY};
@@ -85,7 +85,7 @@ fn config(address: SocketAddr) -> RemoteRuntimeConfig {
 fn spec() -> SandboxSpec {
     SandboxSpec {
         environment: [("COLOR".to_owned(), "green".to_owned())].into(),
-        ..SandboxSpec::of("talk-1".parse().unwrap())
+        ..SandboxSpec::new("talk-1".parse().unwrap())
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_sandbox_is_asked_for_again_until_it_starts_and_waited_for_until_it_is
     let listed = provider.list().await.unwrap();
     assert_eq!(listed.len(), 1);
     // Nobody says that it goes when we do not use it.
-    assert_eq!((listed[0].condition, listed[0].lifetime), (Condition::Paused, Lifetime::UntilRemoved));
+    assert_eq!((listed[0].condition, listed[0].lifetime), (SandboxState::Paused, Lifetime::UntilRemoved));
 
     service.script("GET /api/sessions/talk-1", [(200, runtime("stopped"))]);
     assert!(matches!(error(provider.attach(&lease).await), SandboxError::Lost { .. }));

@@ -150,5 +150,5 @@ async fn a_sandbox_host_behind_a_proxy_lends_over_tls_and_never_in_the_clear() {
 }
 
 fn unplaced() -> SandboxSpec {
-    SandboxSpec::of("never-placed".parse().unwrap())
+    SandboxSpec::new("never-placed".parse().unwrap())
 }

@@ -210,7 +210,7 @@ impl Task {
     async fn close(mut self, afterwards: Afterwards) -> Result<(), ConversationError> {
         // First, so that nothing is performed in what is being removed.
         self.work.shutdown().await;
-        self.parts.provider.settle().await;
+        self.parts.provider.wait_for_cleanup().await;
         if afterwards == Afterwards::Keep {
             return Ok(());
         }

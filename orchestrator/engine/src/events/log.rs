@@ -81,7 +81,7 @@ impl EventLog {
     /// # Errors
     /// What the store's appending can fail with; nothing is shown then.
     pub async fn append(&self, events: Vec<Event>) -> Result<Arc<[Arc<Event>]>, StoreError> {
-        let events = self.store.as_kept(events)?;
+        let events = self.store.as_stored(events)?;
         let Some(end) = events.last().map(|last| last.id.next()) else { return Ok(Arc::default()) };
         self.store.append(&self.conversation, &events).await?;
         let latest: Arc<[_]> = events.into_iter().map(Arc::new).collect();

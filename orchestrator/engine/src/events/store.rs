@@ -17,7 +17,7 @@ pub trait EventStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Storage`] for what cannot be kept.
-    fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+    fn as_stored(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         Ok(events)
     }
 

@@ -1,11 +1,11 @@
 //! The seam to sandboxes: a provider places an action server and hands back a way to speak with it.
 
 mod access;
-mod doors;
 mod error;
-mod placed;
 mod snapshot;
 mod spec;
+mod summary;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use protocol::sandbox_api::{
 use protocol::{ActionId, Observation, ProcessId, SandboxId};
 
 pub use access::{ByteStream, OpenStream, ServerAccess};
-pub use doors::{ByteSource, Door, OnProgramOutput, Shape};
 pub use error::SandboxError;
-pub use placed::{Condition, Placed, Usage, sweep};
 pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
-pub use spec::{Lifetime, Resources, SandboxSpec, Volume, VolumeError};
+pub use spec::{Lifetime, ResourceLimits, SandboxSpec, Volume, VolumeError};
+pub use summary::{ResourceUsage, SandboxState, SandboxSummary, sweep};
+pub use transfer::{ByteSource, OnProgramOutput, StreamTarget, TransferKind};
 
 /// Places sandboxes of one runtime. Only places: what is done in them is the same for all.
 #[async_trait]
@@ -57,7 +57,7 @@ pub trait SandboxProvider: Send + Sync {
     ///
     /// # Errors
     /// See [`SandboxError`]; worth a retry.
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError>;
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError>;
 
     /// Freezes what runs in a sandbox; memory and files stay. One that is frozen is no error.
     ///
@@ -109,7 +109,7 @@ pub trait SandboxProvider: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn usage(&self, _sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+    async fn usage(&self, _sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         Err(self.unsupported("measure what a sandbox uses"))
     }
 
@@ -142,7 +142,7 @@ pub trait SandboxProvider: Send + Sync {
 
     /// Waits until what abandoned starts have placed is removed: a host program that ends before that would leave it
     /// behind. Bounded as removals are.
-    async fn settle(&self);
+    async fn wait_for_cleanup(&self);
 }
 
 /// A placed sandbox.
@@ -189,7 +189,7 @@ pub trait Sandbox: Send + Sync {
 
     /// Runs a program without a terminal to its exit; with `stdin` it reads that. The same id never runs twice. Survives a
     /// connection that breaks, unless input was on its way: then the program is ended. Dropping the future does not stop
-    /// it; [`Sandbox::end_program`] does.
+    /// it; [`Sandbox::kill_process`] does.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -207,7 +207,7 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn end_program(&self, _id: &ProcessId) -> Result<(), SandboxError> {
+    async fn kill_process(&self, _id: &ProcessId) -> Result<(), SandboxError> {
         Err(unsupported("run programs without a terminal"))
     }
 
@@ -215,7 +215,7 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Refused`] when nothing answers there, [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn open(&self, _door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+    async fn open(&self, _target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         Err(unsupported("open a stream"))
     }
 
@@ -231,7 +231,7 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn wait_for_port(&self, _port: u16, _patience: Duration) -> Result<bool, SandboxError> {
+    async fn wait_for_port(&self, _port: u16, _timeout: Duration) -> Result<bool, SandboxError> {
         Err(unsupported("wait for a port"))
     }
 
@@ -247,7 +247,7 @@ pub trait Sandbox: Send + Sync {
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn download(&self, _path: &str, _shape: Shape) -> Result<ByteSource, SandboxError> {
+    async fn download(&self, _path: &str, _kind: TransferKind) -> Result<ByteSource, SandboxError> {
         Err(unsupported("send files"))
     }
 
@@ -259,7 +259,7 @@ pub trait Sandbox: Send + Sync {
     async fn upload(
         &self,
         _path: &str,
-        _shape: Shape,
+        _kind: TransferKind,
         _mode: Option<FileMode>,
         _content: ByteSource,
     ) -> Result<(), SandboxError> {

@@ -23,12 +23,12 @@ pub struct SandboxSpec {
     /// handed over when the server answers, and never stands where the engine shows it.
     pub environment: BTreeMap<String, String>,
     /// What it may use of the host.
-    pub resources: Resources,
+    pub resources: ResourceLimits,
 }
 
 impl SandboxSpec {
     /// The sandbox of a conversation with nothing but defaults.
-    pub fn of(conversation: ConversationId) -> Self {
+    pub fn new(conversation: ConversationId) -> Self {
         Self {
             conversation,
             lifetime: Lifetime::Conversation,
@@ -36,7 +36,7 @@ impl SandboxSpec {
             workspace: None,
             volumes: Vec::new(),
             environment: BTreeMap::new(),
-            resources: Resources::default(),
+            resources: ResourceLimits::default(),
         }
     }
 }
@@ -52,7 +52,7 @@ pub enum Lifetime {
 
 /// What a sandbox may use of its host, for runtimes that can bound it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Resources {
+pub struct ResourceLimits {
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Processors.
@@ -63,7 +63,7 @@ pub struct Resources {
     pub disk_bytes: u64,
 }
 
-impl Default for Resources {
+impl Default for ResourceLimits {
     /// Enough for a build, and no fork bomb or leak reaches the host.
     fn default() -> Self {
         Self { memory_bytes: 4 << 30, cpus: 2.0, pids: 4096, disk_bytes: 20 << 30 }

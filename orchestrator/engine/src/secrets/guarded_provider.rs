@@ -9,8 +9,8 @@ use protocol::record::SandboxLeased;
 use super::guarded_sandbox::{GuardedSandbox, clean};
 use super::{Redactor, Registry};
 use crate::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
-    StartProgress, Usage,
+    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
+    Snapshot, SnapshotPurpose, StartProgress,
 };
 
 /// Stands before the provider of a conversation.
@@ -63,7 +63,7 @@ impl SandboxProvider for GuardedProvider {
         self.guard(self.provider.find(sandbox).await)
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.provider.list().await
     }
 
@@ -91,7 +91,7 @@ impl SandboxProvider for GuardedProvider {
         self.provider.remove_snapshot(image).await
     }
 
-    async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         self.provider.usage(sandbox).await
     }
 
@@ -108,7 +108,7 @@ impl SandboxProvider for GuardedProvider {
         self.provider.destroy(sandbox).await
     }
 
-    async fn settle(&self) {
-        self.provider.settle().await;
+    async fn wait_for_cleanup(&self) {
+        self.provider.wait_for_cleanup().await;
     }
 }

@@ -16,7 +16,8 @@ use protocol::{ActionId, Observation, ProcessId};
 
 use super::{Redactor, Registry, StreamRedactor};
 use crate::sandbox::{
-    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, OutputChunk, Sandbox, SandboxError, Shape,
+    ByteSource, ByteStream, OnOutput, OnProgramOutput, OutputChunk, Sandbox, SandboxError, StreamTarget,
+    TransferKind,
 };
 
 pub(super) struct GuardedSandbox {
@@ -104,38 +105,38 @@ impl Sandbox for GuardedSandbox {
         self.sandbox.exec(id, request, stdin, on_output).await
     }
 
-    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
-        self.sandbox.end_program(id).await
+    async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
+        self.sandbox.kill_process(id).await
     }
 
-    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
-        self.sandbox.open(door).await
+    async fn open(&self, target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
+        self.sandbox.open(target).await
     }
 
     async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
         self.sandbox.ports().await
     }
 
-    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
-        self.sandbox.wait_for_port(port, patience).await
+    async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError> {
+        self.sandbox.wait_for_port(port, timeout).await
     }
 
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         self.sandbox.status(path).await
     }
 
-    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
-        self.sandbox.download(path, shape).await
+    async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError> {
+        self.sandbox.download(path, kind).await
     }
 
     async fn upload(
         &self,
         path: &str,
-        shape: Shape,
+        kind: TransferKind,
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
-        self.sandbox.upload(path, shape, mode, content).await
+        self.sandbox.upload(path, kind, mode, content).await
     }
 }
 

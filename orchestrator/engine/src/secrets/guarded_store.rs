@@ -39,7 +39,7 @@ impl GuardedStore {
 
 #[async_trait]
 impl EventStore for GuardedStore {
-    fn as_kept(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
+    fn as_stored(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         Ok(self.clean(&events)?.into_owned())
     }
 

@@ -203,7 +203,7 @@ async fn no_secret_gets_into_the_log() {
     let events = [event, harmless.clone()];
     store.append(&conversation, &events).await.unwrap();
     let stored = memory.read(&conversation, EventId(0), 9).await.unwrap();
-    assert_eq!(store.as_kept(events.to_vec()).unwrap(), stored, "what its owner keeps is what is read");
+    assert_eq!(store.as_stored(events.to_vec()).unwrap(), stored, "what its owner keeps is what is read");
     assert_eq!(stored[1], harmless);
     let text = serde_json::to_string(&stored).unwrap();
     for spelling in spelled() {
@@ -219,7 +219,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
     });
     let provider = GuardedProvider::new(Arc::new(scripted), redactor(), Registry::default());
     let conversation: ConversationId = "c".parse().unwrap();
-    let sandbox = provider.create(&SandboxSpec::of(conversation.clone()), &|_| {}).await.unwrap();
+    let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
     let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
     let heard = Mutex::new(Vec::new());
     let on_output = |chunk: OutputChunk<'_>| {
@@ -249,7 +249,7 @@ async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_actio
     assert!(!format!("{registry:?}").contains("value of it"));
     let provider = GuardedProvider::new(Arc::new(scripted), redactor(), registry);
     let conversation: ConversationId = "c".parse().unwrap();
-    let sandbox = provider.create(&SandboxSpec::of(conversation.clone()), &|_| {}).await.unwrap();
+    let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
     let cases = [
         ("echo $TOKEN", &["TOKEN"][..]),
         ("echo \"${TOKEN}\"", &["TOKEN"]),

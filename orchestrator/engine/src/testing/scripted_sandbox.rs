@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::sandbox::{
-    Condition, Lifetime, OnOutput, OutputChunk, Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec,
-    StartProgress,
+    Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxState,
+    SandboxSummary, StartProgress,
 };
 
 /// What its sandboxes' ids begin with.
@@ -173,13 +173,13 @@ impl SandboxProvider for ScriptedProvider {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
-        let placed = |(sandbox, _): (&SandboxId, _)| Placed {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
+        let placed = |(sandbox, _): (&SandboxId, _)| SandboxSummary {
             sandbox: sandbox.clone(),
             conversation: sandbox.as_str().strip_prefix(PREFIX).and_then(|name| name.parse().ok()),
             lifetime: Lifetime::Conversation,
             image: None,
-            condition: Condition::Running,
+            condition: SandboxState::Running,
             created_at: None,
         };
         Ok(lock(&self.machines).iter().map(placed).collect())
@@ -193,7 +193,7 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     /// A scripted start is never abandoned half-way.
-    async fn settle(&self) {}
+    async fn wait_for_cleanup(&self) {}
 }
 
 #[async_trait]

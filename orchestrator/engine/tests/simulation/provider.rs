@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
 use engine::testing::ScriptedProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -59,7 +59,7 @@ impl SandboxProvider for Provider {
         self.scripted.find(sandbox).await
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.scripted.list().await
     }
 
@@ -67,5 +67,5 @@ impl SandboxProvider for Provider {
         self.scripted.destroy(sandbox).await
     }
 
-    async fn settle(&self) {}
+    async fn wait_for_cleanup(&self) {}
 }

@@ -148,7 +148,7 @@ impl World {
                 refuses: Arc::clone(&self.refuses),
                 place,
             }),
-            spec: SandboxSpec::of(id()),
+            spec: SandboxSpec::new(id()),
         }
     }
 

@@ -119,7 +119,7 @@ impl Follower {
         }
         stderr.end();
         if !matches!(exit, Some(Ok(_))) {
-            let ended = timeout(ENDING, sandbox.end_program(&id)).await;
+            let ended = timeout(ENDING, sandbox.kill_process(&id)).await;
             tracing::debug!(program = %id, ?ended, "ended a tool server in the sandbox");
         }
     }

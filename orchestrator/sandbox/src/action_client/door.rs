@@ -1,7 +1,7 @@
 //! Byte streams to what is inside: a stream of the connection that becomes a tunnel, by HTTP/2's extended CONNECT.
 
 use bytes::Bytes;
-use engine::sandbox::{ByteStream, Door, SandboxError};
+use engine::sandbox::{ByteStream, SandboxError, StreamTarget};
 use http::{HeaderValue, Method};
 use hyper::ext::Protocol;
 use hyper_util::rt::TokioIo;
@@ -16,7 +16,7 @@ const PROTOCOL: Protocol = Protocol::from_static("glovebox");
 pub(super) async fn open(
     link: &Link,
     key: &HeaderValue,
-    door: &Door,
+    door: &StreamTarget,
 ) -> Result<Box<dyn ByteStream>, SandboxError> {
     let path = path(door);
     let request = || {
@@ -31,11 +31,11 @@ pub(super) async fn open(
     Ok(Box::new(TokioIo::new(stream)))
 }
 
-fn path(door: &Door) -> String {
+fn path(door: &StreamTarget) -> String {
     match door {
-        Door::Port(port) => format!("/v1/ports/{port}/tunnel"),
-        Door::Socket(path) => format!("/v1/sockets/tunnel?path={}", escaped(path)),
-        Door::Terminal(query) => {
+        StreamTarget::Port(port) => format!("/v1/ports/{port}/tunnel"),
+        StreamTarget::Socket(path) => format!("/v1/sockets/tunnel?path={}", escaped(path)),
+        StreamTarget::Terminal(query) => {
             let (columns, rows, term) = (query.columns, query.rows, escaped(&query.term));
             let command = query.command.as_deref();
             let command = command.map(|text| format!("&command={}", escaped(text))).unwrap_or_default();

@@ -25,8 +25,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::sandbox::{
-    ByteSource, ByteStream, Door, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, ServerAccess,
-    Shape,
+    ByteSource, ByteStream, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, ServerAccess,
+    StreamTarget, TransferKind,
 };
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
@@ -218,13 +218,13 @@ impl Sandbox for ActionClient {
         program::run(&self.link, &self.key, id, request, stdin, on_output).await
     }
 
-    async fn end_program(&self, id: &ProcessId) -> Result<(), SandboxError> {
+    async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
         program::end(&self.link, &self.key, id).await
     }
 
-    async fn open(&self, door: &Door) -> Result<Box<dyn ByteStream>, SandboxError> {
+    async fn open(&self, door: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         // Keys must not wait behind what is downloaded.
-        let link = if matches!(door, Door::Terminal(_)) { &self.link } else { &self.bulk };
+        let link = if matches!(door, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
         door::open(link, &self.key, door).await
     }
 
@@ -253,14 +253,14 @@ impl Sandbox for ActionClient {
         }
     }
 
-    async fn download(&self, path: &str, shape: Shape) -> Result<ByteSource, SandboxError> {
+    async fn download(&self, path: &str, shape: TransferKind) -> Result<ByteSource, SandboxError> {
         transfer::download(&self.bulk, &self.key, path, shape).await
     }
 
     async fn upload(
         &self,
         path: &str,
-        shape: Shape,
+        shape: TransferKind,
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::sandbox::{ByteSource, SandboxError, Shape};
+use engine::sandbox::{ByteSource, SandboxError, TransferKind};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
@@ -32,14 +32,14 @@ const STALL: Duration = Duration::from_secs(60);
 /// Where something goes.
 pub(super) struct Target<'a> {
     pub(super) path: &'a str,
-    pub(super) shape: Shape,
+    pub(super) shape: TransferKind,
     pub(super) mode: Option<FileMode>,
 }
 
-fn route(path: &str, shape: Shape) -> String {
+fn route(path: &str, shape: TransferKind) -> String {
     let route = match shape {
-        Shape::File => "/v1/files",
-        Shape::Tree => "/v1/files/tree",
+        TransferKind::File => "/v1/files",
+        TransferKind::Tree => "/v1/files/tree",
     };
     format!("{route}?path={}", escaped(path))
 }
@@ -49,7 +49,7 @@ pub(super) async fn download(
     link: &Link,
     key: &HeaderValue,
     path: &str,
-    shape: Shape,
+    shape: TransferKind,
 ) -> Result<ByteSource, SandboxError> {
     let route = route(path, shape);
     let response = request::ask(link, || request::request(key, Method::GET, &route, Bytes::new())).await??;
@@ -73,7 +73,7 @@ pub(super) async fn upload(
     target: Target<'_>,
     content: ByteSource,
 ) -> Result<(), SandboxError> {
-    let mode = target.mode.filter(|_| target.shape == Shape::File);
+    let mode = target.mode.filter(|_| target.shape == TransferKind::File);
     let mode = mode.map(|mode| format!("&mode={:04o}", mode.bits())).unwrap_or_default();
     let route = format!("{}{mode}", route(target.path, target.shape));
     let moved = Arc::new(Moved::default());

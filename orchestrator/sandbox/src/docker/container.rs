@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bollard::models::{
     ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig, ResourcesUlimits,
 };
-use engine::sandbox::{Resources, SandboxSpec};
+use engine::sandbox::{ResourceLimits, SandboxSpec};
 use protocol::SandboxId;
 
 use super::image::Image;
@@ -80,7 +80,7 @@ impl ContainerPlan<'_> {
     }
 
     fn host_config(&self) -> HostConfig {
-        let Resources { memory_bytes, cpus, pids, disk_bytes } = self.spec.resources;
+        let ResourceLimits { memory_bytes, cpus, pids, disk_bytes } = self.spec.resources;
         let memory = i64::try_from(memory_bytes).unwrap_or(i64::MAX);
         let disk = i64::try_from(disk_bytes).unwrap_or(i64::MAX);
         let disk_option = || HashMap::from([("size".to_owned(), disk_bytes.to_string())]);
@@ -146,7 +146,7 @@ fn device_request(gpus: &Gpus) -> DeviceRequest {
 
 #[cfg(test)]
 mod tests {
-    use engine::sandbox::{Resources, SandboxSpec};
+    use engine::sandbox::{ResourceLimits, SandboxSpec};
 
     use super::super::image::Image;
     use super::super::{DockerConfig, Gpus, ServerSource};
@@ -161,8 +161,8 @@ mod tests {
         };
         let spec = SandboxSpec {
             workspace: Some("/home/me/work".into()),
-            resources: Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 2 << 30 },
-            ..SandboxSpec::of("c".parse().unwrap())
+            resources: ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 2 << 30 },
+            ..SandboxSpec::new("c".parse().unwrap())
         };
         let sandbox = "glovebox-c".parse().unwrap();
         let image = Image { name: "i".into(), id: "sha256:1".into(), user: String::new() };

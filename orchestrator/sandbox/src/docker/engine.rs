@@ -12,7 +12,7 @@ use bollard::query_parameters::{
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
-use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
+use engine::sandbox::{Lifetime, SandboxError, SandboxState, SandboxSummary};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use protocol::SandboxId;
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// The containers that carry this owner's label.
-    pub(super) async fn containers_of(&self, owner: &str) -> Result<Vec<Placed>, SandboxError> {
+    pub(super) async fn containers_of(&self, owner: &str) -> Result<Vec<SandboxSummary>, SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
@@ -179,10 +179,10 @@ impl Engine {
     }
 }
 
-fn placed(container: ContainerSummary) -> Option<Placed> {
+fn placed(container: ContainerSummary) -> Option<SandboxSummary> {
     let labels = container.labels?;
     let sandbox: SandboxId = container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
-    Some(Placed {
+    Some(SandboxSummary {
         conversation: conversation_of(sandbox.as_str()),
         sandbox,
         lifetime: match labels.get(LIFETIME_LABEL).map(String::as_str) {
@@ -191,9 +191,9 @@ fn placed(container: ContainerSummary) -> Option<Placed> {
         },
         image: container.image,
         condition: match container.state {
-            Some(ContainerSummaryStateEnum::PAUSED) => Condition::Paused,
-            Some(ContainerSummaryStateEnum::RUNNING) => Condition::Running,
-            _ => Condition::Ended,
+            Some(ContainerSummaryStateEnum::PAUSED) => SandboxState::Paused,
+            Some(ContainerSummaryStateEnum::RUNNING) => SandboxState::Running,
+            _ => SandboxState::Ended,
         },
         created_at: container.created.and_then(|seconds| Timestamp::from_second(seconds).ok()),
     })

@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, Snapshot, SnapshotPurpose,
-    StartProgress, Usage,
+    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
+    Snapshot, SnapshotPurpose, StartProgress,
 };
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
@@ -224,7 +224,7 @@ impl SandboxProvider for DockerProvider {
         self.speak(sandbox, None).await
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.engine().await?.containers_of(&self.installation.config.owner).await
     }
 
@@ -252,7 +252,7 @@ impl SandboxProvider for DockerProvider {
         snapshots::remove(self.engine().await?, &self.installation.config.owner, image).await
     }
 
-    async fn usage(&self, sandbox: &SandboxId) -> Result<Usage, SandboxError> {
+    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         self.engine().await?.usage(sandbox.as_str()).await
     }
 
@@ -277,7 +277,7 @@ impl SandboxProvider for DockerProvider {
         Ok(())
     }
 
-    async fn settle(&self) {
+    async fn wait_for_cleanup(&self) {
         if let Some(pool) = &self.pool {
             pool.end();
         }

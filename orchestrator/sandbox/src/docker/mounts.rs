@@ -84,7 +84,7 @@ mod tests {
     fn a_volume_may_take_the_workspaces_place_and_never_ours() {
         let with = |volume: &str| SandboxSpec {
             volumes: vec![volume.parse().unwrap()],
-            ..SandboxSpec::of("c".parse().unwrap())
+            ..SandboxSpec::new("c".parse().unwrap())
         };
         assert!(cover_workspace(&with("/a:/workspace/")));
         assert!(!cover_workspace(&with("/a:/workspace/sub")));

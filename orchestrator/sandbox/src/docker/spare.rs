@@ -65,7 +65,7 @@ pub(super) async fn make(installation: &Arc<Installation>, image: &str) -> Resul
     let start = ContainerStart {
         engine,
         config,
-        spec: &SandboxSpec::of(nobody),
+        spec: &SandboxSpec::new(nobody),
         belongs: Belongs::AheadBy(&config.holder),
         sandbox: &sandbox,
         image: &image,

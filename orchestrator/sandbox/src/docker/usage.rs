@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bollard::models::ContainerStatsResponse;
 use bollard::query_parameters::StatsOptionsBuilder;
-use engine::sandbox::{SandboxError, Usage};
+use engine::sandbox::{ResourceUsage, SandboxError};
 use futures_util::StreamExt;
 use tokio::time::{Instant, sleep};
 
@@ -16,7 +16,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 impl Engine {
     /// What a container uses now. [`SandboxError::Lost`] when it has ended or is not there.
-    pub(super) async fn usage(&self, container: &str) -> Result<Usage, SandboxError> {
+    pub(super) async fn usage(&self, container: &str) -> Result<ResourceUsage, SandboxError> {
         let (first, begun) = (self.stats(container).await?, Instant::now());
         sleep(MOMENT).await;
         let (last, took) = (self.stats(container).await?, begun.elapsed());
@@ -39,7 +39,11 @@ impl Engine {
 }
 
 /// Nothing when there is no memory in use: nothing runs.
-fn usage(first: &ContainerStatsResponse, last: &ContainerStatsResponse, took: Duration) -> Option<Usage> {
+fn usage(
+    first: &ContainerStatsResponse,
+    last: &ContainerStatsResponse,
+    took: Duration,
+) -> Option<ResourceUsage> {
     let memory = last.memory_stats.as_ref()?;
     let used = memory.usage?;
     // What the kernel keeps of files and takes back when it must: named so by cgroups of version 2, or of version 1.
@@ -50,7 +54,7 @@ fn usage(first: &ContainerStatsResponse, last: &ContainerStatsResponse, took: Du
             .or(stats.get("total_inactive_file"))
     });
     let busy = busy_nanoseconds(last)?.saturating_sub(busy_nanoseconds(first)?);
-    Some(Usage {
+    Some(ResourceUsage {
         cpus: Duration::from_nanos(busy).as_secs_f64() / took.as_secs_f64(),
         memory_bytes: used.saturating_sub(of_files.copied().unwrap_or_default()),
         memory_limit_bytes: memory.limit,

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::sandbox::{Lifetime, Resources, SandboxError, SandboxSpec};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -68,7 +68,7 @@ impl WarmPool {
             && *lifetime == Lifetime::Conversation
             && workspace.is_none()
             && volumes.is_empty()
-            && *resources == Resources::default()
+            && *resources == ResourceLimits::default()
     }
 
     /// The next spare that was made from this very image.

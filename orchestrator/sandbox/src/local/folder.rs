@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
+use engine::sandbox::{Lifetime, SandboxError, SandboxState, SandboxSummary};
 use jiff::Timestamp;
 use protocol::SandboxId;
 use tokio::task::spawn_blocking;
@@ -145,7 +145,7 @@ impl SandboxFolder {
 }
 
 /// The sandboxes whose folders are there.
-pub(super) fn all_below(state_dir: &Path) -> Result<Vec<Placed>, SandboxError> {
+pub(super) fn all_below(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError> {
     let path = sandboxes(state_dir);
     let entries = match std::fs::read_dir(&path) {
         Ok(entries) => entries,
@@ -161,15 +161,15 @@ pub(super) fn all_below(state_dir: &Path) -> Result<Vec<Placed>, SandboxError> {
     Ok(names.filter_map(|name| placed(SandboxFolder { path: path.join(&name) }, &name)).collect())
 }
 
-fn placed(folder: SandboxFolder, name: &str) -> Option<Placed> {
+fn placed(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
     let is_kept = folder.kept_mark().exists();
     let runs = folder.server().ok().flatten().is_some_and(|serving| serving.server.is_alive());
-    Some(Placed {
+    Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
         lifetime: if is_kept { Lifetime::UntilRemoved } else { Lifetime::Conversation },
         image: None,
-        condition: if runs { Condition::Running } else { Condition::Ended },
+        condition: if runs { SandboxState::Running } else { SandboxState::Ended },
         created_at: std::fs::metadata(&folder.path)
             .and_then(|found| found.created())
             .ok()

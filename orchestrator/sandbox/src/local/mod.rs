@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress, Volume,
+    Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress, Volume,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -258,7 +258,7 @@ impl SandboxProvider for LocalProvider {
         Ok(Box::new(ActionClient::again(self.address(sandbox)?, None).await?))
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         folder::all_below(&self.config.state_dir)
     }
 
@@ -274,7 +274,7 @@ impl SandboxProvider for LocalProvider {
         remove(&self.config, sandbox).await
     }
 
-    async fn settle(&self) {
+    async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
     }

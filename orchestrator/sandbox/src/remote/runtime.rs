@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Condition, Lifetime, Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess,
-    StartProgress,
+    Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary,
+    ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -376,7 +376,7 @@ impl SandboxProvider for RemoteRuntimeProvider {
         Ok(Box::new(ActionClient::again(address, None).await?))
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         let service = &self.service;
         let listed =
             service.with_retries(|| service.api.get::<Runtimes>("/list", service.config.api_timeout)).await;
@@ -400,7 +400,7 @@ impl SandboxProvider for RemoteRuntimeProvider {
         self.service.remove(sandbox).await
     }
 
-    async fn settle(&self) {
+    async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
     }
@@ -408,17 +408,17 @@ impl SandboxProvider for RemoteRuntimeProvider {
 
 /// A sandbox of a list, when its session can be one of our conversations. Somebody else may use the same key: what says
 /// nothing of how long it stays is left alone by sweeps.
-fn placed(runtime: Runtime) -> Option<Placed> {
+fn placed(runtime: Runtime) -> Option<SandboxSummary> {
     let conversation = runtime.session_id.parse().ok()?;
-    Some(Placed {
+    Some(SandboxSummary {
         sandbox: sandbox_id_of(&conversation).ok()?,
         conversation: Some(conversation),
         lifetime: runtime.lifetime.map_or(Lifetime::UntilRemoved, Lifetime::from),
         image: runtime.image,
         condition: match runtime.status {
-            Status::Starting | Status::Running | Status::Unknown => Condition::Running,
-            Status::Paused => Condition::Paused,
-            Status::Stopped => Condition::Ended,
+            Status::Starting | Status::Running | Status::Unknown => SandboxState::Running,
+            Status::Paused => SandboxState::Paused,
+            Status::Stopped => SandboxState::Ended,
         },
         created_at: runtime.created_at.and_then(|time| time.parse().ok()),
     })

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -121,7 +121,7 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     /// None: nothing there was placed by us.
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         Ok(Vec::new())
     }
 
@@ -147,5 +147,5 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     /// Nothing is placed, so that nothing is left.
-    async fn settle(&self) {}
+    async fn wait_for_cleanup(&self) {}
 }

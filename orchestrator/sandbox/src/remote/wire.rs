@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::sandbox::{Condition, Lifetime, Resources};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxState};
 use serde::{Deserialize, Serialize};
 
 /// The header of a runtime API's key.
@@ -110,12 +110,12 @@ pub(crate) enum Status {
     Unknown,
 }
 
-impl From<Condition> for Status {
-    fn from(condition: Condition) -> Self {
+impl From<SandboxState> for Status {
+    fn from(condition: SandboxState) -> Self {
         match condition {
-            Condition::Running => Self::Running,
-            Condition::Paused => Self::Paused,
-            Condition::Ended => Self::Stopped,
+            SandboxState::Running => Self::Running,
+            SandboxState::Paused => Self::Paused,
+            SandboxState::Ended => Self::Stopped,
         }
     }
 }
@@ -146,7 +146,7 @@ impl From<Stay> for Lifetime {
     }
 }
 
-/// What a sandbox may use, as `Resources` says.
+/// What a sandbox may use, as `ResourceLimits` says.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     pub(crate) memory_bytes: u64,
@@ -155,13 +155,13 @@ pub(crate) struct Bounds {
     pub(crate) disk_bytes: u64,
 }
 
-impl From<Resources> for Bounds {
-    fn from(Resources { memory_bytes, cpus, pids, disk_bytes }: Resources) -> Self {
+impl From<ResourceLimits> for Bounds {
+    fn from(ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits) -> Self {
         Self { memory_bytes, cpus, pids, disk_bytes }
     }
 }
 
-impl From<Bounds> for Resources {
+impl From<Bounds> for ResourceLimits {
     fn from(Bounds { memory_bytes, cpus, pids, disk_bytes }: Bounds) -> Self {
         Self { memory_bytes, cpus, pids, disk_bytes }
     }

@@ -116,7 +116,7 @@ impl SandboxHost {
         if timeout(END_WAIT, shared.tasks.wait()).await.is_err() {
             tracing::warn!("requests were under way at the end");
         }
-        shared.provider.settle().await;
+        shared.provider.wait_for_cleanup().await;
         if shared.config.removes_at_end {
             sweeper::remove_all(&shared).await?;
         }

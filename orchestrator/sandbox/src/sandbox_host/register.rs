@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::sandbox::{Condition, Placed};
+use engine::sandbox::{SandboxState, SandboxSummary};
 use protocol::{ConversationId, SandboxId};
 use tokio::time::Instant;
 
@@ -154,8 +154,8 @@ impl Register {
     }
 
     /// What is placed of the key's own: with its lending, in the list's order.
-    pub(super) fn of_key(key: &KeyName, placed: Vec<Placed>) -> Vec<(Lending, Placed)> {
-        let own = |placed: Placed| {
+    pub(super) fn of_key(key: &KeyName, placed: Vec<SandboxSummary>) -> Vec<(Lending, SandboxSummary)> {
+        let own = |placed: SandboxSummary| {
             let lending = Lending::of(placed.conversation.as_ref()?)?;
             (lending.key == *key).then_some((lending, placed))
         };
@@ -168,7 +168,7 @@ impl Register {
     }
 
     /// Takes up what is placed and not known: what this host lent before it was ended. It counts as just spoken to.
-    pub(super) fn adopt(&self, placed: &[Placed]) -> usize {
+    pub(super) fn adopt(&self, placed: &[SandboxSummary]) -> usize {
         let mut entries = self.lock();
         let known = entries.len();
         for found in placed {
@@ -180,7 +180,7 @@ impl Register {
     }
 
     /// Forgets what was there and is no longer in the list. What came meanwhile is not in the list yet.
-    pub(super) fn forget_gone(&self, placed: &[Placed], listed_at: Instant) {
+    pub(super) fn forget_gone(&self, placed: &[SandboxSummary], listed_at: Instant) {
         let is_placed = |sandbox: &SandboxId| placed.iter().any(|found| found.sandbox == *sandbox);
         self.lock().retain(|sandbox, entry| {
             entry.phase != Phase::Lent || entry.last_used >= listed_at || is_placed(sandbox)
@@ -189,16 +189,20 @@ impl Register {
 
     /// Begins the removal of one that nobody spoke to for so long, or whose server has ended. One that is paused waits for
     /// its owner, and one that is not known for the next look.
-    pub(super) fn begin_removal_if_unused(&self, placed: &Placed, idle_timeout: Duration) -> Option<Removal> {
+    pub(super) fn begin_removal_if_unused(
+        &self,
+        placed: &SandboxSummary,
+        idle_timeout: Duration,
+    ) -> Option<Removal> {
         let is_unused = {
             let entries = self.lock();
             let entry = entries.get(&placed.sandbox)?;
             let is_idle = entry.last_used.elapsed() >= idle_timeout;
             entry.uses() == 0
                 && match placed.condition {
-                    Condition::Running => is_idle,
-                    Condition::Paused => false,
-                    Condition::Ended => true,
+                    SandboxState::Running => is_idle,
+                    SandboxState::Paused => false,
+                    SandboxState::Ended => true,
                 }
         };
         if is_unused { self.begin_removal(&placed.sandbox).ok() } else { None }
@@ -273,7 +277,7 @@ impl Drop for Removal {
 mod tests {
     use std::time::Duration;
 
-    use engine::sandbox::{Condition, Lifetime, Placed};
+    use engine::sandbox::{Lifetime, SandboxState, SandboxSummary};
     use tokio::time::advance;
 
     use super::super::error::HostError;
@@ -286,8 +290,8 @@ mod tests {
         Lending { key: KeyName::of(key).unwrap(), session: session.into() }
     }
 
-    fn placed(lending: &Lending, condition: Condition) -> Placed {
-        Placed {
+    fn placed(lending: &Lending, condition: SandboxState) -> SandboxSummary {
+        SandboxSummary {
             sandbox: lending.sandbox().unwrap(),
             conversation: Some(lending.conversation().unwrap()),
             lifetime: Lifetime::Conversation,
@@ -326,10 +330,10 @@ mod tests {
         let (used, paused, ended, idle) =
             (lending("a", "used"), lending("a", "p"), lending("a", "e"), lending("b", "i"));
         let found = [
-            placed(&used, Condition::Running),
-            placed(&paused, Condition::Paused),
-            placed(&ended, Condition::Ended),
-            placed(&idle, Condition::Running),
+            placed(&used, SandboxState::Running),
+            placed(&paused, SandboxState::Paused),
+            placed(&ended, SandboxState::Ended),
+            placed(&idle, SandboxState::Running),
         ];
         assert_eq!(register.adopt(&found), 4);
         assert_eq!(register.adopt(&found), 0);
@@ -337,19 +341,19 @@ mod tests {
         let leaves = |of: &Lending, condition| {
             register.begin_removal_if_unused(&placed(of, condition), IDLE).is_some()
         };
-        assert!(!leaves(&idle, Condition::Running));
-        assert!(leaves(&ended, Condition::Ended));
+        assert!(!leaves(&idle, SandboxState::Running));
+        assert!(leaves(&ended, SandboxState::Ended));
         advance(IDLE).await;
-        assert!(!leaves(&used, Condition::Running) && !leaves(&paused, Condition::Paused));
-        assert!(!leaves(&lending("b", "unknown"), Condition::Running));
-        let leaving = register.begin_removal_if_unused(&placed(&idle, Condition::Running), IDLE).unwrap();
+        assert!(!leaves(&used, SandboxState::Running) && !leaves(&paused, SandboxState::Paused));
+        assert!(!leaves(&lending("b", "unknown"), SandboxState::Running));
+        let leaving = register.begin_removal_if_unused(&placed(&idle, SandboxState::Running), IDLE).unwrap();
         assert!(matches!(register.begin_use(&idle.sandbox().unwrap()), Err(HostError::Lost(_))));
         drop(leaving); // could not be removed
         register.begin_use(&idle.sandbox().unwrap()).unwrap();
 
         drop(use_of);
-        assert!(!leaves(&used, Condition::Running));
+        assert!(!leaves(&used, SandboxState::Running));
         advance(IDLE).await;
-        assert!(leaves(&used, Condition::Running));
+        assert!(leaves(&used, SandboxState::Running));
     }
 }

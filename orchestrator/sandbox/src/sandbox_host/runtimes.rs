@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
-use engine::sandbox::{Lifetime, Placed, Resources, SandboxError, SandboxSpec};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxSummary};
 use http::header;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -88,23 +88,23 @@ async fn place(
     sandbox: SandboxId,
     spec: SandboxSpec,
     caller_left: tokio_util::sync::CancellationToken,
-) -> Result<Placed, HostError> {
+) -> Result<SandboxSummary, HostError> {
     let created = caller_left.run_until_cancelled(shared.provider.create(&spec, &|_| {})).await;
     match created {
         Some(Ok(_sandbox)) => {
             reservation.lend();
-            Ok(Placed {
+            Ok(SandboxSummary {
                 sandbox,
                 conversation: Some(spec.conversation),
                 lifetime: spec.lifetime,
                 image: spec.image,
-                condition: engine::sandbox::Condition::Running,
+                condition: engine::sandbox::SandboxState::Running,
                 created_at: None,
             })
         }
         Some(Err(error)) => Err(error.into()),
         None => {
-            shared.provider.settle().await;
+            shared.provider.wait_for_cleanup().await;
             Err(HostError::InMotion)
         }
     }
@@ -180,7 +180,11 @@ impl Caller {
         Ok((lending, sandbox))
     }
 
-    async fn find(&self, shared: &Shared, is_meant: impl Fn(&Lending, &Placed) -> bool) -> Answer<Runtime> {
+    async fn find(
+        &self,
+        shared: &Shared,
+        is_meant: impl Fn(&Lending, &SandboxSummary) -> bool,
+    ) -> Answer<Runtime> {
         let placed = Register::of_key(&self.key, shared.provider.list().await?);
         let found = placed.iter().find(|(lending, placed)| is_meant(lending, placed));
         let (lending, placed) = found.ok_or(HostError::NoSuchSandbox)?;
@@ -188,7 +192,12 @@ impl Caller {
     }
 
     /// A sandbox with everything that its owner needs to speak to it.
-    async fn tell(&self, shared: &Shared, lending: &Lending, placed: &Placed) -> Result<Runtime, HostError> {
+    async fn tell(
+        &self,
+        shared: &Shared,
+        lending: &Lending,
+        placed: &SandboxSummary,
+    ) -> Result<Runtime, HostError> {
         let access = shared.provider.server_access(&placed.sandbox).await?;
         let url = format!("{}/sandboxes/{}", self.origin, placed.sandbox);
         let status = match placed.condition.into() {
@@ -245,9 +254,9 @@ fn spec(
     }
     let resources = match request.resources {
         Some(bounds) => scaled(bounds.into(), factor),
-        None => scaled(Resources::default(), factor),
+        None => scaled(ResourceLimits::default(), factor),
     };
-    if exceeds(&resources, &scaled(Resources::default(), max_factor)) {
+    if exceeds(&resources, &scaled(ResourceLimits::default(), max_factor)) {
         return Err(HostError::Invalid(format!(
             "more resources are asked for than this host gives one sandbox: {max_factor} times the default at most"
         )));
@@ -257,7 +266,7 @@ fn spec(
         image: request.image.filter(|image| !image.is_empty()).or_else(|| config.default_image.clone()),
         environment: request.environment,
         resources,
-        ..SandboxSpec::of(lending.conversation()?)
+        ..SandboxSpec::new(lending.conversation()?)
     })
 }
 
@@ -267,12 +276,20 @@ fn spec(
     clippy::cast_sign_loss,
     reason = "a bound needs no more"
 )]
-fn scaled(Resources { memory_bytes, cpus, pids, disk_bytes }: Resources, factor: f64) -> Resources {
+fn scaled(
+    ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits,
+    factor: f64,
+) -> ResourceLimits {
     let bytes = |bytes: u64| (bytes as f64 * factor) as u64;
-    Resources { memory_bytes: bytes(memory_bytes), cpus: cpus * factor, pids, disk_bytes: bytes(disk_bytes) }
+    ResourceLimits {
+        memory_bytes: bytes(memory_bytes),
+        cpus: cpus * factor,
+        pids,
+        disk_bytes: bytes(disk_bytes),
+    }
 }
 
-fn exceeds(asked: &Resources, most: &Resources) -> bool {
+fn exceeds(asked: &ResourceLimits, most: &ResourceLimits) -> bool {
     asked.memory_bytes > most.memory_bytes
         || !(asked.cpus > 0.0 && asked.cpus <= most.cpus)
         || asked.pids > most.pids

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::sandbox::{Placed, SandboxError};
+use engine::sandbox::{SandboxError, SandboxSummary};
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
@@ -22,7 +22,7 @@ pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
         tracing::info!(adopted, "took up sandboxes that were there");
     }
     let removals = Mutex::new(Vec::new());
-    let is_used = |placed: &Placed| {
+    let is_used = |placed: &SandboxSummary| {
         let removal = shared.register.begin_removal_if_unused(placed, shared.config.idle_timeout);
         let is_used = removal.is_none();
         removals.lock().unwrap_or_else(PoisonError::into_inner).extend(removal);

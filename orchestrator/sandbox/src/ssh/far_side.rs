@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::sandbox::{Condition, Lifetime, Placed, SandboxError};
+use engine::sandbox::{Lifetime, SandboxError, SandboxState, SandboxSummary};
 use jiff::Timestamp;
 use protocol::SandboxId;
 
@@ -87,7 +87,7 @@ impl FarSide {
         }
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    pub(super) async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         let said = self.run(Script::List, "", &[], Bytes::new(), REMOVAL_WAIT).await?;
         let text = said.text();
         if said.last(&text)?.word != "listed" {
@@ -171,15 +171,15 @@ pub(super) fn log_in(answer: Answer<'_>) -> String {
     log.and_then(|(place, _)| answer.after.get(place..)).unwrap_or_default().to_owned()
 }
 
-fn placed(line: &str) -> Option<Placed> {
+fn placed(line: &str) -> Option<SandboxSummary> {
     let mut words = line.split(' ');
     let (name, lifetime, created, condition) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    Some(Placed {
+    Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
         lifetime: if lifetime == UNTIL_REMOVED { Lifetime::UntilRemoved } else { Lifetime::Conversation },
         image: None,
-        condition: if condition == "running" { Condition::Running } else { Condition::Ended },
+        condition: if condition == "running" { SandboxState::Running } else { SandboxState::Ended },
         created_at: created.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()),
     })
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Placed, Sandbox, SandboxError, SandboxProvider, SandboxSpec, StartProgress};
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -180,7 +180,7 @@ impl SandboxProvider for SshProvider {
         Ok(Box::new(ActionClient::again(self.again(sandbox).await?, None).await?))
     }
 
-    async fn list(&self) -> Result<Vec<Placed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.far_side().await?.list().await
     }
 
@@ -192,7 +192,7 @@ impl SandboxProvider for SshProvider {
         self.far_side().await?.remove(sandbox).await
     }
 
-    async fn settle(&self) {
+    async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use engine::sandbox::{Lifetime, Resources, SandboxSpec, Volume};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxSpec, Volume};
 
 use super::host::{At, Host};
 use super::name::Name;
@@ -110,7 +110,7 @@ pub(super) async fn place(
     let created = tokio::select! {
         created = host.provider.create(spec, &on_progress) => created,
         () = interrupts.next() => {
-            host.provider.settle().await;
+            host.provider.wait_for_cleanup().await;
             return Ok(Exit::Interrupted);
         }
     };
@@ -136,7 +136,7 @@ pub(super) fn spec(
         workspace: WorkFolder::for_spec(config, wishes.directory.as_deref())?,
         volumes: if wishes.volume.is_empty() { usual.volumes.clone() } else { wishes.volume },
         environment,
-        resources: Resources {
+        resources: ResourceLimits {
             memory_bytes: wishes.memory.unwrap_or(usual.resources.memory_bytes),
             cpus: wishes.cpus.unwrap_or(usual.resources.cpus),
             ..usual.resources

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
-use engine::sandbox::{Condition, Lifetime, Placed, Sandbox, SandboxError, SandboxProvider};
+use engine::sandbox::{Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxState, SandboxSummary};
 
 use super::name::Name;
 use crate::cli::{completions, prepare};
@@ -63,22 +63,22 @@ impl Host {
     }
 
     /// The sandbox of this name, if there is one.
-    pub(super) async fn find(&self, name: &Name) -> anyhow::Result<Option<Placed>> {
+    pub(super) async fn find(&self, name: &Name) -> anyhow::Result<Option<SandboxSummary>> {
         let sandbox = name.sandbox()?;
         Ok(self.provider.list().await?.into_iter().find(|placed| placed.sandbox == sandbox))
     }
 
     /// Speaks with one of its sandboxes, which must run.
-    pub(super) async fn connect(&self, placed: &Placed) -> anyhow::Result<Box<dyn Sandbox>> {
+    pub(super) async fn connect(&self, placed: &SandboxSummary) -> anyhow::Result<Box<dyn Sandbox>> {
         let name = Name::of(placed);
         match placed.condition {
-            Condition::Running => Ok(self.provider.find(&placed.sandbox).await?),
-            Condition::Paused => {
+            SandboxState::Running => Ok(self.provider.find(&placed.sandbox).await?),
+            SandboxState::Paused => {
                 let text =
                     format!("the sandbox {name} is paused: `glovebox sandbox resume {name}` lets it go on");
                 Err(UsageError(text).into())
             }
-            Condition::Ended => Err(SandboxError::Lost {
+            SandboxState::Ended => Err(SandboxError::Lost {
                 detail: format!("the server of {name} has ended; `glovebox sandbox logs {name}` may say why"),
             }
             .into()),
@@ -86,7 +86,7 @@ impl Host {
     }
 
     /// Fails while another process works on the conversation whose sandbox this is.
-    pub(super) fn lock_if_of_a_conversation(&self, placed: &Placed) -> anyhow::Result<Option<Lock>> {
+    pub(super) fn lock_if_of_a_conversation(&self, placed: &SandboxSummary) -> anyhow::Result<Option<Lock>> {
         match (&placed.conversation, placed.lifetime) {
             (Some(conversation), Lifetime::Conversation) => self.state_dir.lock(conversation).map(Some),
             _ => Ok(None),

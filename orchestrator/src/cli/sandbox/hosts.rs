@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conversations::find_by_prefix;
-use engine::sandbox::{Lifetime, Placed, Sandbox};
+use engine::sandbox::{Lifetime, Sandbox, SandboxSummary};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ pub(super) struct Hosts {
 type Silent = (&'static str, anyhow::Error);
 
 /// A runtime that does, and what it has.
-pub(super) type Answered<'a> = (&'a Host, Vec<Placed>);
+pub(super) type Answered<'a> = (&'a Host, Vec<SandboxSummary>);
 
 impl Hosts {
     pub(super) async fn open(at: &At, overrides: &Overrides) -> anyhow::Result<Self> {
@@ -96,13 +96,13 @@ impl Hosts {
     }
 
     /// All sandboxes of those that answer, each with whose it is.
-    pub(super) async fn list(&self) -> anyhow::Result<Vec<(&Host, Placed)>> {
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<(&Host, SandboxSummary)>> {
         let answered = self.answering().await?.into_iter();
         Ok(answered.flat_map(|(host, all)| all.into_iter().map(move |placed| (host, placed))).collect())
     }
 
     /// The sandbox of this name, which there must be: at the configured runtime, or else at another.
-    pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<(&Host, Placed)> {
+    pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<(&Host, SandboxSummary)> {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
         for host in std::iter::once(&self.first).chain(&self.others) {
             let runtime = host.provider.runtime();
@@ -129,8 +129,11 @@ impl Hosts {
     }
 
     /// Those of these names that there are, each once. The others are reported; with one of them the command has failed.
-    pub(super) async fn existing_of(&self, names: &[Name]) -> anyhow::Result<(Vec<(&Host, Placed)>, Exit)> {
-        let (mut existing, mut exit) = (Vec::<(&Host, Placed)>::new(), Exit::Finished);
+    pub(super) async fn existing_of(
+        &self,
+        names: &[Name],
+    ) -> anyhow::Result<(Vec<(&Host, SandboxSummary)>, Exit)> {
+        let (mut existing, mut exit) = (Vec::<(&Host, SandboxSummary)>::new(), Exit::Finished);
         for name in names {
             match self.existing(name).await {
                 Ok((_, placed)) if existing.iter().any(|(_, known)| known.sandbox == placed.sandbox) => {}
@@ -151,7 +154,7 @@ impl Hosts {
     }
 }
 
-async fn list(host: &Host, patience: Duration) -> anyhow::Result<Vec<Placed>> {
+async fn list(host: &Host, patience: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
     match timeout(patience, host.provider.list()).await {
         Ok(listed) => Ok(listed?),
         Err(_) => anyhow::bail!("it does not answer within {} s", patience.as_secs_f32()),
@@ -159,9 +162,10 @@ async fn list(host: &Host, patience: Duration) -> anyhow::Result<Vec<Placed>> {
 }
 
 /// The one of this name. Of a conversation's, which has its id, the beginning is enough.
-fn named(all: &[Placed], name: &Name) -> Result<Option<Placed>, UsageError> {
+fn named(all: &[SandboxSummary], name: &Name) -> Result<Option<SandboxSummary>, UsageError> {
     let name = name.to_string();
-    let could_be = |placed: &&Placed| placed.lifetime == Lifetime::Conversation || Name::of(placed) == name;
+    let could_be =
+        |placed: &&SandboxSummary| placed.lifetime == Lifetime::Conversation || Name::of(placed) == name;
     let all: Vec<_> = all.iter().filter(could_be).collect();
     let names: Vec<_> = all.iter().map(|placed| Name::of(placed)).collect();
     let place = find_by_prefix("sandboxes", &name, names.iter().map(String::as_str))

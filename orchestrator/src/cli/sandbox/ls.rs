@@ -1,6 +1,6 @@
 //! `glovebox sandbox ls`.
 
-use engine::sandbox::{Condition, Lifetime, Placed, Snapshot};
+use engine::sandbox::{Lifetime, SandboxState, SandboxSummary, Snapshot};
 use indicatif::BinaryBytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
     Ok(Exit::Finished)
 }
 
-fn as_json(placed: &Placed, host: &Host) -> Value {
+fn as_json(placed: &SandboxSummary, host: &Host) -> Value {
     json!({
         "name": Name::of(placed),
         "runtime": host.provider.runtime(),
@@ -99,7 +99,7 @@ fn age_of(created_at: Option<Timestamp>) -> String {
     created_at.map_or_else(|| "-".into(), |at| table::age(Timestamp::now().as_second() - at.as_second()))
 }
 
-fn row(placed: &Placed, host: &Host) -> [String; 6] {
+fn row(placed: &SandboxSummary, host: &Host) -> [String; 6] {
     [
         Name::of(placed),
         host.provider.runtime().to_owned(),
@@ -110,15 +110,15 @@ fn row(placed: &Placed, host: &Host) -> [String; 6] {
     ]
 }
 
-fn state(condition: Condition) -> &'static str {
+fn state(condition: SandboxState) -> &'static str {
     match condition {
-        Condition::Running => "running",
-        Condition::Paused => "paused",
-        Condition::Ended => "ended",
+        SandboxState::Running => "running",
+        SandboxState::Paused => "paused",
+        SandboxState::Ended => "ended",
     }
 }
 
-fn maker(placed: &Placed) -> &'static str {
+fn maker(placed: &SandboxSummary) -> &'static str {
     match (placed.lifetime, &placed.conversation) {
         (Lifetime::UntilRemoved, _) => "by hand",
         (Lifetime::Conversation, Some(_)) => "for a conversation",

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use engine::sandbox::Placed;
+use engine::sandbox::SandboxSummary;
 use protocol::{ConversationId, IdError, SandboxId};
 
 use crate::exit::UsageError;
@@ -33,7 +33,7 @@ impl Name {
     }
 
     /// What a sandbox is called that is there.
-    pub(super) fn of(placed: &Placed) -> String {
+    pub(super) fn of(placed: &SandboxSummary) -> String {
         let id = placed.sandbox.as_str();
         id.strip_prefix(PREFIX).unwrap_or(id).to_owned()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{Door, Sandbox, SandboxError};
+use engine::sandbox::{Sandbox, SandboxError, StreamTarget};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -173,7 +173,7 @@ async fn serve(
 
 /// An error only when the sandbox is lost; anything else is this connection's alone.
 async fn carry(sandbox: &dyn Sandbox, inside: u16, mut connection: TcpStream) -> anyhow::Result<()> {
-    let mut tunnel = match sandbox.open(&Door::Port(inside)).await {
+    let mut tunnel = match sandbox.open(&StreamTarget::Port(inside)).await {
         Ok(tunnel) => tunnel,
         Err(lost @ SandboxError::Lost { .. }) => return Err(lost.into()),
         Err(error) => {

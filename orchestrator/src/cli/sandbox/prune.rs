@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use engine::sandbox::{Placed, sweep, sweep_snapshots};
+use engine::sandbox::{SandboxSummary, sweep, sweep_snapshots};
 use protocol::ConversationId;
 
 use super::host::{At, Host};
@@ -44,8 +44,8 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
 /// What one runtime has; whether all of it is gone that should be.
 async fn prune(host: &Host, dry_run: bool) -> anyhow::Result<bool> {
     let locks: Mutex<Vec<Lock>> = Mutex::default();
-    let unused: Mutex<Vec<Placed>> = Mutex::default();
-    let is_used = |placed: &Placed| {
+    let unused: Mutex<Vec<SandboxSummary>> = Mutex::default();
+    let is_used = |placed: &SandboxSummary| {
         let Some(conversation) = &placed.conversation else { return compose::is_spare_in_use(placed) };
         let Ok(lock) = host.state_dir.lock(conversation) else { return true };
         locks.lock().unwrap_or_else(PoisonError::into_inner).push(lock);

@@ -1,7 +1,7 @@
 //! `glovebox sandbox rm`.
 
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{Lifetime, Placed, Snapshot};
+use engine::sandbox::{Lifetime, SandboxSummary, Snapshot};
 
 use super::host::{At, Host};
 use super::hosts::Hosts;
@@ -76,7 +76,7 @@ async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
 async fn choose<'a>(
     hosts: &'a Hosts,
     arguments: &RmArguments,
-) -> anyhow::Result<(Vec<(&'a Host, Placed)>, Exit)> {
+) -> anyhow::Result<(Vec<(&'a Host, SandboxSummary)>, Exit)> {
     if arguments.all {
         let mut all = hosts.list().await?;
         all.retain(|(_, placed)| placed.lifetime == Lifetime::UntilRemoved);
@@ -85,7 +85,7 @@ async fn choose<'a>(
     hosts.existing_of(&arguments.names).await
 }
 
-async fn remove(host: &Host, placed: &Placed) -> anyhow::Result<()> {
+async fn remove(host: &Host, placed: &SandboxSummary) -> anyhow::Result<()> {
     let lock = host.lock_if_of_a_conversation(placed)?;
     host.provider.destroy(&placed.sandbox).await?;
     if let (Some(_), Some(conversation)) = (lock, &placed.conversation) {

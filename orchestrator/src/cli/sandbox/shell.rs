@@ -7,7 +7,7 @@ use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{ByteStream, Door};
+use engine::sandbox::{ByteStream, StreamTarget};
 use protocol::sandbox_api::{FrameDecoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let (_, sandbox) = hosts.connect(&arguments.name).await?;
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
-    let stream = sandbox.open(&Door::Terminal(query(&arguments.command)?)).await?;
+    let stream = sandbox.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
     let raw = RawMode::enter().context("setting the terminal to pass every key on")?;
     let ended = tokio::select! {
         exit = carry(stream, resized) => exit.map(Some),

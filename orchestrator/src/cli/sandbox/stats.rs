@@ -1,7 +1,7 @@
 //! `glovebox sandbox stats`.
 
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{Condition, Placed, Usage};
+use engine::sandbox::{ResourceUsage, SandboxState, SandboxSummary};
 use indicatif::BinaryBytes;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) struct StatsArguments {
 
 pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let mut used: Vec<(String, Usage)> = Vec::new();
+    let mut used: Vec<(String, ResourceUsage)> = Vec::new();
     let (chosen, mut exit) = choose(&hosts, &arguments.names).await?;
     for (host, placed) in chosen {
         match host.provider.usage(&placed.sandbox).await {
@@ -65,16 +65,19 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
     Ok(exit)
 }
 
-async fn choose<'a>(hosts: &'a Hosts, names: &[Name]) -> anyhow::Result<(Vec<(&'a Host, Placed)>, Exit)> {
+async fn choose<'a>(
+    hosts: &'a Hosts,
+    names: &[Name],
+) -> anyhow::Result<(Vec<(&'a Host, SandboxSummary)>, Exit)> {
     if names.is_empty() {
         let mut all = hosts.list().await?;
-        all.retain(|(_, placed)| placed.condition != Condition::Ended);
+        all.retain(|(_, placed)| placed.condition != SandboxState::Ended);
         return Ok((all, Exit::Finished));
     }
     hosts.existing_of(names).await
 }
 
-fn row((name, usage): (String, Usage)) -> [String; 5] {
+fn row((name, usage): (String, ResourceUsage)) -> [String; 5] {
     let unknown = || "-".to_owned();
     [
         name,

@@ -107,7 +107,7 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
             tool_servers: Arc::new(crate::tool_servers::NoToolServers),
         },
         provider: Arc::new(provider.clone()),
-        spec: SandboxSpec::of(id()),
+        spec: SandboxSpec::new(id()),
         analyzer: None,
         memory: None,
         team: Arc::default(),

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::knowledge::{INSTRUCTIONS, KnowledgeFile, LONGEST_FILE, Problem};
-use crate::sandbox::{Sandbox, SandboxError, Shape};
+use crate::sandbox::{Sandbox, SandboxError, TransferKind};
 
 /// Folders below the workspace that hold knowledge: V0's, and our own beside them.
 const FOLDERS: [&str; 4] =
@@ -82,12 +82,12 @@ async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, S
         return Ok(None);
     }
     // One byte more than is looked at: whoever reads it shall see that it was cut.
-    download(sandbox, path, Shape::File, LONGEST_FILE as u64 + 1).await.map(Some)
+    download(sandbox, path, TransferKind::File, LONGEST_FILE as u64 + 1).await.map(Some)
 }
 
 async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<Problem>) {
     let archive = match kind(sandbox, &path).await {
-        Ok(Some(FileKind::Directory)) => download(sandbox, &path, Shape::Tree, LONGEST_FOLDER).await,
+        Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, LONGEST_FOLDER).await,
         Ok(_) => return (Vec::new(), Vec::new()),
         Err(error) => Err(error),
     };
@@ -120,11 +120,11 @@ async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, San
 async fn download(
     sandbox: &dyn Sandbox,
     path: &str,
-    shape: Shape,
+    kind: TransferKind,
     at_most: u64,
 ) -> Result<Vec<u8>, SandboxError> {
     let mut content = Vec::new();
-    let read = sandbox.download(path, shape).await?.take(at_most).read_to_end(&mut content).await;
+    let read = sandbox.download(path, kind).await?.take(at_most).read_to_end(&mut content).await;
     match read {
         Ok(_) => Ok(content),
         Err(error) => Err(SandboxError::Lost { detail: format!("reading {path}: {error}") }),

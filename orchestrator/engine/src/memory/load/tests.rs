@@ -115,7 +115,7 @@ impl Sandbox for Sandboxed {
         }
     }
 
-    async fn download(&self, _: &str, _: Shape) -> Result<ByteSource, SandboxError> {
+    async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
         let (hangs, never_written) = tokio::io::duplex(1);
         tokio::spawn(async move {
             std::future::pending::<()>().await;

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use engine::sandbox::Resources;
+use engine::sandbox::ResourceLimits;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -65,7 +65,7 @@ impl ControlGroups {
     pub(super) fn probe(file_system: &Path) -> Result<Self, String> {
         let groups = Self { hierarchies: hierarchies(file_system) };
         let name = format!("probe-{}", std::process::id());
-        let made = groups.enable().and_then(|()| groups.create(&name, &Resources::default()));
+        let made = groups.enable().and_then(|()| groups.create(&name, &ResourceLimits::default()));
         for hierarchy in &groups.hierarchies {
             let _ = fs::remove_dir(hierarchy.group(&name));
             let _ = fs::remove_dir(hierarchy.parent());
@@ -83,7 +83,7 @@ impl ControlGroups {
     }
 
     /// Makes the groups of this name; the files by which a process enters them.
-    pub(super) fn create(&self, name: &str, resources: &Resources) -> io::Result<Vec<PathBuf>> {
+    pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<PathBuf>> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
     }
 }
@@ -119,7 +119,7 @@ impl Hierarchy {
         self.parent().join(name)
     }
 
-    fn create(&self, name: &str, resources: &Resources) -> io::Result<PathBuf> {
+    fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<PathBuf> {
         let group = self.group(name);
         self.make_folder(&group)?;
         for Setting { file, value, is_needed } in self.bounds.settings(resources) {
@@ -180,11 +180,11 @@ impl Hierarchy {
 }
 
 impl Bounds {
-    fn settings(self, resources: &Resources) -> Vec<Setting> {
+    fn settings(self, resources: &ResourceLimits) -> Vec<Setting> {
         let needed = |file, value: String| Setting { file, value, is_needed: true };
         // Where the kernel does not count it there is no such file.
         let swap = |file, value: String| Setting { file, value, is_needed: false };
-        let Resources { memory_bytes, cpus, pids, .. } = resources;
+        let ResourceLimits { memory_bytes, cpus, pids, .. } = resources;
         let quota = quota(*cpus);
         let pids = || needed("pids.max", pids.to_string());
         match self {
@@ -242,13 +242,13 @@ fn about(doing: &str, path: &Path, error: io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use engine::sandbox::Resources;
+    use engine::sandbox::ResourceLimits;
 
     use super::{Bounds, quota};
 
     #[test]
     fn both_versions_are_told_the_same() {
-        let resources = Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
+        let resources = ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
         let told = |bounds: Bounds| {
             let settings = bounds.settings(&resources).into_iter();
             settings

@@ -11,7 +11,7 @@ mod scope;
 use std::fmt;
 use std::path::Path;
 
-use engine::sandbox::Resources;
+use engine::sandbox::ResourceLimits;
 use rustix::process::geteuid;
 use tokio::process::Command;
 
@@ -67,7 +67,7 @@ impl Bounds {
         &self,
         launcher: &Path,
         name: &str,
-        resources: &Resources,
+        resources: &ResourceLimits,
         preparation: Preparation,
     ) -> std::io::Result<Command> {
         let prepared = |preparation| isolation::prepared(launcher, &preparation);
@@ -85,7 +85,7 @@ impl Bounds {
     }
 }
 
-fn limits(resources: &Resources) -> std::io::Result<Limits> {
+fn limits(resources: &ResourceLimits) -> std::io::Result<Limits> {
     // The kernel counts all that the user runs, and lets root have as many as it likes.
     let processes = processes_of_this_user()?.saturating_add(resources.pids.into());
     Ok(Limits { data_bytes: resources.memory_bytes, processes })

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::Resources;
+use engine::sandbox::ResourceLimits;
 use rustix::process::geteuid;
 use tokio::process::Command;
 
@@ -59,7 +59,7 @@ impl Scopes {
                 Self { program: program.clone(), runtime_dir: runtime_dir.clone(), is_told_to_go_on };
             let mut tell = std::process::Command::new("/bin/sh");
             tell.args(["-c", TELL]);
-            let told = isolation::outcome(scopes.around("probe", &Resources::default(), &tell)).await;
+            let told = isolation::outcome(scopes.around("probe", &ResourceLimits::default(), &tell)).await;
             match told.map(|told| String::from_utf8_lossy(&told).into_owned()) {
                 Ok(told)
                     if told.lines().count() == 3 && !told.lines().any(|line| line.starts_with("max")) =>
@@ -82,7 +82,7 @@ impl Scopes {
     pub(super) fn around(
         &self,
         name: &str,
-        resources: &Resources,
+        resources: &ResourceLimits,
         command: &std::process::Command,
     ) -> Command {
         let mut around = Command::new("/usr/bin/env");
@@ -104,8 +104,8 @@ impl Scopes {
     }
 }
 
-fn properties(resources: &Resources, is_told_to_go_on: bool) -> Vec<String> {
-    let Resources { memory_bytes, cpus, pids, .. } = resources;
+fn properties(resources: &ResourceLimits, is_told_to_go_on: bool) -> Vec<String> {
+    let ResourceLimits { memory_bytes, cpus, pids, .. } = resources;
     let mut properties = vec![
         format!("MemoryMax={memory_bytes}"),
         "MemorySwapMax=0".into(),
@@ -126,13 +126,13 @@ fn outlives_sessions(config: &LocalConfig) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use engine::sandbox::Resources;
+    use engine::sandbox::ResourceLimits;
 
     use super::properties;
 
     #[test]
     fn a_scope_is_told_its_bounds() {
-        let resources = Resources { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
+        let resources = ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
         let expected = ["MemoryMax=1073741824", "MemorySwapMax=0", "CPUQuota=150%", "TasksMax=100"];
         assert_eq!(properties(&resources, false), expected);
         assert_eq!(properties(&resources, true).last().unwrap(), "OOMPolicy=continue");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use engine::sandbox::{Resources, SandboxError};
+use engine::sandbox::{ResourceLimits, SandboxError};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -47,7 +47,7 @@ pub(super) struct Bounded {
     pub(super) bounds: Bounds,
     /// What its control group is called.
     pub(super) name: String,
-    pub(super) resources: Resources,
+    pub(super) resources: ResourceLimits,
     pub(super) launcher: PathBuf,
 }
 

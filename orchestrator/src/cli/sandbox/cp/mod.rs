@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use engine::sandbox::{ByteSource, Sandbox, Shape};
+use engine::sandbox::{ByteSource, Sandbox, TransferKind};
 use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 use tokio::io::AsyncReadExt as _;
 
@@ -119,7 +119,7 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
     if metadata.is_dir() {
         let progress = Progress::of(None);
         let (archive, packing) = pack::pack(source.to_owned());
-        sandbox.upload(&target, Shape::Tree, None, progress.of_source(archive)).await?;
+        sandbox.upload(&target, TransferKind::Tree, None, progress.of_source(archive)).await?;
         return packing.await.context("packing");
     }
     if !metadata.is_file() {
@@ -129,14 +129,14 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
         tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
     let progress = Progress::of(Some(metadata.len()));
     let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
-    sandbox.upload(&target, Shape::File, Some(mode), progress.of_source(Box::new(file))).await?;
+    sandbox.upload(&target, TransferKind::File, Some(mode), progress.of_source(Box::new(file))).await?;
     Ok(LeftOut::default())
 }
 
 async fn from_stdin(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
     let progress = Progress::of(None);
     let stdin = progress.of_source(Box::new(tokio::io::stdin()));
-    sandbox.upload(inside, Shape::File, None, stdin).await?;
+    sandbox.upload(inside, TransferKind::File, None, stdin).await?;
     Ok(LeftOut::default())
 }
 
@@ -164,12 +164,12 @@ async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Resu
     match status.kind {
         FileKind::Directory => {
             let progress = Progress::of(None);
-            let archive = progress.of_source(sandbox.download(inside, Shape::Tree).await?);
+            let archive = progress.of_source(sandbox.download(inside, TransferKind::Tree).await?);
             unpack::unpack(archive, target).await
         }
         FileKind::File => {
             let progress = Progress::of(Some(status.size));
-            let content = progress.of_source(sandbox.download(inside, Shape::File).await?);
+            let content = progress.of_source(sandbox.download(inside, TransferKind::File).await?);
             save(content, &target, status.mode).await?;
             Ok(LeftOut::default())
         }
@@ -179,8 +179,8 @@ async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Resu
 
 async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> {
     let status = existing(sandbox, inside).await?;
-    let shape = if status.kind == FileKind::Directory { Shape::Tree } else { Shape::File };
-    if shape == Shape::Tree && std::io::stdout().is_terminal() {
+    let shape = if status.kind == FileKind::Directory { TransferKind::Tree } else { TransferKind::File };
+    if shape == TransferKind::Tree && std::io::stdout().is_terminal() {
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
     let mut content = sandbox.download(inside, shape).await?;

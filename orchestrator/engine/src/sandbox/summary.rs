@@ -8,7 +8,7 @@ use super::{SandboxError, SandboxProvider};
 
 /// A sandbox that its runtime knows of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct SandboxSummary {
     /// Its id.
     pub sandbox: SandboxId,
     /// Whose it is; nothing: it was made ahead and is nobody's yet.
@@ -18,14 +18,14 @@ pub struct Placed {
     /// The image, for runtimes that have one.
     pub image: Option<String>,
     /// What it does.
-    pub condition: Condition,
+    pub condition: SandboxState,
     /// When it was made, if the runtime tells.
     pub created_at: Option<Timestamp>,
 }
 
 /// What a placed sandbox does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Condition {
+pub enum SandboxState {
     /// It runs.
     Running,
     /// It is frozen, and goes on when it is resumed.
@@ -36,7 +36,7 @@ pub enum Condition {
 
 /// What a sandbox uses of its host at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// Processors that were busy, over the last moment that was measured.
     pub cpus: f64,
     /// Memory, in bytes, without what the kernel can take back.
@@ -54,7 +54,7 @@ pub struct Usage {
 /// They cannot be listed. One that cannot be removed is logged, and left for the next sweep.
 pub async fn sweep(
     provider: &dyn SandboxProvider,
-    is_used: &(dyn Fn(&Placed) -> bool + Send + Sync),
+    is_used: &(dyn Fn(&SandboxSummary) -> bool + Send + Sync),
 ) -> Result<Vec<SandboxId>, SandboxError> {
     let mut removed = Vec::new();
     for placed in provider.list().await? {

@@ -10,7 +10,7 @@ pub type ByteSource = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Where a byte stream into a sandbox leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Door {
+pub enum StreamTarget {
     /// A TCP port that something inside listens on.
     Port(u16),
     /// A unix socket inside, by its path.
@@ -23,7 +23,7 @@ pub enum Door {
 
 /// What bytes are that go into a sandbox or come out of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum TransferKind {
     /// The content of one file.
     File,
     /// A folder as a tar archive; what comes out of a sandbox is hostile, an archive too.
