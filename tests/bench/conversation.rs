@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Member, Prompt};
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::CondenserConfig;
 use engine::conversation::{Conversation, Parts};
 use engine::events::EventStore;
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
-use engine::testing::{Ending, ScriptedProvider};
+use engine::testing::{ScriptedProvider, ScriptedResult};
 use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
@@ -28,8 +28,8 @@ pub(crate) fn provider(output: &str) -> ScriptedProvider {
     ScriptedProvider::new(move |request: &ActionRequest| {
         let observation = Observation::new(output.clone(), RunObservation::default());
         match &request.action {
-            SandboxAction::Run(run) if run.command == WAIT => Ending::WhenCancelled(observation),
-            _ => Ending::Observation(observation),
+            SandboxAction::Run(run) if run.command == WAIT => ScriptedResult::WhenCancelled(observation),
+            _ => ScriptedResult::Observation(observation),
         }
     })
 }
@@ -48,9 +48,9 @@ pub(crate) async fn begin(
     let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
     let parts = Parts {
         store,
-        own: Member {
+        own: TeamMember {
             agent: Arc::new(CodeActAgent {
-                definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                definition: AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec()),
                 command_timeout: 120.0,
                 declares_risk: false,
             }),

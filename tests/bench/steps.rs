@@ -145,7 +145,7 @@ async fn open(ran: &Ran, report: &Report) -> Vec<Figure> {
         let (begin, cpu) = (Instant::now(), cpu_time(std::process::id()));
         let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap()).await.unwrap();
         let state = State::fold(events.iter().map(AsRef::as_ref));
-        let view = View::whole(events.clone());
+        let view = View::from_events(events.clone());
         fastest = fastest.min(begin.elapsed());
         least_cpu = least_cpu.min(cpu_time(std::process::id()) - cpu);
         let steps = count(report, 5000);

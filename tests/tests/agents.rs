@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::pypi::packages;
-use engine::memory::{Facts, Memory, Recalled, tell};
+use engine::memory::{Memory, Recalled, WorkspaceFacts, format_recall};
 use protocol::ObservationKind;
 use serde_json::{Value, json};
 use tests::glovebox::{Ended, Home, bash, calls, finish};
@@ -258,12 +258,12 @@ async fn a_workspaces_knowledge_is_found_and_hostile_files_do_no_harm() {
     let memory = Memory::default().load(&*sandbox, &working_dir, "").await;
     remove(&backend, sandbox).await;
 
-    let recall = memory.recall("on github", &Facts::default(), &Recalled::default()).unwrap();
+    let recall = memory.recall("on github", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
     let ObservationKind::Recall(found) = &recall.observation.kind else { panic!("{recall:?}") };
     let pieces: Vec<_> =
         found.microagent_knowledge.iter().map(|piece| (&*piece.name, &*piece.trigger)).collect();
     assert_eq!(pieces, [("git/hub", "GitHub")]);
-    let told = tell(found);
+    let told = format_recall(found);
     for part in ["Build with make.", "Ask first.", "Linked.", "xxx", "- pdf: Reads PDFs. (", "Use the forge."]
     {
         assert!(told.contains(part), "{part}");

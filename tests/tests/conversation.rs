@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Member, Prompt};
+use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
-use engine::testing::{Ending, MemoryStore, ScriptedProvider};
+use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
 use protocol::action::MessageAction;
@@ -34,19 +34,19 @@ impl World {
             let SandboxAction::Run(run) = &request.action else { panic!("only commands are scripted") };
             let observation = Observation::new(run.command.clone(), RunObservation::default());
             if run.command == "hang" {
-                Ending::WhenCancelled(observation)
+                ScriptedResult::WhenCancelled(observation)
             } else {
-                Ending::Observation(observation)
+                ScriptedResult::Observation(observation)
             }
         });
         let store = Arc::new(MemoryStore::default());
         let parts = Parts {
             store: store.clone(),
-            own: Member {
+            own: TeamMember {
                 llm: scripted(responses, 0),
                 draft_editor: scripted(&json!([]), 0),
                 agent: Arc::new(CodeActAgent {
-                    definition: AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec()),
+                    definition: AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec()),
                     command_timeout: 120.0,
                     declares_risk: false,
                 }),
@@ -64,7 +64,7 @@ impl World {
 
     /// The same with another model.
     fn parts_with(&self, llm: Arc<dyn Llm>) -> Parts {
-        Parts { own: Member { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
+        Parts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
     }
 
     async fn begin(&self) -> Conversation {

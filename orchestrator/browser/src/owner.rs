@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use engine::browsing::Call;
+use engine::browsing::BrowserCall;
 use engine::sandbox::SandboxError;
 use protocol::{ActionId, Observation};
 use serde_json::json;
@@ -50,7 +50,7 @@ pub(crate) struct Task {
     /// As it was written.
     pub(crate) written: String,
     /// What to do, or what is wrong with it.
-    pub(crate) calls: Result<Vec<Call>, String>,
+    pub(crate) calls: Result<Vec<BrowserCall>, String>,
     /// How long that may take; looking at the page comes after it.
     pub(crate) patience: Option<Duration>,
     pub(crate) cancel: CancellationToken,
@@ -122,7 +122,7 @@ impl Owner {
         &mut self,
         id: &ActionId,
         mut outcome: Outcome,
-        calls: Result<Vec<Call>, String>,
+        calls: Result<Vec<BrowserCall>, String>,
         patience: Duration,
         cancel: &CancellationToken,
     ) -> Result<Observation, SandboxError> {
@@ -177,7 +177,7 @@ impl Owner {
         &mut self,
         begun: Begun,
         outcome: &mut Outcome,
-        calls: Result<Vec<Call>, String>,
+        calls: Result<Vec<BrowserCall>, String>,
         patience: Duration,
     ) -> Result<(), String> {
         let place = self.place.clone();

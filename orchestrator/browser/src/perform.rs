@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::browsing::{Button, Call, Modifier};
+use engine::browsing::{BrowserCall, Button, Modifier};
 use engine::sandbox::Sandbox;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -27,11 +27,11 @@ const ANSWERING: Duration = Duration::from_secs(3);
 pub(crate) async fn perform(
     browser: &mut Browser,
     sandbox: &dyn Sandbox,
-    calls: &[Call],
+    calls: &[BrowserCall],
 ) -> Result<Vec<String>, (String, Fault)> {
     let mut said = Vec::new();
     for (number, call) in (1..).zip(calls) {
-        if let Call::SendMessage(text) = call {
+        if let BrowserCall::SendMessage(text) = call {
             said.push(text.clone());
             continue;
         }
@@ -63,49 +63,49 @@ impl Browser {
         self.ensure_tab().await
     }
 
-    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &Call) -> Result<(), Fault> {
+    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), Fault> {
         match call {
-            Call::Goto(url) => return self.go_to(url).await,
-            Call::GoBack => self.go_in_history(-1).await?,
-            Call::GoForward => self.go_in_history(1).await?,
-            Call::Noop(wait) => self.wait(*wait).await?,
-            Call::Scroll(x, y) => {
+            BrowserCall::Goto(url) => return self.go_to(url).await,
+            BrowserCall::GoBack => self.go_in_history(-1).await?,
+            BrowserCall::GoForward => self.go_in_history(1).await?,
+            BrowserCall::Noop(wait) => self.wait(*wait).await?,
+            BrowserCall::Scroll(x, y) => {
                 let middle = Point { x: f64::from(WIDTH) / 2.0, y: f64::from(HEIGHT) / 2.0 };
                 let wheel = json!({"deltaX": x, "deltaY": y});
                 self.mouse("mouseWheel", middle, wheel).await?;
             }
-            Call::Fill(element, value) => self.fill(element, value).await?,
-            Call::Clear(element) => self.fill(element, "").await?,
-            Call::SelectOption(element, options) => {
+            BrowserCall::Fill(element, value) => self.fill(element, value).await?,
+            BrowserCall::Clear(element) => self.fill(element, "").await?,
+            BrowserCall::SelectOption(element, options) => {
                 self.evaluate("select", &json!([element, options])).await?;
             }
-            Call::Click { element, button, modifiers, times } => {
+            BrowserCall::Click { element, button, modifiers, times } => {
                 let point = self.reach(element).await?;
                 self.click(point, *button, modifiers, *times).await?;
             }
-            Call::Hover(element) => {
+            BrowserCall::Hover(element) => {
                 let point = self.reach(element).await?;
                 self.mouse("mouseMoved", point, json!({})).await?;
             }
-            Call::Press(element, keys) => {
+            BrowserCall::Press(element, keys) => {
                 let stroke = stroke(keys)?;
                 self.evaluate("focus", &json!([element])).await?;
                 self.press(&stroke).await?;
             }
-            Call::PressAnywhere(keys) => self.press(&stroke(keys)?).await?,
-            Call::Focus(element) => {
+            BrowserCall::PressAnywhere(keys) => self.press(&stroke(keys)?).await?,
+            BrowserCall::Focus(element) => {
                 self.evaluate("focus", &json!([element])).await?;
             }
-            Call::DragAndDrop(from, to) => self.drag(from, to).await?,
-            Call::UploadFile(element, files) => self.upload(sandbox, element, files).await?,
-            Call::NewTab => self.open_tab("about:blank").await?,
-            Call::TabClose => {
+            BrowserCall::DragAndDrop(from, to) => self.drag(from, to).await?,
+            BrowserCall::UploadFile(element, files) => self.upload(sandbox, element, files).await?,
+            BrowserCall::NewTab => self.open_tab("about:blank").await?,
+            BrowserCall::TabClose => {
                 self.drop_tab(self.front_index());
                 self.ensure_tab().await?;
                 self.bring_to_front(self.front_index())?;
             }
-            Call::TabFocus(index) => self.bring_to_front(*index)?,
-            Call::SendMessage(_) => {}
+            BrowserCall::TabFocus(index) => self.bring_to_front(*index)?,
+            BrowserCall::SendMessage(_) => {}
         }
         self.settle().await
     }
@@ -296,27 +296,27 @@ fn stroke(text: &str) -> Result<Stroke, Fault> {
 }
 
 /// What a call is called.
-fn name(call: &Call) -> &'static str {
+fn name(call: &BrowserCall) -> &'static str {
     match call {
-        Call::Goto(_) => "goto",
-        Call::GoBack => "go_back",
-        Call::GoForward => "go_forward",
-        Call::Noop(_) => "noop",
-        Call::Scroll(..) => "scroll",
-        Call::Fill(..) => "fill",
-        Call::SelectOption(..) => "select_option",
-        Call::Click { times: 1, .. } => "click",
-        Call::Click { .. } => "dblclick",
-        Call::Hover(_) => "hover",
-        Call::Press(..) => "press",
-        Call::PressAnywhere(_) => "keyboard_press",
-        Call::Focus(_) => "focus",
-        Call::Clear(_) => "clear",
-        Call::DragAndDrop(..) => "drag_and_drop",
-        Call::UploadFile(..) => "upload_file",
-        Call::NewTab => "new_tab",
-        Call::TabClose => "tab_close",
-        Call::TabFocus(_) => "tab_focus",
-        Call::SendMessage(_) => "send_msg_to_user",
+        BrowserCall::Goto(_) => "goto",
+        BrowserCall::GoBack => "go_back",
+        BrowserCall::GoForward => "go_forward",
+        BrowserCall::Noop(_) => "noop",
+        BrowserCall::Scroll(..) => "scroll",
+        BrowserCall::Fill(..) => "fill",
+        BrowserCall::SelectOption(..) => "select_option",
+        BrowserCall::Click { times: 1, .. } => "click",
+        BrowserCall::Click { .. } => "dblclick",
+        BrowserCall::Hover(_) => "hover",
+        BrowserCall::Press(..) => "press",
+        BrowserCall::PressAnywhere(_) => "keyboard_press",
+        BrowserCall::Focus(_) => "focus",
+        BrowserCall::Clear(_) => "clear",
+        BrowserCall::DragAndDrop(..) => "drag_and_drop",
+        BrowserCall::UploadFile(..) => "upload_file",
+        BrowserCall::NewTab => "new_tab",
+        BrowserCall::TabClose => "tab_close",
+        BrowserCall::TabFocus(_) => "tab_focus",
+        BrowserCall::SendMessage(_) => "send_msg_to_user",
     }
 }

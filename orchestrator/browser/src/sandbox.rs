@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::browsing::{self, Call};
+use engine::browsing::{self, BrowserCall};
 use engine::sandbox::{
     ByteSource, ByteStream, OnOutput, OnProgramOutput, Sandbox, SandboxError, StreamTarget, TransferKind,
 };
@@ -53,16 +53,16 @@ impl BrowsingSandbox {
         id: &ActionId,
         trigger: &'static str,
         written: &str,
-        calls: Result<Vec<Call>, String>,
+        calls: Result<Vec<BrowserCall>, String>,
         timeout: Option<f64>,
     ) -> Result<Observation, SandboxError> {
         self.used.insert(&self.sandbox);
         let cancel = self.with_under_way(|under_way| under_way.entry(id.clone()).or_default().clone());
         let (answer, answered) = oneshot::channel();
-        let timeout =
+        let patience =
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST_TIMEOUT)).ok());
         let written = written.chars().take(LONGEST_WRITTEN).collect();
-        let task = Task { id: id.clone(), trigger, written, calls, timeout, cancel, answer };
+        let task = Task { id: id.clone(), trigger, written, calls, patience, cancel, answer };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
         // Also when nobody waits for the answer any more.
         let _under_way = UnderWay { sandbox: self, id };
@@ -102,7 +102,7 @@ impl Sandbox for BrowsingSandbox {
             SandboxAction::Browse(browse) => {
                 let address = browsing::address(&browse.url).map_err(|error| error.to_string());
                 let written = format!("goto({:?})", browse.url);
-                let calls = address.map(|url| vec![Call::Goto(url)]);
+                let calls = address.map(|url| vec![BrowserCall::Goto(url)]);
                 self.browse(id, "browse", &written, calls, request.timeout).await
             }
             SandboxAction::BrowseInteractive(browse) => {

@@ -19,7 +19,7 @@ pub trait Llm: Send + Sync {
 
     /// What a call can cost at most whose request has at most so many tokens, in US dollars. 0 where no price is known: what
     /// it costs is not known then either. Infinite where there is a price and no bound.
-    fn most_cost(&self, request_tokens: u64) -> f64;
+    fn max_cost(&self, request_tokens: u64) -> f64;
 
     /// Asks for one answer, trying again where that may help. Dropping the future cancels the call.
     ///
@@ -36,7 +36,7 @@ pub trait Llm: Send + Sync {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmRequest {
     /// The conversation so far.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
     /// What the model may call.
     pub tools: Vec<Tool>,
 }
@@ -49,19 +49,19 @@ const ADDED_TOKENS: usize = 1 << 12;
 
 impl LlmRequest {
     /// How many tokens it has at most: no token is shorter than a byte.
-    pub fn most_tokens(&self) -> u64 {
-        let parts = |parts: &[Part]| -> usize {
-            let part = |part: &Part| match part {
-                Part::Text(text) => text.len(),
-                Part::Image(_) => IMAGE_TOKENS,
+    pub fn token_upper_bound(&self) -> u64 {
+        let parts = |parts: &[MessagePart]| -> usize {
+            let part = |part: &MessagePart| match part {
+                MessagePart::Text(text) => text.len(),
+                MessagePart::Image(_) => IMAGE_TOKENS,
             };
             parts.iter().map(part).sum()
         };
         let messages = self.messages.iter().map(|message| match message {
-            Message::System(text) => text.len(),
-            Message::User(said) => parts(said),
-            Message::Assistant(said) => json_bytes(said),
-            Message::ToolResult { parts: result, .. } => parts(result),
+            ChatMessage::System(text) => text.len(),
+            ChatMessage::User(said) => parts(said),
+            ChatMessage::Assistant(said) => json_bytes(said),
+            ChatMessage::ToolResult { parts: result, .. } => parts(result),
         });
         let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_openai()));
         messages.chain(tools).fold(ADDED_TOKENS, usize::saturating_add) as u64
@@ -75,11 +75,11 @@ fn json_bytes(value: &impl serde::Serialize) -> usize {
 
 /// One turn of the conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub enum ChatMessage {
     /// Who the model is and what it may do.
     System(String),
     /// What the user, or the system in the user's place, says.
-    User(Vec<Part>),
+    User(Vec<MessagePart>),
     /// What the model said: the `message` of its response, as it came.
     Assistant(Map<String, Value>),
     /// What came of a call that the model made in the turn before.
@@ -89,13 +89,13 @@ pub enum Message {
         /// The tool's name.
         name: String,
         /// The result.
-        parts: Vec<Part>,
+        parts: Vec<MessagePart>,
     },
 }
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum MessagePart {
     /// Text.
     Text(String),
     /// An image: a URL or a data URL.
@@ -172,7 +172,7 @@ pub struct ToolCall {
 
 impl ModelResponse {
     /// Drops all calls after the first `most`.
-    pub fn keep_calls(&mut self, most: usize) {
+    pub fn truncate_calls(&mut self, most: usize) {
         if let Some(calls) = self.0.pointer_mut("/choices/0/message/tool_calls").and_then(Value::as_array_mut)
         {
             calls.truncate(most);

@@ -2,7 +2,7 @@
 //!
 //! [`Replay`] is an agent that does what the trajectory's agent did, and then hands over to a live one. Where it stands it
 //! reads from the log, so it goes on after a crash. What the trajectory's user said is for whoever drives the
-//! conversation: [`Trajectory::said_after`].
+//! conversation: [`Trajectory::message_after`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
 
-use crate::agent::{Agent, Step};
+use crate::agent::{Agent, AgentStep};
 use crate::draft_editor;
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
@@ -43,7 +43,7 @@ struct Done {
 
 /// A replayed action of which something else came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Difference {
+pub struct ReplayDifference {
     /// The action, in the new log.
     pub action: EventId,
     /// What it was, in a line.
@@ -117,12 +117,12 @@ impl Trajectory {
     }
 
     /// What the user said as message `number`, from 0, if it is due when `done` actions have been done again.
-    pub fn said_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
+    pub fn message_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
         self.said.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
     }
 
     /// Where what came of the actions differs from what came of them then, in what their agent was told.
-    pub fn differences(&self, log: &[Event]) -> Vec<Difference> {
+    pub fn differences(&self, log: &[Event]) -> Vec<ReplayDifference> {
         let outcomes = outcomes(log);
         let again = log.iter().filter(|event| is_replayable(event));
         self.done
@@ -130,7 +130,7 @@ impl Trajectory {
             .zip(again)
             .filter_map(|(done, event)| {
                 let after = outcomes.get(&event.id).map(|outcome| (*outcome).clone());
-                (told(done.observation.as_ref()) != told(after.as_ref())).then(|| Difference {
+                (told(done.observation.as_ref()) != told(after.as_ref())).then(|| ReplayDifference {
                     action: event.id,
                     asked: done.action.message(),
                     before: done.observation.clone(),
@@ -142,7 +142,7 @@ impl Trajectory {
 }
 
 /// How much an agent has done, by its log.
-pub fn done_in<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
+pub fn count_replayable<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
     log.into_iter().filter(|event| is_replayable(event)).count()
 }
 
@@ -180,17 +180,17 @@ impl Agent for Replay {
         view: &View,
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError> {
+    ) -> Result<AgentStep, LlmError> {
         match self.trajectory.done.get(view.replayable()) {
-            Some(done) => Ok(Step {
+            Some(done) => Ok(AgentStep {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),
-                ..Step::new(done.action.clone())
+                ..AgentStep::new(done.action.clone())
             }),
             None if self.hands_over => self.live.step(view, llm, on_progress).await,
             None => {
                 let final_thought = "The trajectory ends here.".into();
-                Ok(Step::new(Action::from(FinishAction { final_thought, ..Default::default() })))
+                Ok(AgentStep::new(Action::from(FinishAction { final_thought, ..Default::default() })))
             }
         }
     }

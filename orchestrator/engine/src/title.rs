@@ -1,7 +1,7 @@
 //! What a conversation is about, in one line: by a model, else the beginning of what the user said first.
 
 use crate::agent::ModelCall;
-use crate::llm::{Llm, LlmRequest, Message, Part};
+use crate::llm::{ChatMessage, Llm, LlmRequest, MessagePart};
 
 /// The longest title, in characters.
 const LONGEST: usize = 60;
@@ -15,7 +15,7 @@ const INSTRUCTIONS: &str = "You name conversations. Answer with one title of at 
 
 /// A title for a conversation that begins with `message`, and what asking the model took. When the model fails, or says
 /// nothing, it is the beginning of the message.
-pub async fn title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) {
+pub async fn generate_title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) {
     match llm.complete(&request(message), &|_| ()).await {
         Ok(completion) => {
             let said = first_line(completion.response.text().trim_matches(is_around));
@@ -30,15 +30,15 @@ pub async fn title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) 
 }
 
 /// What asking for a title can cost at most, in US dollars.
-pub(crate) fn most_cost(llm: &dyn Llm, message: &str) -> f64 {
-    llm.most_cost(request(message).most_tokens())
+pub(crate) fn max_cost(llm: &dyn Llm, message: &str) -> f64 {
+    llm.max_cost(request(message).token_upper_bound())
 }
 
 fn request(message: &str) -> LlmRequest {
     let beginning: String = message.trim_start().chars().take(TOLD).collect();
     let messages = vec![
-        Message::System(INSTRUCTIONS.to_owned()),
-        Message::User(vec![Part::Text(format!("<message>\n{beginning}\n</message>"))]),
+        ChatMessage::System(INSTRUCTIONS.to_owned()),
+        ChatMessage::User(vec![MessagePart::Text(format!("<message>\n{beginning}\n</message>"))]),
     ];
     LlmRequest { messages, tools: Vec::new() }
 }
@@ -80,7 +80,7 @@ mod tests {
             "clerk"
         }
 
-        fn most_cost(&self, _: u64) -> f64 {
+        fn max_cost(&self, _: u64) -> f64 {
             0.0
         }
 
@@ -117,7 +117,7 @@ mod tests {
             (None, &long, "word word word word word word word word word word word word…"),
             (None, "", ""),
         ] {
-            let (title, call) = title(&Says(said), message).await;
+            let (title, call) = generate_title(&Says(said), message).await;
             assert_eq!((title.as_str(), call.is_some()), (expected, said.is_some()));
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         let (mut state, _) = transition(State::default(), Input { at: clock::now(), kind: begin });
         let agent_state = state.agent_state;
         for (said, appended) in [("One", 1), ("Two", 0)] {
-            let (title, call) = title(&Says(Some(said)), "fix login").await;
+            let (title, call) = generate_title(&Says(Some(said)), "fix login").await;
             let effects;
             (state, effects) =
                 transition(state, Input { at: clock::now(), kind: InputKind::Titled { title, call } });

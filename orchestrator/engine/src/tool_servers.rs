@@ -29,18 +29,18 @@ pub const CALL_FAILED: &str = "MCP$CALL_FAILED";
 
 /// What tool servers offer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Offer {
+pub struct ToolOffer {
     /// Their tools, under names that models' providers take and that no tool of the agent has.
     pub tools: Vec<Tool>,
     /// What is missing, and why.
-    pub failures: Vec<ServerFailure>,
+    pub failures: Vec<ToolServerFailure>,
     /// What the agent's own definition wants and its sandbox cannot perform, for people: the agent does not work so.
     pub obstacle: Option<String>,
 }
 
 /// A server that offers less than it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerFailure {
+pub struct ToolServerFailure {
     /// Its name in the configuration.
     pub server: String,
     /// Why, for people; in one line, without secrets.
@@ -50,7 +50,7 @@ pub struct ServerFailure {
 /// A server that a knowledge file asks for: a program that speaks over its stdin and stdout. It runs in the sandbox only,
 /// whoever wrote the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxServer {
+pub struct SandboxToolServer {
     /// Its name.
     pub name: String,
     /// The program, by name or path.
@@ -67,7 +67,7 @@ pub trait ToolServers: Send + Sync {
     /// What is offered now. Starts, all at once, what does not run yet and may, each within its own time; asks those anew
     /// that say that their tools have changed. Without a sandbox the servers in it are left for later; with another one
     /// than before they start again. Dropping the future abandons what is being started.
-    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer;
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer;
 
     /// Calls a tool by the name it is offered under. A server that has died is started again, within bounds. Whatever
     /// goes wrong is in the observation. Dropping the future cancels the call.
@@ -75,7 +75,7 @@ pub trait ToolServers: Send + Sync {
 
     /// Takes these servers beside the configured ones, in the place of those that were taken before. One that is named like
     /// a configured server is left out. They start at the next offer.
-    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>);
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxToolServer>);
 
     /// Whether there are none, and none can come.
     fn is_empty(&self) -> bool {
@@ -92,15 +92,15 @@ pub struct NoToolServers;
 
 #[async_trait]
 impl ToolServers for NoToolServers {
-    async fn offer(&self, _sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
-        Offer::default()
+    async fn offer(&self, _sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
+        ToolOffer::default()
     }
 
     async fn call(&self, name: &str, _arguments: &Map<String, Value>) -> Observation {
         Observation::error(format!("there is no tool {name}: no tool servers are configured"), CALL_FAILED)
     }
 
-    async fn set_sandbox_servers(&self, _servers: Vec<SandboxServer>) {}
+    async fn set_sandbox_servers(&self, _servers: Vec<SandboxToolServer>) {}
 
     fn is_empty(&self) -> bool {
         true
@@ -111,7 +111,7 @@ impl ToolServers for NoToolServers {
 
 /// The events that a log lacks of an offer, in order, to be appended with the environment as their source. None when it
 /// holds them all: whoever asks often appends nothing twice.
-pub fn announce(view: &View, offer: &Offer) -> Vec<EventBody> {
+pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
     let mut news = Vec::new();
     if view.offered_tools() != offer.tools {
         let tools = offer.tools.iter().map(Tool::to_openai).collect();
@@ -123,7 +123,7 @@ pub fn announce(view: &View, offer: &Offer) -> Vec<EventBody> {
         };
         news.push(Action::from(system).into());
     }
-    let failures = offer.failures.iter().map(|ServerFailure { server, reason }| {
+    let failures = offer.failures.iter().map(|ToolServerFailure { server, reason }| {
         Observation::error(format!("the MCP server {server}: {reason}"), SERVER_FAILED)
     });
     news.extend(failures.filter(|failure| !is_told(view, failure)).map(EventBody::from));
@@ -156,23 +156,23 @@ mod tests {
         let event = |(id, body): (u64, &EventBody)| {
             Arc::new(Event::new(EventId(id), timestamp(), EventSource::Environment, body.clone()))
         };
-        View::whole((0..).zip(bodies).map(event).collect())
+        View::from_events((0..).zip(bodies).map(event).collect())
     }
 
     #[test]
     fn an_offer_is_told_once_and_found_again_in_the_log() {
-        let failure = ServerFailure { server: "git".into(), reason: "it does not answer".into() };
+        let failure = ToolServerFailure { server: "git".into(), reason: "it does not answer".into() };
         let tools = vec![tool("echo"), tool("add")];
-        let offer = Offer { tools, failures: vec![failure], obstacle: None };
+        let offer = ToolOffer { tools, failures: vec![failure], obstacle: None };
         let mut told = announce(&log(&[]), &offer);
         assert_eq!(told.len(), 2, "{told:?}");
         assert_eq!(log(&told).offered_tools(), offer.tools);
         assert_eq!(announce(&log(&told), &offer), []);
 
-        let fewer = Offer { tools: vec![tool("echo")], ..Offer::default() };
+        let fewer = ToolOffer { tools: vec![tool("echo")], ..ToolOffer::default() };
         told.extend(announce(&log(&told), &fewer));
         assert_eq!(told.len(), 3);
         assert_eq!(log(&told).offered_tools(), fewer.tools);
-        assert_eq!(announce(&log(&[]), &Offer::default()), []);
+        assert_eq!(announce(&log(&[]), &ToolOffer::default()), []);
     }
 }

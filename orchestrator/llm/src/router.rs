@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, Message, Part};
+use engine::llm::{
+    ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, MessagePart,
+};
 
 /// Chooses between two models.
 pub struct MultimodalRouter {
@@ -23,8 +25,8 @@ impl Llm for MultimodalRouter {
         self.primary.model()
     }
 
-    fn most_cost(&self, request_tokens: u64) -> f64 {
-        self.primary.most_cost(request_tokens).max(self.secondary.most_cost(request_tokens))
+    fn max_cost(&self, request_tokens: u64) -> f64 {
+        self.primary.max_cost(request_tokens).max(self.secondary.max_cost(request_tokens))
     }
 
     async fn complete(
@@ -46,10 +48,10 @@ impl Llm for MultimodalRouter {
 
 fn has_image(request: &LlmRequest) -> bool {
     request.messages.iter().any(|message| match message {
-        Message::User(parts) | Message::ToolResult { parts, .. } => {
-            parts.iter().any(|part| matches!(part, Part::Image(_)))
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
+            parts.iter().any(|part| matches!(part, MessagePart::Image(_)))
         }
-        Message::System(_) | Message::Assistant(_) => false,
+        ChatMessage::System(_) | ChatMessage::Assistant(_) => false,
     })
 }
 
@@ -65,15 +67,15 @@ mod tests {
         Arc::new(ScriptedLlm::from_json(&script).unwrap())
     }
 
-    async fn ask(router: &MultimodalRouter, message: Message) -> Result<String, LlmErrorKind> {
+    async fn ask(router: &MultimodalRouter, message: ChatMessage) -> Result<String, LlmErrorKind> {
         let request =
-            LlmRequest { messages: vec![Message::System("be good".into()), message], tools: vec![] };
+            LlmRequest { messages: vec![ChatMessage::System("be good".into()), message], tools: vec![] };
         let answer = router.complete(&request, &|_| ()).await;
         answer.map(|completion| completion.usage.model).map_err(|error| error.kind)
     }
 
-    fn parts(parts: &[Part]) -> Message {
-        Message::User(parts.to_vec())
+    fn parts(parts: &[MessagePart]) -> ChatMessage {
+        ChatMessage::User(parts.to_vec())
     }
 
     #[tokio::test]
@@ -86,9 +88,9 @@ mod tests {
                 &json!([answer, { "error": "context_window_exceeded" }, answer, { "error": "rate_limited" }]),
             ),
         };
-        let (text, image) = (Part::Text("look".into()), Part::Image("data:x".into()));
+        let (text, image) = (MessagePart::Text("look".into()), MessagePart::Image("data:x".into()));
         let result =
-            Message::ToolResult { call_id: "c".into(), name: "view".into(), parts: vec![image.clone()] };
+            ChatMessage::ToolResult { call_id: "c".into(), name: "view".into(), parts: vec![image.clone()] };
         for (message, answered) in [
             (parts(std::slice::from_ref(&text)), Ok("small")),
             (parts(&[text.clone(), image]), Ok("big")),

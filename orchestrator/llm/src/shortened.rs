@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest, Message, Part};
+use engine::llm::{ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart};
 use engine::truncate::cut_middle;
 
 /// A model that is sent at most so much of a result.
@@ -22,8 +22,8 @@ impl Llm for ShortenedLlm {
         self.inner.model()
     }
 
-    fn most_cost(&self, request_tokens: u64) -> f64 {
-        self.inner.most_cost(request_tokens)
+    fn max_cost(&self, request_tokens: u64) -> f64 {
+        self.inner.max_cost(request_tokens)
     }
 
     async fn complete(
@@ -37,9 +37,9 @@ impl Llm for ShortenedLlm {
 
 fn shortened(mut request: LlmRequest, most: usize) -> LlmRequest {
     for message in &mut request.messages {
-        let Message::ToolResult { parts, .. } = message else { continue };
+        let ChatMessage::ToolResult { parts, .. } = message else { continue };
         for part in parts {
-            if let Part::Text(text) = part
+            if let MessagePart::Text(text) = part
                 && let Cow::Owned(shorter) = cut_middle(text, most)
             {
                 *text = shorter;
@@ -55,20 +55,20 @@ mod tests {
 
     #[test]
     fn only_results_are_shortened_and_only_those_that_are_too_long() {
-        let text = |text: &str| vec![Part::Text(text.into())];
-        let result = |parts| Message::ToolResult { call_id: "c".into(), name: "run".into(), parts };
-        let image = Part::Image("data:long".into());
+        let text = |text: &str| vec![MessagePart::Text(text.into())];
+        let result = |parts| ChatMessage::ToolResult { call_id: "c".into(), name: "run".into(), parts };
+        let image = MessagePart::Image("data:long".into());
         let request = LlmRequest {
             messages: vec![
-                Message::System("a system".into()),
-                Message::User(text("a user")),
+                ChatMessage::System("a system".into()),
+                ChatMessage::User(text("a user")),
                 result(text("fünf!")),
-                result(vec![Part::Text("schön & gut".into()), image.clone()]),
+                result(vec![MessagePart::Text("schön & gut".into()), image.clone()]),
             ],
             tools: vec![],
         };
         let mut expected = request.clone();
-        let short = Part::Text("sc\n[... Observation truncated due to length ...]\nut".into());
+        let short = MessagePart::Text("sc\n[... Observation truncated due to length ...]\nut".into());
         expected.messages[3] = result(vec![short, image]);
         assert_eq!(shortened(request, 5), expected);
     }

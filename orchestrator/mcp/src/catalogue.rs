@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use engine::llm::Tool;
-use engine::tool_servers::ServerFailure;
+use engine::tool_servers::ToolServerFailure;
 
 use crate::tool_list::ListedTool;
 
@@ -33,7 +33,10 @@ struct Entry {
 
 impl Catalogue {
     /// Of the servers' lists in the order of the configuration, each with its server's name, and what did not fit.
-    pub(crate) fn new(reserved: &[String], lists: &[(&str, Vec<ListedTool>)]) -> (Self, Vec<ServerFailure>) {
+    pub(crate) fn new(
+        reserved: &[String],
+        lists: &[(&str, Vec<ListedTool>)],
+    ) -> (Self, Vec<ToolServerFailure>) {
         let mut taken: HashSet<String> = reserved.iter().cloned().collect();
         let mut catalogue = Self::default();
         let mut failures = Vec::new();
@@ -51,7 +54,7 @@ impl Catalogue {
                 let reason = format!(
                     "it has {all} tools and {room} of them are offered: all servers together may offer {MOST_TOOLS}"
                 );
-                failures.push(ServerFailure { server, reason });
+                failures.push(ToolServerFailure { server, reason });
             }
         }
         (catalogue, failures)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::Sandbox;
-use engine::tool_servers::{CALL_FAILED, Offer, SandboxServer, ServerFailure, ToolServers};
+use engine::tool_servers::{CALL_FAILED, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers};
 use futures_util::future::join_all;
 use protocol::Observation;
 use secrecy::SecretString;
@@ -35,7 +35,7 @@ pub struct McpServers {
 
 #[derive(Default)]
 struct InSandbox {
-    asked_for: Vec<SandboxServer>,
+    asked_for: Vec<SandboxToolServer>,
     servers: Vec<Arc<Server>>,
 }
 
@@ -67,14 +67,15 @@ impl McpServers {
 
 #[async_trait]
 impl ToolServers for McpServers {
-    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let servers = self.servers().await;
         let offers = join_all(servers.iter().map(|server| server.offer(sandbox))).await;
         let mut failures = Vec::new();
         let mut lists = Vec::new();
         for (server, (tools, problem)) in servers.iter().zip(offers) {
             lists.push((server.name(), tools));
-            failures.extend(problem.map(|reason| ServerFailure { server: server.name().to_owned(), reason }));
+            failures
+                .extend(problem.map(|reason| ToolServerFailure { server: server.name().to_owned(), reason }));
         }
         let (catalogue, too_many) = Catalogue::new(&self.reserved, &lists);
         drop(lists);
@@ -82,7 +83,7 @@ impl ToolServers for McpServers {
         let tools = catalogue.tools();
         let offered = Arc::new(Offered { catalogue, servers });
         *self.offered.write().unwrap_or_else(PoisonError::into_inner) = offered;
-        Offer { tools, failures, obstacle: None }
+        ToolOffer { tools, failures, obstacle: None }
     }
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
@@ -99,7 +100,7 @@ impl ToolServers for McpServers {
         }
     }
 
-    async fn set_sandbox_servers(&self, asked_for: Vec<SandboxServer>) {
+    async fn set_sandbox_servers(&self, asked_for: Vec<SandboxToolServer>) {
         let mut in_sandbox = self.in_sandbox.lock().await;
         if in_sandbox.asked_for == asked_for {
             return;
@@ -116,7 +117,7 @@ impl ToolServers for McpServers {
     }
 }
 
-fn config(SandboxServer { name, command, args, env }: &SandboxServer) -> McpServer {
+fn config(SandboxToolServer { name, command, args, env }: &SandboxToolServer) -> McpServer {
     let env = env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
     let program = Program { command: command.clone(), args: args.clone(), env: env.collect() };
     McpServer {

@@ -120,7 +120,7 @@ impl Follow<'_> {
         screen.status("creating the sandbox");
         loop {
             let state = self.conversation.state();
-            if let Some(message) = self.replayed.and_then(|replayed| replayed.said_after(said, done))
+            if let Some(message) = self.replayed.and_then(|replayed| replayed.message_after(said, done))
                 && !state.is_underway()
                 && stopping.is_none()
             {
@@ -196,7 +196,7 @@ impl Follow<'_> {
                 events = cursor.next() => {
                     let events = events?;
                     shown = events.last().map_or(shown, |last| last.id.next());
-                    done += replay::done_in(&events);
+                    done += replay::count_replayable(&events);
                     for event in &events {
                         screen.event(self.conversation.id(), event, &mut live)?;
                         said_to_user(event, answer);

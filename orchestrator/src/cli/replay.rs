@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conversations::Conversations;
-use engine::replay::{Difference, Trajectory};
+use engine::replay::{ReplayDifference, Trajectory};
 use protocol::{Event, Observation, python_json};
 use serde_json::{Value, json};
 
@@ -106,12 +106,12 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
     Ok(trajectory)
 }
 
-fn to_json(difference: &Difference) -> Value {
-    let Difference { action, asked, before, after } = difference;
+fn to_json(difference: &ReplayDifference) -> Value {
+    let ReplayDifference { action, asked, before, after } = difference;
     json!({ "action": action, "message": asked, "before": before, "after": after })
 }
 
-fn to_text(difference: &Difference) -> String {
+fn to_text(difference: &ReplayDifference) -> String {
     let part = |name: &str, observation: &Option<Observation>| {
         let Some(observation) = observation else { return format!("  {name}: nothing\n") };
         let text = print::for_terminal(observation.content.trim_end());
@@ -125,7 +125,7 @@ fn to_text(difference: &Difference) -> String {
         }
         part
     };
-    let Difference { action, asked, before, after } = difference;
+    let ReplayDifference { action, asked, before, after } = difference;
     let asked = print::for_terminal(asked.lines().next().unwrap_or_default());
     format!("event {action}: {asked}\n{}{}", part("then", before), part("now", after))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::agent::{Agent, CodeActAgent, DummyAgent};
-use engine::memory::{KnowledgeFile, LONGEST_FILE, MOST_FILES, Memory};
+use engine::memory::{KnowledgeFile, MAX_KNOWLEDGE_FILE_BYTES, MAX_KNOWLEDGE_FILES, Memory};
 
 use super::{registry, security};
 use crate::config::Config;
@@ -22,7 +22,7 @@ pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
         return Ok(Arc::new(DummyAgent));
     }
     let (_, analyzer) = security(config)?;
-    let declares_risk = analyzer.is_some_and(|analyzer| analyzer.wants_declared_risk());
+    let declares_risk = analyzer.is_some_and(|analyzer| analyzer.requires_declared_risk());
     Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout, declares_risk }))
 }
 
@@ -60,10 +60,10 @@ fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFi
             if depth < DEEPEST {
                 collect(&path, &format!("{below}/"), depth + 1, files);
             }
-        } else if KnowledgeFile::is_one(&below) && path.is_file() && files.len() <= MOST_FILES {
+        } else if KnowledgeFile::is_one(&below) && path.is_file() && files.len() <= MAX_KNOWLEDGE_FILES {
             let mut content = Vec::new();
             let read = File::open(&path)
-                .and_then(|file| file.take(LONGEST_FILE as u64 + 1).read_to_end(&mut content));
+                .and_then(|file| file.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content));
             if read.is_ok() {
                 files.push(KnowledgeFile { path: path.display().to_string(), below, content });
             }

@@ -94,7 +94,7 @@ impl Models {
     /// recording tell the cost of each answer themselves.
     pub(crate) fn have_a_price(&self, config: &Config) -> bool {
         let is_scripted = config.llm.model.as_deref().is_some_and(|model| model.starts_with(SCRIPTED));
-        is_scripted || matches!(self.calls, Calls::Replayed(_)) || self.agent.most_cost(1) > 0.0
+        is_scripted || matches!(self.calls, Calls::Replayed(_)) || self.agent.max_cost(1) > 0.0
     }
 
     /// What finds titles, if something does.

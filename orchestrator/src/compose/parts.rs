@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::agent::{Agent, Member, Team};
+use engine::agent::{Agent, Team, TeamMember};
 use engine::conversation::Parts;
 use engine::events::EventStore;
 use engine::sandbox::SandboxSpec;
@@ -51,8 +51,8 @@ fn member(
     models: &Models,
     agent: Arc<dyn Agent>,
     redactor: &Redactor,
-) -> anyhow::Result<Member> {
-    Ok(Member {
+) -> anyhow::Result<TeamMember> {
+    Ok(TeamMember {
         llm: Arc::clone(&models.agent),
         draft_editor: models.draft_editor(config)?,
         condenser: condenser(config, models)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use browser::BrowsingProvider;
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
-use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, Registry};
+use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry};
 use engine::tool_servers::ToolServers;
 use llm::RecordingRedaction;
 use mcp::McpServer;
@@ -87,6 +87,6 @@ pub(crate) fn guarded_tool_servers(
 }
 
 /// What commands may name: the secrets that the user named, none of the program's own keys.
-pub(crate) fn registry(config: &Config) -> Registry {
-    Registry::new(config.secrets.clone())
+pub(crate) fn registry(config: &Config) -> SecretRegistry {
+    SecretRegistry::new(config.secrets.clone())
 }

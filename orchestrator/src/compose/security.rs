@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::security::{DeclaredRisk, MAX_ASSESSMENT_TIME, Rules, SecurityAnalyzer};
+use engine::security::{DeclaredRisk, MAX_ASSESSMENT_TIME, SecurityAnalyzer, SecurityRules};
 use llm::{AnalyzerConfig, ConfigError, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 
@@ -95,13 +95,13 @@ fn unusable(error: &ConfigError) -> anyhow::Error {
     UsageError(format!("security.security_analyzer: {error}")).into()
 }
 
-fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<Rules> {
+fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<SecurityRules> {
     let text = match &settings.rules {
         Some(Ok(text)) => text,
         Some(Err(problem)) => return Err(UsageError(problem.clone()).into()),
         None => return Err(UsageError(format!("security.security_analyzer: {path} is no file")).into()),
     };
-    Ok(Rules::from_toml(text).map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
+    Ok(SecurityRules::from_toml(text).map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, AgentFile, Delegate, LONGEST_AGENT_FILE, Prompt};
+use engine::agent::{AgentDefinition, AgentFile, DelegateAgent, MAX_AGENT_FILE_BYTES, Prompt};
 
 use super::layers::RestrictedFile;
 use super::settings::Settings;
@@ -143,12 +143,12 @@ impl AgentSettings {
 
 /// Tells the agents of those that they may hand tasks on to.
 pub(super) fn introduce(config: &mut Config) {
-    let told: BTreeMap<String, Result<Delegate, String>> = config
+    let told: BTreeMap<String, Result<DelegateAgent, String>> = config
         .team
         .iter()
         .map(|(name, member)| {
             let AgentSettings { definition, description, .. } = &member.agent;
-            let delegate = Delegate { name: name.clone(), description: description.clone() };
+            let delegate = DelegateAgent { name: name.clone(), description: description.clone() };
             (name.clone(), definition.as_ref().map(|_| delegate).map_err(String::clone))
         })
         .collect();
@@ -200,8 +200,8 @@ fn read_file(
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     // A repository's link must not make another file of the host a prompt.
     let content = match path.starts_with(FOLDER_AGENTS) {
-        true => input_file::read_beneath(Path::new("."), path, LONGEST_AGENT_FILE),
-        false => input_file::read_found(path, LONGEST_AGENT_FILE),
+        true => input_file::read_beneath(Path::new("."), path, MAX_AGENT_FILE_BYTES),
+        false => input_file::read_found(path, MAX_AGENT_FILE_BYTES),
     };
     let content = content.map_err(failed)?;
     let fingerprint = Fingerprint::new(path, &content).map_err(failed)?;
@@ -278,7 +278,7 @@ fn configured(
     folders: &Folders<'_>,
 ) -> Result<AgentDefinition, String> {
     let prompt_file = settings.text("agent", "system_prompt_filename");
-    let prompt = prompt_file.as_deref().map_or(Some(Prompt::Usual), Prompt::by_v0_name);
+    let prompt = prompt_file.as_deref().map_or(Some(Prompt::Unattended), Prompt::by_v0_name);
     let mut definition =
         built_in(name).unwrap_or_else(|| AgentDefinition::code_act(prompt.unwrap_or_default(), tools));
     name.clone_into(&mut definition.name);
@@ -292,8 +292,8 @@ fn configured(
 fn read_prompt(path: &Path, untrusted: Option<&Path>) -> Result<String, String> {
     let beneath = untrusted.and_then(|folder| Some((folder, path.strip_prefix(folder).ok()?)));
     let content = match beneath {
-        Some((folder, path)) => input_file::read_beneath(folder, path, LONGEST_AGENT_FILE),
-        None => input_file::read_named(path, LONGEST_AGENT_FILE),
+        Some((folder, path)) => input_file::read_beneath(folder, path, MAX_AGENT_FILE_BYTES),
+        None => input_file::read_named(path, MAX_AGENT_FILE_BYTES),
     };
     content.and_then(input_file::to_text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

@@ -7,7 +7,7 @@ use protocol::{Action, EventBody, Observation};
 
 use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
-use super::{Agent, ModelCall, Step};
+use super::{Agent, AgentStep, ModelCall};
 use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall};
 use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
@@ -17,7 +17,7 @@ const MALFORMED_CALL: &str = "AGENT$MALFORMED_CALL";
 
 /// Calls of one response that are made. Each call's event holds the whole response, as V0's do: without this bound a
 /// response costs the square of its calls.
-const MOST_CALLS: usize = 32;
+const MAX_CALLS: usize = 32;
 
 /// The longest response that is kept, as JSON, in bytes: many times what a model's window holds.
 const LONGEST_RESPONSE: usize = 4 << 20;
@@ -61,9 +61,9 @@ impl Agent for CodeActAgent {
         view: &View,
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError> {
+    ) -> Result<AgentStep, LlmError> {
         let offered = view.offered_tools();
-        if let Some((call, metadata)) = view.unmade_call() {
+        if let Some((call, metadata)) = view.pending_call() {
             return Ok(self.make_call(&call, metadata, "", offered));
         }
         let tools = self.tools().into_iter().chain(offered.iter().cloned()).collect();
@@ -87,7 +87,7 @@ impl CodeActAgent {
     }
 
     /// The first thing that a response asks for: its first call, or an answer from the user.
-    fn follow(&self, response: &ModelResponse, offered: &[Tool]) -> Step {
+    fn follow(&self, response: &ModelResponse, offered: &[Tool]) -> AgentStep {
         let calls = response.tool_calls();
         match calls.first() {
             Some(call) => {
@@ -102,7 +102,7 @@ impl CodeActAgent {
             None => {
                 let content = response.text().to_owned();
                 let message = MessageAction { content, wait_for_response: true, ..Default::default() };
-                Step::new(Action::from(message))
+                AgentStep::new(Action::from(message))
             }
         }
     }
@@ -113,7 +113,7 @@ impl CodeActAgent {
         metadata: ToolCallMetadata,
         thought: &str,
         offered: &[Tool],
-    ) -> Step {
+    ) -> AgentStep {
         let (body, timeout) = match tools::to_action(&self.definition, offered, call, thought) {
             Ok((action, timeout)) => {
                 // File actions too: a mount that hangs must not hold the agent.
@@ -130,13 +130,13 @@ impl CodeActAgent {
             }
             Err(error) => (misused(&error).into(), None),
         };
-        Step { timeout, tool_call_metadata: Some(metadata), ..Step::new(body) }
+        AgentStep { timeout, tool_call_metadata: Some(metadata), ..AgentStep::new(body) }
     }
 }
 
 /// A model may be hostile, or its provider.
 fn bound(response: &mut ModelResponse) -> Result<(), LlmError> {
-    response.keep_calls(MOST_CALLS);
+    response.truncate_calls(MAX_CALLS);
     match response.0.to_string().len() {
         length if length > LONGEST_RESPONSE => Err(LlmError {
             kind: LlmErrorKind::Malformed,
@@ -159,9 +159,9 @@ mod tests {
     use crate::agent::definition::Prompt;
     use crate::agent::tools::ToolName;
 
-    fn respond(message: serde_json::Value) -> Step {
+    fn respond(message: serde_json::Value) -> AgentStep {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
-        let definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
+        let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }.follow(&response, &[echo()])
     }
 
@@ -169,7 +169,7 @@ mod tests {
         Tool { name: "echo".into(), description: String::new(), parameters: json!({"type": "object"}) }
     }
 
-    fn call(name: &str, arguments: &str) -> Step {
+    fn call(name: &str, arguments: &str) -> AgentStep {
         respond(json!({"content": "why", "tool_calls": [
             {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}},
         ]}))
@@ -226,7 +226,7 @@ mod tests {
         };
         let mut many = response(3000, 1);
         bound(&mut many).unwrap();
-        assert_eq!(many.tool_calls().len(), MOST_CALLS);
+        assert_eq!(many.tool_calls().len(), MAX_CALLS);
         bound(&mut response(1, LONGEST_RESPONSE)).unwrap_err();
     }
 

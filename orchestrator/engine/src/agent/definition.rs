@@ -14,12 +14,12 @@ pub struct AgentDefinition {
     /// Those of them that it does not work without; of the others it has what its sandbox can perform.
     pub required: Vec<ToolName>,
     /// Whom it may hand tasks on to.
-    pub delegates: Vec<Delegate>,
+    pub delegates: Vec<DelegateAgent>,
 }
 
 /// An agent that tasks can be handed on to, as the one that does is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegate {
+pub struct DelegateAgent {
     /// Its name.
     pub name: String,
     /// What it is for; may be empty.
@@ -31,7 +31,7 @@ pub struct Delegate {
 pub enum Prompt {
     /// For work that nobody watches.
     #[default]
-    Usual,
+    Unattended,
     /// For work with somebody who answers.
     Interactive,
 }
@@ -41,7 +41,7 @@ impl Prompt {
     /// comes with the tool.
     pub fn by_v0_name(name: &str) -> Option<Self> {
         match name {
-            "system_prompt.j2" | "system_prompt_long_horizon.j2" => Some(Self::Usual),
+            "system_prompt.j2" | "system_prompt_long_horizon.j2" => Some(Self::Unattended),
             "system_prompt_interactive.j2" => Some(Self::Interactive),
             _ => None,
         }
@@ -140,7 +140,7 @@ mod tests {
         {
             assert!(all.contains(part), "{part} in {all}");
         }
-        let none = AgentDefinition::code_act(Prompt::Usual, Vec::new()).prompt;
+        let none = AgentDefinition::code_act(Prompt::Unattended, Vec::new()).prompt;
         for tool in ToolName::ALL {
             assert!(!none.contains(&format!("`{}`", tool.name())), "{none}");
         }

@@ -9,7 +9,7 @@ use protocol::action::{
 };
 use protocol::{Action, Event, EventBody, EventSource};
 
-use super::{Agent, AgentDefinition, Step};
+use super::{Agent, AgentDefinition, AgentStep};
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
 
@@ -42,7 +42,7 @@ impl Agent for DummyAgent {
         view: &View,
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError> {
+    ) -> Result<AgentStep, LlmError> {
         let done = view.events().filter(|event| is_step(event)).count();
         let observed = view.events().next_back().and_then(|event| match &event.body {
             EventBody::Observation(observation) => Some(observation.content.as_str()),
@@ -55,7 +55,7 @@ impl Agent for DummyAgent {
         let action = action(done);
         let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Write(_));
         let timeout = is_performed.then_some(TIMEOUT);
-        Ok(Step {
+        Ok(AgentStep {
             body: action.into(),
             timeout,
             tool_call_metadata: None,
@@ -110,7 +110,7 @@ mod tests {
     use protocol::EventId;
 
     use super::*;
-    use crate::testing::{UnaskedLlm, timestamp};
+    use crate::testing::{UnusedLlm, timestamp};
 
     #[tokio::test]
     async fn the_script_goes_on_where_the_log_stands() {
@@ -120,7 +120,7 @@ mod tests {
             let log = (0..)
                 .zip(events.clone())
                 .map(|(id, (source, body))| Arc::new(Event::new(EventId(id), timestamp(), source, body)));
-            let step = DummyAgent.step(&View::whole(log.collect()), &UnaskedLlm, &|_| ()).await.unwrap();
+            let step = DummyAgent.step(&View::from_events(log.collect()), &UnusedLlm, &|_| ()).await.unwrap();
             let EventBody::Action(action) = &step.body else { panic!("{step:?}") };
             kinds.push(action.kind());
             events.push((EventSource::Agent, step.body));

@@ -5,7 +5,7 @@ use super::tools::ToolName;
 use crate::front_matter::{Document, Malformed};
 
 /// The longest file, in bytes.
-pub const LONGEST_AGENT_FILE: usize = 256 << 10;
+pub const MAX_AGENT_FILE_BYTES: usize = 256 << 10;
 
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 64;
@@ -52,8 +52,11 @@ impl AgentFile {
 }
 
 fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, Malformed> {
-    if text.len() > LONGEST_AGENT_FILE {
-        return Err(Malformed { line: 1, problem: format!("it is longer than {LONGEST_AGENT_FILE} bytes") });
+    if text.len() > MAX_AGENT_FILE_BYTES {
+        return Err(Malformed {
+            line: 1,
+            problem: format!("it is longer than {MAX_AGENT_FILE_BYTES} bytes"),
+        });
     }
     let document = Document::parse(text)?;
     if document.body.len() == text.len() && text.lines().next().is_some_and(|line| line.trim_end() == "---") {
@@ -167,7 +170,7 @@ mod tests {
             "agents/reviewer.md:2: `tools` has \"fly\", which is no tool: there are execute_bash, "
         ));
         assert_eq!(
-            parse(&"x".repeat(LONGEST_AGENT_FILE + 1)).unwrap_err(),
+            parse(&"x".repeat(MAX_AGENT_FILE_BYTES + 1)).unwrap_err(),
             "agents/reviewer.md:1: it is longer than 262144 bytes"
         );
     }

@@ -23,11 +23,11 @@ use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
 
 pub use codeact::CodeActAgent;
-pub use definition::{AgentDefinition, Delegate, Prompt};
+pub use definition::{AgentDefinition, DelegateAgent, Prompt};
 pub use dummy::DummyAgent;
-pub use file::{AgentFile, AgentFileError, LONGEST_AGENT_FILE};
-pub use task_list::track;
-pub use team::{Member, Team};
+pub use file::{AgentFile, AgentFileError, MAX_AGENT_FILE_BYTES};
+pub use task_list::update_task_list;
+pub use team::{Team, TeamMember};
 
 /// Decides on the next action.
 #[async_trait]
@@ -52,12 +52,12 @@ pub trait Agent: Send + Sync {
         view: &View,
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError>;
+    ) -> Result<AgentStep, LlmError>;
 }
 
 /// What an agent decided.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct AgentStep {
     /// An action; or an error observation, when the model's call cannot become one.
     pub body: EventBody,
     /// How long the action may take, in seconds.
@@ -72,7 +72,7 @@ pub struct Step {
     pub risk_reason: String,
 }
 
-impl Step {
+impl AgentStep {
     /// A step that no call to the model was made for.
     pub fn new(body: impl Into<EventBody>) -> Self {
         Self {

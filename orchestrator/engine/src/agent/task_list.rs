@@ -9,7 +9,7 @@ use protocol::observation::TaskTrackingObservation;
 const UNKNOWN_COMMAND: &str = "AGENT$UNKNOWN_COMMAND";
 
 /// The ending of an action on the list, which was `tasks` before. Pure.
-pub fn track(action: &TaskTrackingAction, tasks: &[TrackedTask]) -> Observation {
+pub fn update_task_list(action: &TaskTrackingAction, tasks: &[TrackedTask]) -> Observation {
     let (content, task_list) = match action.command.as_str() {
         "plan" => (counted(&action.task_list), action.task_list.clone()),
         "view" if tasks.is_empty() => ("The list is empty: `plan` writes it.".to_owned(), Vec::new()),
@@ -53,15 +53,18 @@ mod tests {
             notes: notes.into(),
         };
         let tasks = vec![task("1", "done", "n"), task("2", "todo", "")];
-        let planned = track(&act("plan", tasks.clone()), &[]);
+        let planned = update_task_list(&act("plan", tasks.clone()), &[]);
         assert_eq!(planned.content, "The list is written: 2 tasks, 1 done.");
         let ObservationKind::TaskTracking(kept) = planned.kind else { panic!("{planned:?}") };
         assert_eq!((kept.command.as_str(), &kept.task_list), ("plan", &tasks));
-        let viewed = track(&act("view", Vec::new()), &kept.task_list);
+        let viewed = update_task_list(&act("view", Vec::new()), &kept.task_list);
         assert_eq!(viewed.content, "1. [done] task 1 (n)\n2. [todo] task 2\n");
         let ObservationKind::TaskTracking(viewed) = viewed.kind else { panic!("a list") };
         assert_eq!(viewed.task_list, tasks, "the latest observation is the list, also after a look at it");
-        assert_eq!(track(&act("view", Vec::new()), &[]).content, "The list is empty: `plan` writes it.");
-        assert!(matches!(track(&act("eat", Vec::new()), &tasks).kind, ObservationKind::Error(_)));
+        assert_eq!(
+            update_task_list(&act("view", Vec::new()), &[]).content,
+            "The list is empty: `plan` writes it."
+        );
+        assert!(matches!(update_task_list(&act("eat", Vec::new()), &tasks).kind, ObservationKind::Error(_)));
     }
 }

@@ -9,11 +9,11 @@ use crate::llm::Llm;
 use crate::tool_servers::ToolServers;
 
 /// Those that tasks can be handed on to, by name.
-pub type Team = BTreeMap<String, Member>;
+pub type Team = BTreeMap<String, TeamMember>;
 
 /// One agent.
 #[derive(Clone)]
-pub struct Member {
+pub struct TeamMember {
     /// The agent.
     pub agent: Arc<dyn Agent>,
     /// Its model.

@@ -8,7 +8,7 @@ const SCHEMES: [&str; 6] = ["http", "https", "file", "data", "about", "blob"];
 
 /// Why something is not the address of a page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WrongAddress {
+pub enum InvalidAddress {
     /// There is none.
     #[error("the address is empty")]
     Empty,
@@ -24,14 +24,14 @@ pub enum WrongAddress {
 /// (`http:\\host`, `file:/path`) the plain one, so that who judges it sees what the browser opens.
 ///
 /// # Errors
-/// See [`WrongAddress`].
-pub fn address(text: &str) -> Result<String, WrongAddress> {
+/// See [`InvalidAddress`].
+pub fn address(text: &str) -> Result<String, InvalidAddress> {
     if text.len() > LONGEST {
-        return Err(WrongAddress::Long);
+        return Err(InvalidAddress::Long);
     }
     let text = text.trim().replace(['\t', '\r', '\n'], "");
     if text.is_empty() {
-        return Err(WrongAddress::Empty);
+        return Err(InvalidAddress::Empty);
     }
     let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
         return Ok(plain("http", &text));
@@ -43,7 +43,7 @@ pub fn address(text: &str) -> Result<String, WrongAddress> {
     match SCHEMES.contains(&scheme.as_str()) {
         true => Ok(plain(&scheme, rest)),
         false if is_port => Ok(plain("http", &text)),
-        false => Err(WrongAddress::Scheme(scheme)),
+        false => Err(InvalidAddress::Scheme(scheme)),
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         for (spelling, address_of_it) in spellings {
             assert_eq!(address(spelling).as_deref(), Ok(address_of_it), "{spelling}");
         }
-        assert_eq!(address("java\tscript:a"), Err(WrongAddress::Scheme("javascript".into())));
-        assert_eq!(address(" \n"), Err(WrongAddress::Empty));
+        assert_eq!(address("java\tscript:a"), Err(InvalidAddress::Scheme("javascript".into())));
+        assert_eq!(address(" \n"), Err(InvalidAddress::Empty));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::reader::{self, Argument, Value};
 
 /// Calls of one action.
-pub const MOST_CALLS: usize = 50;
+pub const MAX_CALLS: usize = 50;
 
 /// The longest text of one action, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;
@@ -18,7 +18,7 @@ const FARTHEST: f64 = 10_000_000.0;
 
 /// Something that is done in a browser. Elements are named by the id that stands before them in an observation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Call {
+pub enum BrowserCall {
     /// Open a page in the tab in front.
     Goto(String),
     /// One page back.
@@ -109,7 +109,7 @@ impl Modifier {
 /// Why a text is not calls. One sentence, for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct WrongCalls(pub(super) String);
+pub struct InvalidCalls(pub(super) String);
 
 /// Each call by its name, and what it takes; what has a question mark may be missing.
 const SIGNATURES: [(&str, &[&str]); 22] = [
@@ -142,25 +142,25 @@ const SIGNATURES: [(&str, &[&str]); 22] = [
 ///
 /// # Errors
 /// The first thing that is wrong. Nothing of a text that is wrong is to be performed.
-pub fn parse(text: &str) -> Result<Vec<Call>, WrongCalls> {
+pub fn parse(text: &str) -> Result<Vec<BrowserCall>, InvalidCalls> {
     if text.len() > LONGEST_TEXT {
-        return Err(WrongCalls(format!("the calls are longer than {LONGEST_TEXT} bytes")));
+        return Err(InvalidCalls(format!("the calls are longer than {LONGEST_TEXT} bytes")));
     }
     let written = reader::read(text)?;
     if written.is_empty() {
-        return Err(WrongCalls("there is no call; write one such as click('12')".into()));
+        return Err(InvalidCalls("there is no call; write one such as click('12')".into()));
     }
-    if written.len() > MOST_CALLS {
-        return Err(WrongCalls(format!("there are {} calls, at most {MOST_CALLS} are made", written.len())));
+    if written.len() > MAX_CALLS {
+        return Err(InvalidCalls(format!("there are {} calls, at most {MAX_CALLS} are made", written.len())));
     }
     written.into_iter().map(|call| bound(&call.name, call.arguments)).collect()
 }
 
 /// One call with its arguments in their places.
-fn bound(name: &str, arguments: Vec<Argument>) -> Result<Call, WrongCalls> {
+fn bound(name: &str, arguments: Vec<Argument>) -> Result<BrowserCall, InvalidCalls> {
     let Some((name, parameters)) = SIGNATURES.iter().find(|(known, _)| *known == name) else {
         let known: Vec<_> = SIGNATURES.iter().map(|(name, _)| *name).collect();
-        return Err(WrongCalls(format!("there is no call {name}: there are {}", known.join(", "))));
+        return Err(InvalidCalls(format!("there is no call {name}: there are {}", known.join(", "))));
     };
     let mut given = Given { name, parameters, values: vec![None; parameters.len()] };
     given.take(arguments)?;
@@ -175,11 +175,11 @@ struct Given {
 }
 
 impl Given {
-    fn wrong(&self, problem: &str) -> WrongCalls {
-        WrongCalls(format!("{}({}): {problem}", self.name, self.parameters.join(", ")))
+    fn wrong(&self, problem: &str) -> InvalidCalls {
+        InvalidCalls(format!("{}({}): {problem}", self.name, self.parameters.join(", ")))
     }
 
-    fn take(&mut self, arguments: Vec<Argument>) -> Result<(), WrongCalls> {
+    fn take(&mut self, arguments: Vec<Argument>) -> Result<(), InvalidCalls> {
         for (at, Argument { name, value }) in arguments.into_iter().enumerate() {
             let place = match &name {
                 None => at,
@@ -211,7 +211,7 @@ impl Given {
     }
 
     /// A number is a text too: models write ids without quotes.
-    fn text(&mut self, at: usize) -> Result<String, WrongCalls> {
+    fn text(&mut self, at: usize) -> Result<String, InvalidCalls> {
         match self.value(at) {
             Value::Text(text) => Ok(text),
             Value::Number(number) => Ok(number.to_string()),
@@ -219,7 +219,7 @@ impl Given {
         }
     }
 
-    fn number(&mut self, at: usize, usual: f64, least: f64, most: f64) -> Result<f64, WrongCalls> {
+    fn number(&mut self, at: usize, usual: f64, least: f64, most: f64) -> Result<f64, InvalidCalls> {
         match self.value(at) {
             Value::None => Ok(usual),
             Value::Number(number) if (least..=most).contains(&number) => Ok(number),
@@ -231,7 +231,7 @@ impl Given {
     }
 
     /// One text, or a list of them.
-    fn texts(&mut self, at: usize) -> Result<Vec<String>, WrongCalls> {
+    fn texts(&mut self, at: usize) -> Result<Vec<String>, InvalidCalls> {
         match self.value(at) {
             Value::None => Ok(Vec::new()),
             Value::Text(text) => Ok(vec![text]),
@@ -243,7 +243,7 @@ impl Given {
         }
     }
 
-    fn click(&mut self, times: u8) -> Result<Call, WrongCalls> {
+    fn click(&mut self, times: u8) -> Result<BrowserCall, InvalidCalls> {
         let element = self.text(0)?;
         let button = match self.value(1) {
             Value::None => Button::Left,
@@ -259,43 +259,45 @@ impl Given {
         let modifiers = held.ok_or_else(|| {
             self.wrong("modifiers are 'Alt', 'Control', 'ControlOrMeta', 'Meta' and 'Shift'")
         })?;
-        Ok(Call::Click { element, button, modifiers, times })
+        Ok(BrowserCall::Click { element, button, modifiers, times })
     }
 
-    fn call(mut self) -> Result<Call, WrongCalls> {
+    fn call(mut self) -> Result<BrowserCall, InvalidCalls> {
         Ok(match self.name {
             "goto" => {
                 let url = self.text(0)?;
-                Call::Goto(super::address(&url).map_err(|error| self.wrong(&error.to_string()))?)
+                BrowserCall::Goto(super::address(&url).map_err(|error| self.wrong(&error.to_string()))?)
             }
-            "go_back" => Call::GoBack,
-            "go_forward" => Call::GoForward,
+            "go_back" => BrowserCall::GoBack,
+            "go_forward" => BrowserCall::GoForward,
             "noop" | "wait" => {
                 let wait_ms = self.number(0, 1000.0, 0.0, LONGEST_WAIT_MS)?;
-                Call::Noop(Duration::from_secs_f64(wait_ms / 1000.0))
+                BrowserCall::Noop(Duration::from_secs_f64(wait_ms / 1000.0))
             }
-            "scroll" => Call::Scroll(
+            "scroll" => BrowserCall::Scroll(
                 self.number(0, 0.0, -FARTHEST, FARTHEST)?,
                 self.number(1, 0.0, -FARTHEST, FARTHEST)?,
             ),
-            "fill" => Call::Fill(self.text(0)?, self.text(1)?),
-            "select_option" => Call::SelectOption(self.text(0)?, self.texts(1)?),
+            "fill" => BrowserCall::Fill(self.text(0)?, self.text(1)?),
+            "select_option" => BrowserCall::SelectOption(self.text(0)?, self.texts(1)?),
             "click" => self.click(1)?,
             "dblclick" => self.click(2)?,
-            "hover" => Call::Hover(self.text(0)?),
-            "press" => Call::Press(self.text(0)?, self.text(1)?),
-            "keyboard_press" => Call::PressAnywhere(self.text(0)?),
-            "focus" => Call::Focus(self.text(0)?),
-            "clear" => Call::Clear(self.text(0)?),
-            "drag_and_drop" => Call::DragAndDrop(self.text(0)?, self.text(1)?),
-            "upload_file" => Call::UploadFile(self.text(0)?, self.texts(1)?),
-            "new_tab" => Call::NewTab,
-            "tab_close" | "close_tab" => Call::TabClose,
+            "hover" => BrowserCall::Hover(self.text(0)?),
+            "press" => BrowserCall::Press(self.text(0)?, self.text(1)?),
+            "keyboard_press" => BrowserCall::PressAnywhere(self.text(0)?),
+            "focus" => BrowserCall::Focus(self.text(0)?),
+            "clear" => BrowserCall::Clear(self.text(0)?),
+            "drag_and_drop" => BrowserCall::DragAndDrop(self.text(0)?, self.text(1)?),
+            "upload_file" => BrowserCall::UploadFile(self.text(0)?, self.texts(1)?),
+            "new_tab" => BrowserCall::NewTab,
+            "tab_close" | "close_tab" => BrowserCall::TabClose,
             "tab_focus" => {
                 let index = self.number(0, 0.0, 0.0, 1000.0)?;
-                Call::TabFocus((0..=1000).find(|at| f64::from(*at) >= index).map_or(0, |at: u16| at.into()))
+                BrowserCall::TabFocus(
+                    (0..=1000).find(|at| f64::from(*at) >= index).map_or(0, |at: u16| at.into()),
+                )
             }
-            _ => Call::SendMessage(self.text(0)?),
+            _ => BrowserCall::SendMessage(self.text(0)?),
         })
     }
 }

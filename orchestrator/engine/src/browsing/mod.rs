@@ -7,5 +7,5 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use address::{WrongAddress, address};
-pub use call::{Button, Call, MOST_CALLS, Modifier, WrongCalls, parse};
+pub use address::{InvalidAddress, address};
+pub use call::{BrowserCall, Button, InvalidCalls, MAX_CALLS, Modifier, parse};

@@ -1,6 +1,6 @@
 //! The language itself: names, parentheses, and literals as Python writes them. Nothing in it can be computed.
 
-use super::call::WrongCalls;
+use super::call::InvalidCalls;
 
 /// Arguments of one call, and texts of one list.
 const MOST_ARGUMENTS: usize = 100;
@@ -30,7 +30,7 @@ pub(super) enum Value {
     List(Vec<String>),
 }
 
-pub(super) fn read(text: &str) -> Result<Vec<Written>, WrongCalls> {
+pub(super) fn read(text: &str) -> Result<Vec<Written>, InvalidCalls> {
     let mut reader = Reader { text, at: 0 };
     let mut calls = Vec::new();
     loop {
@@ -56,13 +56,13 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn wrong(&self, expected: &str) -> WrongCalls {
+    fn wrong(&self, expected: &str) -> InvalidCalls {
         let line = self.text.get(..self.at).unwrap_or_default().matches('\n').count() + 1;
         let found = match self.rest().chars().next() {
             Some(letter) => format!("{letter:?}"),
             None => "the end".to_owned(),
         };
-        WrongCalls(format!("line {line}: expected {expected}, found {found}"))
+        InvalidCalls(format!("line {line}: expected {expected}, found {found}"))
     }
 
     fn next(&mut self) -> Option<char> {
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn call(&mut self) -> Result<Written, WrongCalls> {
+    fn call(&mut self) -> Result<Written, InvalidCalls> {
         let name = self.name();
         if name.is_empty() {
             return Err(self.wrong("a call such as click('12')"));
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn argument(&mut self) -> Result<Argument, WrongCalls> {
+    fn argument(&mut self) -> Result<Argument, InvalidCalls> {
         let begin = self.at;
         let name = self.name();
         self.skip_within();
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         Ok(Argument { name: None, value: self.value()? })
     }
 
-    fn value(&mut self) -> Result<Value, WrongCalls> {
+    fn value(&mut self) -> Result<Value, InvalidCalls> {
         match self.rest().chars().next() {
             Some('[' | '(') => self.list(),
             Some('\'' | '"') => self.text().map(Value::Text),
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn word(&mut self) -> Result<Value, WrongCalls> {
+    fn word(&mut self) -> Result<Value, InvalidCalls> {
         let begin = self.at;
         match self.name() {
             "True" | "False" | "true" | "false" => return Ok(Value::Flag),
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         Err(self.wrong("a text in quotes, a number or a list"))
     }
 
-    fn list(&mut self) -> Result<Value, WrongCalls> {
+    fn list(&mut self) -> Result<Value, InvalidCalls> {
         let end = if self.next() == Some('[') { "]" } else { ")" };
         let mut texts = Vec::new();
         loop {
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<f64, WrongCalls> {
+    fn number(&mut self) -> Result<f64, InvalidCalls> {
         let begin = self.at;
         let written = self
             .take_while(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_'));
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
         all.into_iter().find(|quotes| self.take(quotes)).unwrap_or_default()
     }
 
-    fn raw_text(&mut self) -> Result<String, WrongCalls> {
+    fn raw_text(&mut self) -> Result<String, InvalidCalls> {
         let quotes = self.quotes();
         let Some((text, _)) = self.rest().split_once(quotes) else {
             return Err(self.wrong("the text's end"));
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
         Ok(text.to_owned())
     }
 
-    fn text(&mut self) -> Result<String, WrongCalls> {
+    fn text(&mut self) -> Result<String, InvalidCalls> {
         let quotes = self.quotes();
         let mut text = String::new();
         loop {
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     /// As Python does: an escape that it does not know stays as it is.
-    fn escaped(&mut self, text: &mut String) -> Result<(), WrongCalls> {
+    fn escaped(&mut self, text: &mut String) -> Result<(), InvalidCalls> {
         match self.next() {
             Some('n') => text.push('\n'),
             Some('t') => text.push('\t'),
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn digits(&mut self, count: usize) -> Result<u32, WrongCalls> {
+    fn digits(&mut self, count: usize) -> Result<u32, InvalidCalls> {
         let digits =
             self.rest().get(..count).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -278,13 +278,13 @@ impl<'a> Reader<'a> {
         Ok(number)
     }
 
-    fn code_point(&mut self, count: usize) -> Result<char, WrongCalls> {
+    fn code_point(&mut self, count: usize) -> Result<char, InvalidCalls> {
         let number = self.digits(count)?;
         char::from_u32(number).ok_or_else(|| self.wrong("a character's number"))
     }
 
     /// Models write what is beyond 16 bits as JSON does: in two halves.
-    fn code_unit(&mut self) -> Result<char, WrongCalls> {
+    fn code_unit(&mut self) -> Result<char, InvalidCalls> {
         let first = self.digits(4)?;
         if !(0xd800..0xdc00).contains(&first) || !self.take("\\u") {
             return char::from_u32(first).ok_or_else(|| self.wrong("a character's number"));

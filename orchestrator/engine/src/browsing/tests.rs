@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn one(text: &str) -> Call {
+fn one(text: &str) -> BrowserCall {
     let calls = parse(text).unwrap();
     let [call] = calls.as_slice() else { panic!("{calls:?}") };
     call.clone()
@@ -17,22 +17,23 @@ fn wrong(text: &str) -> String {
 #[test]
 fn every_call_is_read() {
     let element = || "a12".to_owned();
-    let click = |button, modifiers, times| Call::Click { element: element(), button, modifiers, times };
+    let click =
+        |button, modifiers, times| BrowserCall::Click { element: element(), button, modifiers, times };
     for (text, call) in [
-        ("goto('https://a.b/?x=1')", Call::Goto("https://a.b/?x=1".into())),
-        ("goto(url=\"localhost:8000/a\")", Call::Goto("http://localhost:8000/a".into())),
-        ("go_back()", Call::GoBack),
-        ("go_forward( )", Call::GoForward),
-        ("noop()", Call::Noop(Duration::from_secs(1))),
-        ("noop(wait_ms=250)", Call::Noop(Duration::from_millis(250))),
-        ("scroll(0, -200.5)", Call::Scroll(0.0, -200.5)),
-        ("fill('a12', 'it\\'s\\n\\u00e9')", Call::Fill(element(), "it's\né".into())),
-        ("fill('a12', \"\"\"two\nlines\"\"\")", Call::Fill(element(), "two\nlines".into())),
-        ("fill(12, r'a\\b')", Call::Fill("12".into(), "a\\b".into())),
-        ("select_option('a12', 'blue')", Call::SelectOption(element(), vec!["blue".into()])),
+        ("goto('https://a.b/?x=1')", BrowserCall::Goto("https://a.b/?x=1".into())),
+        ("goto(url=\"localhost:8000/a\")", BrowserCall::Goto("http://localhost:8000/a".into())),
+        ("go_back()", BrowserCall::GoBack),
+        ("go_forward( )", BrowserCall::GoForward),
+        ("noop()", BrowserCall::Noop(Duration::from_secs(1))),
+        ("noop(wait_ms=250)", BrowserCall::Noop(Duration::from_millis(250))),
+        ("scroll(0, -200.5)", BrowserCall::Scroll(0.0, -200.5)),
+        ("fill('a12', 'it\\'s\\n\\u00e9')", BrowserCall::Fill(element(), "it's\né".into())),
+        ("fill('a12', \"\"\"two\nlines\"\"\")", BrowserCall::Fill(element(), "two\nlines".into())),
+        ("fill(12, r'a\\b')", BrowserCall::Fill("12".into(), "a\\b".into())),
+        ("select_option('a12', 'blue')", BrowserCall::SelectOption(element(), vec!["blue".into()])),
         (
             "select_option('a12', ['red', 'blue',])",
-            Call::SelectOption(element(), vec!["red".into(), "blue".into()]),
+            BrowserCall::SelectOption(element(), vec!["red".into(), "blue".into()]),
         ),
         ("click('a12')", click(Button::Left, vec![], 1)),
         (
@@ -40,17 +41,17 @@ fn every_call_is_read() {
             click(Button::Right, vec![Modifier::Shift, Modifier::Control], 1),
         ),
         ("dblclick('a12', 'middle')", click(Button::Middle, vec![], 2)),
-        ("hover('a12')", Call::Hover(element())),
-        ("press('a12', 'Control+a')", Call::Press(element(), "Control+a".into())),
-        ("keyboard_press('Enter')", Call::PressAnywhere("Enter".into())),
-        ("focus('a12')", Call::Focus(element())),
-        ("clear('a12')", Call::Clear(element())),
-        ("drag_and_drop('a12', 'b')", Call::DragAndDrop(element(), "b".into())),
-        ("upload_file('a12', ['x', 'y'])", Call::UploadFile(element(), vec!["x".into(), "y".into()])),
-        ("new_tab()", Call::NewTab),
-        ("tab_close()", Call::TabClose),
-        ("tab_focus(2)", Call::TabFocus(2)),
-        ("send_msg_to_user('It is \\\\d.')", Call::SendMessage("It is \\d.".into())),
+        ("hover('a12')", BrowserCall::Hover(element())),
+        ("press('a12', 'Control+a')", BrowserCall::Press(element(), "Control+a".into())),
+        ("keyboard_press('Enter')", BrowserCall::PressAnywhere("Enter".into())),
+        ("focus('a12')", BrowserCall::Focus(element())),
+        ("clear('a12')", BrowserCall::Clear(element())),
+        ("drag_and_drop('a12', 'b')", BrowserCall::DragAndDrop(element(), "b".into())),
+        ("upload_file('a12', ['x', 'y'])", BrowserCall::UploadFile(element(), vec!["x".into(), "y".into()])),
+        ("new_tab()", BrowserCall::NewTab),
+        ("tab_close()", BrowserCall::TabClose),
+        ("tab_focus(2)", BrowserCall::TabFocus(2)),
+        ("send_msg_to_user('It is \\\\d.')", BrowserCall::SendMessage("It is \\d.".into())),
     ] {
         assert_eq!(one(text), call, "{text}");
     }
@@ -94,7 +95,7 @@ fn what_is_wrong_is_told_in_one_sentence() {
         assert_eq!(wrong(text), sentence, "{text}");
     }
     assert!(wrong("fly()").starts_with("there is no call fly: there are goto, "));
-    assert!(wrong(&"noop()\n".repeat(MOST_CALLS + 1)).starts_with("there are 51 calls"));
+    assert!(wrong(&"noop()\n".repeat(MAX_CALLS + 1)).starts_with("there are 51 calls"));
     assert!(wrong(&"#".repeat(300_000)).starts_with("the calls are longer"));
 }
 
@@ -108,8 +109,8 @@ proptest! {
     #[test]
     fn a_text_that_is_written_is_the_text_that_is_read(text in "[ -~\\n\\t\u{e9}\u{1f600}]{0,60}") {
         let written = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
-        prop_assert_eq!(one(&format!("fill('1', '{written}')")), Call::Fill("1".into(), text.clone()));
+        prop_assert_eq!(one(&format!("fill('1', '{written}')")), BrowserCall::Fill("1".into(), text.clone()));
         let written = text.replace('\\', "\\\\").replace('"', "\\\"");
-        prop_assert_eq!(one(&format!("fill('1', \"\"\"{written}\"\"\")")), Call::Fill("1".into(), text));
+        prop_assert_eq!(one(&format!("fill('1', \"\"\"{written}\"\"\")")), BrowserCall::Fill("1".into(), text));
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::forgetting::{Bounds, Summary, forget};
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -15,10 +15,10 @@ impl Condenser for Amortized {
         &self,
         view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         Ok(match self.0.due(&view, Summary::None) {
             Some(forgotten) => forget(&view, &forgotten, None, None),
-            None => Condensed::View(view),
+            None => CondenserOutput::View(view),
         })
     }
 }

@@ -44,8 +44,8 @@ pub(super) async fn ask(
 }
 
 /// What [`ask`] can cost at most about events of a view, of which so many tokens are all.
-pub(super) fn most_cost(llm: &dyn Llm, view_tokens: u64) -> f64 {
-    llm.most_cost(view_tokens.saturating_add(BESIDE_EVENTS))
+pub(super) fn max_cost(llm: &dyn Llm, view_tokens: u64) -> f64 {
+    llm.max_cost(view_tokens.saturating_add(BESIDE_EVENTS))
 }
 
 /// An event as it is told to who was not there.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use protocol::{EventBody, ObservationKind};
 
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -17,7 +17,7 @@ impl Condenser for BrowserOutputMasking {
         &self,
         mut view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         let pages =
             view.shown().iter().enumerate().rev().filter_map(|(index, shown)| match &shown.event.body {
                 EventBody::Observation(observation) => match &observation.kind {
@@ -32,6 +32,6 @@ impl Condenser for BrowserOutputMasking {
                 shown.instead = Some(format!("[The page {url} is left out: newer ones follow.]").into());
             }
         }
-        Ok(Condensed::View(view))
+        Ok(CondenserOutput::View(view))
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use protocol::{Action, EventBody};
 
 use super::forgetting::{between, forget};
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::{Standing, View};
 
@@ -17,9 +17,9 @@ impl Condenser for ConversationWindow {
         &self,
         view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         if !view.is_condensation_requested() {
-            return Ok(Condensed::View(view));
+            return Ok(CondenserOutput::View(view));
         }
         // What the agent was told of its workspace belongs to the task.
         let recall = view
@@ -31,6 +31,10 @@ impl Condenser for ConversationWindow {
         let passing = view.shown().iter().filter(|shown| is_passing(shown.standing, shown.group)).count();
         let mut forgotten = between(&view, 0, (passing / 2).max(1));
         forgotten.retain(|shown| Some(shown.group) != recalled);
-        Ok(if forgotten.is_empty() { Condensed::View(view) } else { forget(&view, &forgotten, None, None) })
+        Ok(if forgotten.is_empty() {
+            CondenserOutput::View(view)
+        } else {
+            forget(&view, &forgotten, None, None)
+        })
     }
 }

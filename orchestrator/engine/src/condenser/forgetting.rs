@@ -3,8 +3,8 @@
 use protocol::Action;
 use protocol::action::CondensationAction;
 
-use super::Condensed;
-use crate::agent::{ModelCall, Step};
+use super::CondenserOutput;
+use crate::agent::{AgentStep, ModelCall};
 use crate::view::{Shown, Standing, View};
 
 /// How long a history may become: beyond it, or when it is asked for, half of it is forgotten.
@@ -71,7 +71,7 @@ pub(super) fn forget(
     forgotten: &[&Shown],
     summary: Option<String>,
     call: Option<ModelCall>,
-) -> Condensed {
+) -> CondenserOutput {
     let mut condensation = CondensationAction::default();
     if let (Some(first), Some(last)) = (forgotten.first(), forgotten.last()) {
         let (first, last) = (first.event.id, last.event.id);
@@ -93,7 +93,7 @@ pub(super) fn forget(
         }
     }
     condensation.summary = summary;
-    Condensed::Condensation(Box::new(Step { call, ..Step::new(Action::from(condensation)) }))
+    CondenserOutput::Condensation(Box::new(AgentStep { call, ..AgentStep::new(Action::from(condensation)) }))
 }
 
 /// As V0 writes ids and offsets.

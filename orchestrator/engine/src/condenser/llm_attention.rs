@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use protocol::EventId;
 use serde_json::{Value, json};
 
-use super::asking::{ask, most_cost};
+use super::asking::{ask, max_cost};
 use super::forgetting::{Bounds, between, forget};
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Message, ModelResponse, Part, Tool};
+use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
 use crate::view::{Shown, Standing, View};
 
 /// How much of an event the model is told, in characters: enough to judge it.
@@ -30,12 +30,12 @@ impl Condenser for LlmAttention {
         &self,
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
-        let Some(target) = self.bounds.target(&view) else { return Ok(Condensed::View(view)) };
+    ) -> Result<CondenserOutput, LlmError> {
+        let Some(target) = self.bounds.target(&view) else { return Ok(CondenserOutput::View(view)) };
         let candidates = between(&view, self.bounds.keep_first, 0);
         let room = target.saturating_sub(view.len() - candidates.len());
         if candidates.len() <= room {
-            return Ok(Condensed::View(view));
+            return Ok(CondenserOutput::View(view));
         }
         let request = |events: &str| request(&view, events);
         let completion = ask(self.llm.as_ref(), &candidates, EVENT_LENGTH, &request, on_progress).await?;
@@ -45,8 +45,8 @@ impl Condenser for LlmAttention {
         Ok(forget(&view, &forgotten, None, Some(ModelCall::from(&completion))))
     }
 
-    fn most_cost(&self, view_tokens: u64) -> f64 {
-        most_cost(self.llm.as_ref(), view_tokens)
+    fn max_cost(&self, view_tokens: u64) -> f64 {
+        max_cost(self.llm.as_ref(), view_tokens)
     }
 }
 
@@ -67,8 +67,11 @@ fn request(view: &View, events: &str) -> LlmRequest {
             "required": ["ids"],
         }),
     };
-    let instructions = Message::System(include_str!("llm_attention.md").to_owned());
-    LlmRequest { messages: vec![instructions, Message::User(vec![Part::Text(told)])], tools: vec![tool] }
+    let instructions = ChatMessage::System(include_str!("llm_attention.md").to_owned());
+    LlmRequest {
+        messages: vec![instructions, ChatMessage::User(vec![MessagePart::Text(told)])],
+        tools: vec![tool],
+    }
 }
 
 /// The ids that a model names, in its order: in a call, or as a list in its text. Anything else is passed over.

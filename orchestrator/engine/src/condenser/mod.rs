@@ -27,7 +27,7 @@ mod tests;
 
 use async_trait::async_trait;
 
-use crate::agent::Step;
+use crate::agent::AgentStep;
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -46,20 +46,20 @@ pub trait Condenser: Send + Sync {
         &self,
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError>;
+    ) -> Result<CondenserOutput, LlmError>;
 
     /// What that can cost at most when a request that tells the whole view has so many tokens, in US dollars, as
-    /// [`Llm::most_cost`](crate::llm::Llm::most_cost). Nothing where no model is asked.
-    fn most_cost(&self, _view_tokens: u64) -> f64 {
+    /// [`Llm::max_cost`](crate::llm::Llm::max_cost). Nothing where no model is asked.
+    fn max_cost(&self, _view_tokens: u64) -> f64 {
         0.0
     }
 }
 
 /// What becomes of a view.
 #[derive(Debug)]
-pub enum Condensed {
+pub enum CondenserOutput {
     /// The agent takes its step on this.
     View(View),
     /// The step is a condensation, with what it took; the agent takes the next.
-    Condensation(Box<Step>),
+    Condensation(Box<AgentStep>),
 }

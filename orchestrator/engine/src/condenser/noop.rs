@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -16,7 +16,7 @@ impl Condenser for Noop {
         &self,
         view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
-        Ok(Condensed::View(view))
+    ) -> Result<CondenserOutput, LlmError> {
+        Ok(CondenserOutput::View(view))
     }
 }

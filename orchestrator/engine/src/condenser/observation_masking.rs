@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use protocol::EventBody;
 
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::{Standing, View};
 
@@ -25,7 +25,7 @@ impl Condenser for ObservationMasking {
         &self,
         mut view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         let stride = (self.attention_window / 2).max(1);
         let masked = view.len().saturating_sub(self.attention_window) / stride * stride;
         if masked > 0 {
@@ -36,6 +36,6 @@ impl Condenser for ObservationMasking {
                 .filter(|shown| matches!(shown.event.body, EventBody::Observation(_)))
                 .for_each(|shown| shown.instead = Some(Arc::clone(&mask)));
         }
-        Ok(Condensed::View(view))
+        Ok(CondenserOutput::View(view))
     }
 }

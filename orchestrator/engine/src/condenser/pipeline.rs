@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -16,17 +16,17 @@ impl Condenser for Pipeline {
         &self,
         mut view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         for condenser in &self.0 {
             match condenser.condense(view, on_progress).await? {
-                Condensed::View(shown) => view = shown,
-                condensation @ Condensed::Condensation(_) => return Ok(condensation),
+                CondenserOutput::View(shown) => view = shown,
+                condensation @ CondenserOutput::Condensation(_) => return Ok(condensation),
             }
         }
-        Ok(Condensed::View(view))
+        Ok(CondenserOutput::View(view))
     }
 
-    fn most_cost(&self, view_tokens: u64) -> f64 {
-        self.0.iter().map(|condenser| condenser.most_cost(view_tokens)).fold(0.0, f64::max)
+    fn max_cost(&self, view_tokens: u64) -> f64 {
+        self.0.iter().map(|condenser| condenser.max_cost(view_tokens)).fold(0.0, f64::max)
     }
 }

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 
 use super::forgetting::is_between;
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
@@ -21,7 +21,7 @@ impl Condenser for Recent {
         &self,
         mut view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         let stride = (self.max_events / 2).max(1);
         let strides = view.len().saturating_sub(self.max_events).div_ceil(stride);
         if strides > 0 {
@@ -29,6 +29,6 @@ impl Condenser for Recent {
             let is_hidden = is_between(&view, self.keep_first, keep_last);
             view.hide(is_hidden);
         }
-        Ok(Condensed::View(view))
+        Ok(CondenserOutput::View(view))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::asking::{ask, most_cost, shorten};
+use super::asking::{ask, max_cost, shorten};
 use super::forgetting::{Bounds, Summary, forget};
-use super::{Condensed, Condenser};
+use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Message, ModelResponse, Part, Tool};
+use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
 use crate::view::{Standing, View};
 
 /// The longest summary, in characters. Of one that is longer beginning and end are kept.
@@ -37,9 +37,9 @@ impl Condenser for Summarizing {
         &self,
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Condensed, LlmError> {
+    ) -> Result<CondenserOutput, LlmError> {
         let Some(forgotten) = self.bounds.due(&view, Summary::Written) else {
-            return Ok(Condensed::View(view));
+            return Ok(CondenserOutput::View(view));
         };
         let before = view.shown().iter().find(|shown| shown.standing == Standing::Summary);
         let before = before.map(|shown| shown.text()).unwrap_or_default();
@@ -60,8 +60,8 @@ impl Condenser for Summarizing {
         Ok(forget(&view, &forgotten, Some(summary), Some(ModelCall::from(&completion))))
     }
 
-    fn most_cost(&self, view_tokens: u64) -> f64 {
-        most_cost(self.llm.as_ref(), view_tokens)
+    fn max_cost(&self, view_tokens: u64) -> f64 {
+        max_cost(self.llm.as_ref(), view_tokens)
     }
 }
 
@@ -72,8 +72,10 @@ impl Summarizing {
             "<summary_so_far>\n{before}\n</summary_so_far>\n\n<events>\n{events}\n</events>\n\n\
              Write the new summary now."
         );
-        let messages =
-            vec![Message::System(self.form.instructions.to_owned()), Message::User(vec![Part::Text(told)])];
+        let messages = vec![
+            ChatMessage::System(self.form.instructions.to_owned()),
+            ChatMessage::User(vec![MessagePart::Text(told)]),
+        ];
         LlmRequest { messages, tools: (self.form.tools)() }
     }
 }

@@ -9,7 +9,7 @@ use protocol::{Action, EventBody, EventSource};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::llm::{Completion, Llm, LlmErrorKind, LlmRequest, Message, ModelResponse, Part};
+use crate::llm::{ChatMessage, Completion, Llm, LlmErrorKind, LlmRequest, MessagePart, ModelResponse};
 use crate::view::logs::{Log, any_log, assert_paired, texts};
 
 /// What a model makes of what it is told: the message that it answers.
@@ -51,7 +51,7 @@ impl Llm for Answering {
         "answering"
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         0.0
     }
 
@@ -60,8 +60,8 @@ impl Llm for Answering {
         request: &LlmRequest,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let Some(Message::User(parts)) = request.messages.last() else { panic!("{request:?}") };
-        let [Part::Text(told)] = parts.as_slice() else { panic!("{parts:?}") };
+        let Some(ChatMessage::User(parts)) = request.messages.last() else { panic!("{request:?}") };
+        let [MessagePart::Text(told)] = parts.as_slice() else { panic!("{parts:?}") };
         self.told.lock().unwrap().push(told.clone());
         let message = (self.answer)(told).map_err(|kind| LlmError {
             kind,
@@ -84,14 +84,14 @@ fn build(config: Value, llm: &Arc<Answering>) -> Arc<dyn Condenser> {
     config.build(&build).unwrap()
 }
 
-async fn condense(config: Value, llm: &Arc<Answering>, log: &Log) -> Result<Condensed, LlmError> {
+async fn condense(config: Value, llm: &Arc<Answering>, log: &Log) -> Result<CondenserOutput, LlmError> {
     build(config, llm).condense(log.view(), &|_| ()).await
 }
 
 /// What the agent is shown by a condenser that does not condense.
 async fn shown(config: Value, log: &Log) -> Vec<String> {
     match condense(config, &Answering::says("no"), log).await.unwrap() {
-        Condensed::View(view) => {
+        CondenserOutput::View(view) => {
             assert_paired(&view.messages());
             texts(&view.messages())
         }
@@ -99,9 +99,9 @@ async fn shown(config: Value, log: &Log) -> Vec<String> {
     }
 }
 
-fn decision(condensed: Condensed) -> (CondensationAction, Option<crate::agent::ModelCall>) {
+fn decision(condensed: CondenserOutput) -> (CondensationAction, Option<crate::agent::ModelCall>) {
     match condensed {
-        Condensed::Condensation(step) => match step.body {
+        CondenserOutput::Condensation(step) => match step.body {
             EventBody::Action(Action::Condensation(condensation)) => (condensation, step.call),
             other => panic!("{other:?}"),
         },
@@ -190,7 +190,7 @@ async fn conversation_window_acts_on_a_request_only_and_keeps_what_everything_be
         assert_eq!(log.view().len(), length);
         log.asks_for_condensation();
         let (condensation, call) = match condense(config(), &llm, &log).await.unwrap() {
-            Condensed::View(_) => break,
+            CondenserOutput::View(_) => break,
             condensed => decision(condensed),
         };
         assert_eq!(call, None);
@@ -424,12 +424,12 @@ proptest! {
         }
         let before = log.view();
         match run(condense(config, &Answering::says("summary [5, 9, 3]"), &log)).unwrap() {
-            Condensed::View(view) => prop_assert_eq!(view.messages(), before.messages()),
+            CondenserOutput::View(view) => prop_assert_eq!(view.messages(), before.messages()),
             condensed => {
                 log.condenses(decision(condensed).0);
                 let after = log.view();
                 prop_assert!(after.len() < before.len(), "{} {}", after.len(), before.len());
-                prop_assert_eq!(after.unmade_call(), before.unmade_call());
+                prop_assert_eq!(after.pending_call(), before.pending_call());
                 assert_paired(&after.messages());
             }
         }
@@ -445,12 +445,12 @@ proptest! {
             json!({"type": "observation_masking", "attention_window": window}),
             json!({"type": "browser_output_masking", "attention_window": window}),
         ] {
-            let Condensed::View(view) = run(condense(config, &Answering::says("no"), &log)).unwrap() else {
+            let CondenserOutput::View(view) = run(condense(config, &Answering::says("no"), &log)).unwrap() else {
                 panic!("a view")
             };
             assert_paired(&view.messages());
             prop_assert!(view.len() <= before.len());
-            prop_assert_eq!(view.unmade_call(), before.unmade_call());
+            prop_assert_eq!(view.pending_call(), before.pending_call());
         }
     }
 
@@ -460,7 +460,7 @@ proptest! {
     ) {
         let condenser = build(config, &Answering::says("summary [5, 9, 3]"));
         let mut log = Log::begun();
-        let mut before: Vec<Message> = Vec::new();
+        let mut before: Vec<ChatMessage> = Vec::new();
         for step in 0..steps {
             log.responds(calls, calls);
             if step % 16 == 15 {
@@ -468,7 +468,7 @@ proptest! {
             }
             let told = loop {
                 match run(condenser.condense(log.view(), &|_| ())).unwrap() {
-                    Condensed::View(view) => break view.messages(),
+                    CondenserOutput::View(view) => break view.messages(),
                     condensed => {
                         log.condenses(decision(condensed).0);
                         before.clear();

@@ -16,7 +16,7 @@ use super::input::{Begin, InputKind, Terms};
 use super::state::{AgentId, State};
 use super::stuck::Recovery;
 use super::task::Task;
-use crate::agent::{Member, Team};
+use crate::agent::{Team, TeamMember};
 use crate::events::{EventLog, EventStore, StoreError};
 use crate::llm::{Llm, LlmProgress};
 use crate::memory::Memory;
@@ -36,7 +36,7 @@ pub struct Parts {
     /// Where the log is kept.
     pub store: Arc<dyn EventStore>,
     /// The conversation's own agent.
-    pub own: Member,
+    pub own: TeamMember,
     /// Whom tasks can be handed on to.
     pub team: Arc<Team>,
     /// Where sandboxes come from.

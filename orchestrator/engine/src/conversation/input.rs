@@ -10,8 +10,8 @@ use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
 
 use super::state::AgentId;
 use super::stuck::Recovery;
-use crate::agent::{ModelCall, Step};
-use crate::draft_editor::Drafted;
+use crate::agent::{AgentStep, ModelCall};
+use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
 
 /// Something happened, at a time.
@@ -84,7 +84,7 @@ pub enum InputKind {
         /// The first event that the agent did not see.
         seen: EventId,
         /// What it decided.
-        result: Result<Box<Step>, LlmError>,
+        result: Result<Box<AgentStep>, LlmError>,
     },
     /// An action ended.
     ActionDone {
@@ -98,7 +98,7 @@ pub enum InputKind {
         /// The action.
         action: EventId,
         /// What came of it.
-        drafted: Drafted,
+        drafted: DraftResult,
     },
     /// The sandbox answers: a new one, or the leased one again.
     SandboxReady(SandboxLeased),

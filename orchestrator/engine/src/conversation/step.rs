@@ -9,14 +9,14 @@ use tokio::sync::Mutex;
 
 use super::handle::Parts;
 use super::input::News;
-use crate::agent::{Member, Step};
+use crate::agent::{AgentStep, TeamMember};
 use crate::clock;
-use crate::condenser::Condensed;
+use crate::condenser::CondenserOutput;
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
-use crate::memory::{Facts, Memory};
+use crate::memory::{Memory, WorkspaceFacts};
 use crate::sandbox::Sandbox;
-use crate::security::{self, Judgement};
-use crate::tool_servers::{Offer, ToolServers, announce};
+use crate::security::{self, RiskAssessment};
+use crate::tool_servers::{ToolOffer, ToolServers, announce};
 use crate::view::View;
 
 /// Maximum length of the reason for a risk: it is kept in the log, and may come from a service.
@@ -29,14 +29,14 @@ pub(super) enum Taken {
     /// The agent cannot work, and why.
     Refused(String),
     /// The agent decided, or a condenser did.
-    Decided(Box<Step>),
+    Decided(Box<AgentStep>),
 }
 
 /// What the steps of one agent share, and of the knowledge of the workspace all of a conversation.
 #[derive(Clone)]
 pub(super) struct Steps {
     parts: Parts,
-    member: Member,
+    member: TeamMember,
     known: Arc<Mutex<Known>>,
 }
 
@@ -88,16 +88,16 @@ impl Steps {
     }
 
     /// What the next step can cost at most, in US dollars: one call of the agent's or of its condenser's.
-    pub(super) fn most_cost(&self, view: &View) -> f64 {
-        if view.unmade_call().is_some() {
+    pub(super) fn max_cost(&self, view: &View) -> f64 {
+        if view.pending_call().is_some() {
             return 0.0;
         }
-        let Member { agent, condenser, llm, .. } = &self.member;
+        let TeamMember { agent, condenser, llm, .. } = &self.member;
         let own = agent.system().tools.unwrap_or_default();
         let tools = own.iter().filter_map(Tool::from_openai).chain(view.offered_tools().iter().cloned());
         let request = LlmRequest { messages: view.messages(), tools: tools.collect() };
-        let tokens = request.most_tokens();
-        llm.most_cost(tokens).max(condenser.most_cost(tokens))
+        let tokens = request.token_upper_bound();
+        llm.max_cost(tokens).max(condenser.max_cost(tokens))
     }
 
     /// Takes one. Dropping the future abandons it.
@@ -108,7 +108,7 @@ impl Steps {
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Taken, LlmError> {
         // The calls of one response follow each other.
-        if view.unmade_call().is_none() {
+        if view.pending_call().is_none() {
             let offer = self.offer(place).await;
             if let Some(obstacle) = offer.obstacle {
                 return Ok(Taken::Refused(obstacle));
@@ -118,17 +118,17 @@ impl Steps {
                 return Ok(Taken::Told(news));
             }
         }
-        let Member { agent, condenser, llm, .. } = &self.member;
-        let condensed = match view.unmade_call() {
+        let TeamMember { agent, condenser, llm, .. } = &self.member;
+        let condensed = match view.pending_call() {
             // No model is asked.
-            Some(_) => Condensed::View(view),
+            Some(_) => CondenserOutput::View(view),
             None => condenser.condense(view, on_progress).await?,
         };
         let (mut step, shown) = match condensed {
-            Condensed::View(view) => {
+            CondenserOutput::View(view) => {
                 (Box::new(agent.step(&view, llm.as_ref(), on_progress).await?), Some(view))
             }
-            Condensed::Condensation(step) => (step, None),
+            CondenserOutput::Condensation(step) => (step, None),
         };
         if let EventBody::Action(action) = &mut step.body {
             if let Action::Delegate(delegate) = action {
@@ -142,7 +142,7 @@ impl Steps {
         Ok(Taken::Decided(step))
     }
 
-    async fn news(&self, view: &View, place: &Place, offer: &Offer) -> Vec<News> {
+    async fn news(&self, view: &View, place: &Place, offer: &ToolOffer) -> Vec<News> {
         let told = |body| News { source: EventSource::Environment, body, is_outcome: false };
         let mut news: Vec<News> = announce(view, offer).into_iter().map(told).collect();
         news.extend(self.recall(view, place).await.into_iter().flatten());
@@ -150,7 +150,7 @@ impl Steps {
     }
 
     /// The tools of servers, also of those that the knowledge of the workspace asks for.
-    pub(super) async fn offer(&self, place: &Place) -> Offer {
+    pub(super) async fn offer(&self, place: &Place) -> ToolOffer {
         self.read_knowledge(place).await;
         self.member.tool_servers.offer(place.sandbox.as_ref()).await
     }
@@ -177,7 +177,7 @@ impl Steps {
     /// What the user's latest message brings to mind.
     async fn recall(&self, view: &View, place: &Place) -> Option<[News; 2]> {
         let own = self.parts.memory.as_ref()?;
-        let query = view.unrecalled()?;
+        let query = view.unrecalled_message()?;
         let known = self.known.lock().await;
         let memory = known.memory.as_ref().unwrap_or(own);
         let recall = memory.recall(query, &facts(place), view.recalled())?;
@@ -196,13 +196,13 @@ impl Steps {
         }
         let assessed =
             tokio::time::timeout(security::MAX_ASSESSMENT_TIME, analyzer.assess(action, history)).await;
-        let Judgement { risk, reason } = match assessed {
+        let RiskAssessment { risk, reason } = match assessed {
             Ok(Ok(judgement)) => judgement,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "an action's risk stays unknown");
-                Judgement { risk: SecurityRisk::Unknown, reason: error.to_string() }
+                RiskAssessment { risk: SecurityRisk::Unknown, reason: error.to_string() }
             }
-            Err(_) => Judgement {
+            Err(_) => RiskAssessment {
                 risk: SecurityRisk::Unknown,
                 reason: format!(
                     "the security analyzer did not answer within {:?}",
@@ -216,14 +216,14 @@ impl Steps {
     }
 }
 
-fn facts(Place { sandbox, repository }: &Place) -> Facts {
+fn facts(Place { sandbox, repository }: &Place) -> WorkspaceFacts {
     let Repository { name, branch, folder, .. } = repository.clone();
-    Facts {
+    WorkspaceFacts {
         repo_name: name,
         repo_branch: branch,
         repo_directory: folder,
         date: clock::now().as_str().get(..10).unwrap_or_default().to_owned(),
         working_dir: sandbox.as_ref().map(|sandbox| sandbox.lease().working_dir.clone()).unwrap_or_default(),
-        ..Facts::default()
+        ..WorkspaceFacts::default()
     }
 }

@@ -31,7 +31,7 @@ use super::transition::{interrupted, transition};
 use crate::agent::ModelCall;
 use crate::agent::tools::add_code_graph;
 use crate::clock;
-use crate::draft_editor::Drafted;
+use crate::draft_editor::DraftResult;
 use crate::events::EventLog;
 use crate::llm::{Llm, LlmError};
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
@@ -65,7 +65,7 @@ enum Done {
     Step { agent: AgentId, seen: EventId, result: Result<Taken, LlmError> },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
-    Draft { action: EventId, result: Result<Drafted, SandboxError> },
+    Draft { action: EventId, result: Result<DraftResult, SandboxError> },
     Title { title: String, call: Option<ModelCall> },
 }
 
@@ -283,7 +283,7 @@ impl Task {
                 let drafted = match result {
                     Ok(drafted) => drafted,
                     Err(error @ SandboxError::Lost { .. }) => return self.lose_sandbox(&error).await,
-                    Err(error) => Drafted::refused(error.to_string()),
+                    Err(error) => DraftResult::refused(error.to_string()),
                 };
                 self.take(InputKind::EditDrafted { action, drafted }).await
             }
@@ -399,12 +399,12 @@ impl Task {
                 let child = agent.and_then(|id| self.state.children.get(&id));
                 let steps = child.and_then(|child| self.steps.of(&child.agent));
                 Worker {
-                    view: View::of(agent),
+                    view: View::for_agent(agent),
                     steps: steps.unwrap_or_else(|| self.steps.clone()),
                     step: None,
                 }
             });
-            worker.view.take_in(&self.events);
+            worker.view.update(&self.events);
         }
         self.events.clear();
     }

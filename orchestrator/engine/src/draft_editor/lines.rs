@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use protocol::action::EditAction;
 
-use crate::secrets::HIDDEN;
+use crate::secrets::REDACTED;
 
 /// Lines that are written out at once. V0's bound: a model that copies more makes mistakes.
 const MOST_LINES: usize = 300;
@@ -77,7 +77,7 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<Plan, String> {
         more *= 2;
     }
     // Above them it may stand for several lines: then they are others than the agent counts.
-    if text.get(..around.end).is_some_and(|text| text.contains(HIDDEN)) {
+    if text.get(..around.end).is_some_and(|text| text.contains(REDACTED)) {
         return Err(
             "a secret stands in these lines or above them, so that they cannot be told; use the shell".into(),
         );

@@ -20,12 +20,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::agent::ModelCall;
-use crate::llm::{Llm, LlmRequest, Message, Part};
+use crate::llm::{ChatMessage, Llm, LlmRequest, MessagePart};
 use crate::sandbox::{Sandbox, SandboxError};
 use lines::{LONGEST, Lines, Plan, plan};
 
 /// The longest file that is edited so, in bytes.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
@@ -37,14 +37,14 @@ const LOOKING: Duration = Duration::from_secs(60);
 
 /// What came of a draft.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drafted {
+pub struct DraftResult {
     /// What asking the model took, if it answered.
     pub call: Option<ModelCall>,
     /// The edit that takes the draft's place, or why there is none: the end of a sentence, for the agent.
     pub edit: Result<Box<EditAction>, String>,
 }
 
-impl Drafted {
+impl DraftResult {
     /// It came to nothing, and no model answered.
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self { call: None, edit: Err(why.into()) }
@@ -52,9 +52,9 @@ impl Drafted {
 }
 
 /// What writing out a draft can cost at most, in US dollars. The file is still to be looked at.
-pub(crate) fn most_cost(llm: &dyn Llm) -> f64 {
+pub(crate) fn max_cost(llm: &dyn Llm) -> f64 {
     let told = INSTRUCTIONS.len() + 2 * LONGEST + FRAME;
-    llm.most_cost(u64::try_from(told).unwrap_or(u64::MAX))
+    llm.max_cost(u64::try_from(told).unwrap_or(u64::MAX))
 }
 
 /// Finds the edit that a draft stands for. Dropping the future cancels the model's call.
@@ -66,7 +66,7 @@ pub(crate) async fn write_out(
     request: &ActionRequest,
     sandbox: &dyn Sandbox,
     llm: &dyn Llm,
-) -> Result<Drafted, SandboxError> {
+) -> Result<DraftResult, SandboxError> {
     let looked = timeout(LOOKING, look(draft, request, sandbox)).await;
     let text = match looked {
         Ok(looked) => looked?,
@@ -77,8 +77,8 @@ pub(crate) async fn write_out(
         None => Ok(Plan::Edit(created(draft))),
     });
     Ok(match plan {
-        Err(why) => Drafted::refused(why),
-        Ok(Plan::Edit(edit)) => Drafted { call: None, edit: Ok(Box::new(edit)) },
+        Err(why) => DraftResult::refused(why),
+        Ok(Plan::Edit(edit)) => DraftResult { call: None, edit: Ok(Box::new(edit)) },
         Ok(Plan::Rewrite(lines)) => ask(draft, &lines, llm).await,
     })
 }
@@ -111,10 +111,10 @@ async fn look(
     match sandbox.status(path).await? {
         None => return Ok(Ok(None)),
         Some(status) if status.kind != FileKind::File => return Ok(Err(format!("{path} is no file"))),
-        Some(status) if status.size > LONGEST_FILE => {
+        Some(status) if status.size > MAX_FILE_BYTES => {
             let size = status.size;
             return Ok(Err(format!(
-                "{path} is too large: it has {size} bytes, and {LONGEST_FILE} are edited so at most; use the shell"
+                "{path} is too large: it has {size} bytes, and {MAX_FILE_BYTES} are edited so at most; use the shell"
             )));
         }
         Some(_) => {}
@@ -139,14 +139,16 @@ fn is_data_url(text: &str) -> bool {
     text.starts_with("data:") && text.contains(";base64,") && !text.contains('\n')
 }
 
-async fn ask(draft: &EditAction, lines: &Lines, llm: &dyn Llm) -> Drafted {
-    let messages =
-        vec![Message::System(INSTRUCTIONS.to_owned()), Message::User(vec![Part::Text(lines.told(draft))])];
+async fn ask(draft: &EditAction, lines: &Lines, llm: &dyn Llm) -> DraftResult {
+    let messages = vec![
+        ChatMessage::System(INSTRUCTIONS.to_owned()),
+        ChatMessage::User(vec![MessagePart::Text(lines.told(draft))]),
+    ];
     match llm.complete(&LlmRequest { messages, tools: Vec::new() }, &|_| ()).await {
-        Ok(completion) => Drafted {
+        Ok(completion) => DraftResult {
             edit: lines.rewritten(draft, completion.response.text()).map(Box::new),
             call: Some(ModelCall::from(&completion)),
         },
-        Err(error) => Drafted::refused(format!("the model that writes drafts out failed: {error}")),
+        Err(error) => DraftResult::refused(format!("the model that writes drafts out failed: {error}")),
     }
 }

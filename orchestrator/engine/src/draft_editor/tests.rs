@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::agent::tools::ToolName;
-use crate::agent::{AgentDefinition, CodeActAgent, Member, Prompt};
+use crate::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use crate::condenser::Noop;
 use crate::conversation::{Conversation, NOT_PERFORMED, Parts, Terms};
 use crate::llm::{Completion, LlmError, LlmProgress, ModelResponse};
 use crate::sandbox::SandboxSpec;
-use crate::testing::{Ending, MemoryStore, ScriptedProvider};
+use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use crate::tool_servers::NoToolServers;
 
 fn draft(content: &str, start: i64, end: i64) -> EditAction {
@@ -180,7 +180,7 @@ impl Llm for Says {
         "says"
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         1.0
     }
 
@@ -226,7 +226,7 @@ impl World {
         let edits: Arc<Mutex<Vec<EditAction>>> = Arc::default();
         let seen = Arc::clone(&edits);
         let provider = ScriptedProvider::new(move |request| {
-            Ending::Observation(match &request.action {
+            ScriptedResult::Observation(match &request.action {
                 SandboxAction::Read(read) if read.path == "/f" => {
                     Observation::new("1\n2\n3\n", ReadObservation::default())
                 }
@@ -241,11 +241,11 @@ impl World {
     }
 
     fn parts(&self, llm: Arc<Says>, draft_editor: Arc<Says>) -> Parts {
-        let definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
+        let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         let agent = CodeActAgent { definition, command_timeout: 120.0, declares_risk: false };
         Parts {
             store: self.store.clone(),
-            own: Member {
+            own: TeamMember {
                 llm,
                 draft_editor,
                 agent: Arc::new(agent),

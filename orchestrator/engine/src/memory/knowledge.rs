@@ -1,10 +1,10 @@
 //! A file with knowledge: what it is called, when it is told, and what it says.
 
 use crate::front_matter::{Document, Fields, Malformed};
-use crate::tool_servers::SandboxServer;
+use crate::tool_servers::SandboxToolServer;
 
 /// How much of a file is read, in bytes: about sixteen thousand tokens, more than a model should be told of one thing.
-pub const LONGEST_FILE: usize = 64 << 10;
+pub const MAX_KNOWLEDGE_FILE_BYTES: usize = 64 << 10;
 
 /// How many triggers a file may have, and how long each may be, in bytes: every message is searched for all of them.
 const MOST_TRIGGERS: usize = 64;
@@ -40,7 +40,7 @@ pub struct KnowledgeFile {
 /// A file that could not be read as it was meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
-pub struct Problem {
+pub struct KnowledgeProblem {
     /// The file or folder, with the line where there is one.
     pub path: String,
     /// What is wrong, and what became of it.
@@ -71,7 +71,7 @@ pub(super) struct Knowledge {
     pub(super) told: Told,
     pub(super) content: String,
     /// Servers whose tools the agent may call.
-    pub(super) servers: Vec<SandboxServer>,
+    pub(super) servers: Vec<SandboxToolServer>,
 }
 
 /// When knowledge is told.
@@ -92,20 +92,20 @@ pub(super) enum Told {
 pub(super) fn parse(
     mut file: KnowledgeFile,
     place: Place,
-    problems: &mut Vec<Problem>,
-) -> Result<Knowledge, Problem> {
+    problems: &mut Vec<KnowledgeProblem>,
+) -> Result<Knowledge, KnowledgeProblem> {
     let path = file.path.clone();
-    let is_cut = file.content.len() > LONGEST_FILE;
-    file.content.truncate(LONGEST_FILE);
+    let is_cut = file.content.len() > MAX_KNOWLEDGE_FILE_BYTES;
+    file.content.truncate(MAX_KNOWLEDGE_FILE_BYTES);
     if let Err(error) = std::str::from_utf8(&file.content)
         && (error.error_len().is_some() || !is_cut)
     {
         let problem = format!("byte {} is no UTF-8: it is read with \u{fffd} there", error.valid_up_to());
-        problems.push(Problem { path: path.clone(), problem });
+        problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
     if is_cut {
-        let problem = format!("it is longer than {LONGEST_FILE} bytes: the rest is not told");
-        problems.push(Problem { path: path.clone(), problem });
+        let problem = format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is not told");
+        problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
     let text = String::from_utf8_lossy(&file.content);
     if let Some((_, name)) = INSTRUCTIONS.iter().find(|(known, _)| *known == file.below) {
@@ -116,7 +116,7 @@ pub(super) fn parse(
             servers: Vec::new(),
         });
     }
-    let useless = |error: Malformed| Problem {
+    let useless = |error: Malformed| KnowledgeProblem {
         path: format!("{}:{}", file.path, error.line),
         problem: format!("{}: it is not told", error.problem),
     };
@@ -131,7 +131,7 @@ pub(super) fn parse(
             "only {} of {count} triggers count: at most {MOST_TRIGGERS} of {LONGEST_TRIGGER} bytes",
             triggers.len()
         );
-        problems.push(Problem { path: format!("{path}:{}", document.line("triggers")), problem });
+        problems.push(KnowledgeProblem { path: format!("{path}:{}", document.line("triggers")), problem });
     }
     let inputs = document.names_in("inputs", "name");
     if !inputs.is_empty() {
@@ -153,7 +153,7 @@ pub(super) fn parse(
 }
 
 /// V0's `mcp_tools`, of which it takes the servers that are programs.
-fn servers(document: &Document<'_>) -> Result<Vec<SandboxServer>, Malformed> {
+fn servers(document: &Document<'_>) -> Result<Vec<SandboxToolServer>, Malformed> {
     let wrong =
         || document.malformed("mcp_tools", "must hold servers with `name`, `command`, `args` and `env`");
     let servers = document.maps_in("mcp_tools", "stdio_servers")?;
@@ -161,7 +161,7 @@ fn servers(document: &Document<'_>) -> Result<Vec<SandboxServer>, Malformed> {
         return Err(document.malformed("mcp_tools", &format!("may hold {MOST_SERVERS} servers")));
     }
     let server = |fields: Fields<'_>| {
-        Some(SandboxServer {
+        Some(SandboxToolServer {
             name: fields.text("name")?.to_owned(),
             command: fields.text("command")?.to_owned(),
             args: fields.words("args")?,
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn mcp_tools_of_knowledge_that_always_applies_are_read() {
         let tools = "mcp_tools:\n  stdio_servers:\n    - name: fetch\n      command: uvx\n      args: [\"mcp-server-fetch\"]\n      env:\n        A: b\n";
-        let fetch = SandboxServer {
+        let fetch = SandboxToolServer {
             name: "fetch".into(),
             command: "uvx".into(),
             args: vec!["mcp-server-fetch".into()],
@@ -276,7 +276,7 @@ mod tests {
             (read, problems.into_iter().map(|problem| problem.to_string()).collect::<Vec<_>>())
         };
         let (long, problems) = report("é".repeat(1 << 20).into());
-        assert!(long.unwrap().content.len() <= LONGEST_FILE);
+        assert!(long.unwrap().content.len() <= MAX_KNOWLEDGE_FILE_BYTES);
         assert_eq!(problems, ["at/a.md: it is longer than 65536 bytes: the rest is not told"]);
         let (broken, problems) = report(b"a\xffb".to_vec());
         assert_eq!(broken.unwrap().content, "a\u{fffd}b");

@@ -2,28 +2,28 @@
 //! message, and facts of the place it works in. V0's microagents and recall.
 //!
 //! The texts come from the user's own folders, handed in, and from the workspace, through the sandbox. They are hostile:
-//! what is too long is cut, what cannot be read is a [`Problem`], and nothing of it is fatal. What is told to whom is
+//! what is too long is cut, what cannot be read is a [`KnowledgeProblem`], and nothing of it is fatal. What is told to whom is
 //! decided purely; what was told already is folded from the log.
 
 mod built_in;
+mod format;
 mod knowledge;
 mod load;
 mod recall;
-mod tell;
 
-pub use knowledge::{KnowledgeFile, LONGEST_FILE, Problem};
-pub use recall::{Facts, Recall, Recalled};
-pub use tell::tell;
+pub use format::format_recall;
+pub use knowledge::{KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
+pub use recall::{Recall, Recalled, WorkspaceFacts};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use knowledge::{Knowledge, Place};
 
 use crate::sandbox::Sandbox;
-use crate::tool_servers::SandboxServer;
+use crate::tool_servers::SandboxToolServer;
 
 /// How many files there may be of the user's own, and in a workspace.
-pub const MOST_FILES: usize = 256;
+pub const MAX_KNOWLEDGE_FILES: usize = 256;
 
 /// How many tool servers all knowledge may ask for.
 const MOST_SERVERS: usize = 16;
@@ -35,7 +35,7 @@ pub struct Memory {
     disabled: BTreeSet<String>,
     own: Vec<Knowledge>,
     workspace: Vec<Knowledge>,
-    problems: Vec<Problem>,
+    problems: Vec<KnowledgeProblem>,
     /// Names of secrets and what they are for.
     secrets: BTreeMap<String, String>,
     /// What the agent should know of its sandbox.
@@ -60,7 +60,7 @@ impl Memory {
     }
 
     /// The tool servers that the knowledge asks for.
-    pub fn servers(&self) -> Vec<SandboxServer> {
+    pub fn servers(&self) -> Vec<SandboxToolServer> {
         self.all().flat_map(|knowledge| knowledge.servers.iter().cloned()).take(MOST_SERVERS).collect()
     }
 
@@ -85,18 +85,21 @@ impl Memory {
     }
 
     /// What could not be read as it was meant, for the user.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[KnowledgeProblem] {
         &self.problems
     }
 
     fn read(&mut self, files: Vec<KnowledgeFile>, place: Place) -> Vec<Knowledge> {
-        if files.len() > MOST_FILES {
-            let problem = format!("there are more files: only {MOST_FILES} are read");
-            self.problems
-                .extend(files.get(MOST_FILES).map(|file| Problem { path: file.path.clone(), problem }));
+        if files.len() > MAX_KNOWLEDGE_FILES {
+            let problem = format!("there are more files: only {MAX_KNOWLEDGE_FILES} are read");
+            self.problems.extend(
+                files
+                    .get(MAX_KNOWLEDGE_FILES)
+                    .map(|file| KnowledgeProblem { path: file.path.clone(), problem }),
+            );
         }
         let mut read: Vec<Knowledge> = Vec::new();
-        for file in files.into_iter().take(MOST_FILES) {
+        for file in files.into_iter().take(MAX_KNOWLEDGE_FILES) {
             match knowledge::parse(file, place, &mut self.problems) {
                 Ok(knowledge) if self.disabled.contains(&knowledge.name) => {}
                 Ok(knowledge) => {

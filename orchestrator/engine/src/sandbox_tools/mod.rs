@@ -15,9 +15,9 @@ use tokio::sync::Mutex;
 
 use crate::llm::Tool;
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{Offer, SandboxServer, ToolServers};
+use crate::tool_servers::{SandboxToolServer, ToolOffer, ToolServers};
 
-pub use probe::{BROWSERS, CHROMIUM, Facts, IPYTHON, PROBE, PYTHON, facts};
+pub use probe::{BROWSERS, CHROMIUM, IPYTHON, PROBE, PYTHON, SandboxFacts, facts};
 
 /// A tool, and what it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub struct SandboxTools {
     servers: Arc<dyn ToolServers>,
     tools: Vec<SandboxTool>,
     /// Of which life of a server. Locked while it is asked: whoever comes then waits for the same answer.
-    known: Mutex<Option<(BootId, Facts)>>,
+    known: Mutex<Option<(BootId, SandboxFacts)>>,
 }
 
 impl SandboxTools {
@@ -92,7 +92,7 @@ impl SandboxTool {
 
 #[async_trait]
 impl ToolServers for SandboxTools {
-    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let ((tools, obstacle), mut offer) =
             tokio::join!(self.performable(sandbox), self.servers.offer(sandbox));
         offer.tools.splice(0..0, tools);
@@ -104,7 +104,7 @@ impl ToolServers for SandboxTools {
         self.servers.call(name, arguments).await
     }
 
-    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>) {
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxToolServer>) {
         self.servers.set_sandbox_servers(servers).await;
     }
 

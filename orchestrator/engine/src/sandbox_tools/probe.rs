@@ -44,12 +44,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long more the answer may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Facts by name.
-pub type Facts = BTreeMap<&'static str, String>;
+/// SandboxFacts by name.
+pub type SandboxFacts = BTreeMap<&'static str, String>;
 
 /// Reads the probe's lines about facts of these names and passes over all others. The first word on a fact counts.
-pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) -> Facts {
-    let mut facts = Facts::new();
+pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) -> SandboxFacts {
+    let mut facts = SandboxFacts::new();
     for line in text.lines() {
         let Some((name, value)) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(' ')) else {
             continue;
@@ -65,9 +65,9 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
 }
 
 /// Asks a sandbox. One that takes too long has nothing.
-pub(super) async fn ask(sandbox: &dyn Sandbox) -> Result<Facts, SandboxError> {
+pub(super) async fn ask(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
     let id = format!("probe-{}", uuid::Uuid::now_v7().simple());
-    let Ok(id) = ProcessId::try_from(id) else { return Ok(Facts::new()) };
+    let Ok(id) = ProcessId::try_from(id) else { return Ok(SandboxFacts::new()) };
     let request = ProcessRequest {
         timeout_seconds: Some(PATIENCE.as_secs_f64()),
         ..ProcessRequest::new(["sh", "-c", PROBE])
@@ -83,7 +83,7 @@ pub(super) async fn ask(sandbox: &dyn Sandbox) -> Result<Facts, SandboxError> {
     };
     match timeout(PATIENCE + GRACE, sandbox.exec(&id, &request, None, &heard)).await {
         Ok(exit) => drop(exit?),
-        Err(_) => return Ok(Facts::new()),
+        Err(_) => return Ok(SandboxFacts::new()),
     }
     let output = output.into_inner().unwrap_or_default();
     Ok(facts(&String::from_utf8_lossy(&output), NAMES))

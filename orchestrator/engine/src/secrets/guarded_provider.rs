@@ -7,7 +7,7 @@ use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 
 use super::guarded_sandbox::{GuardedSandbox, clean};
-use super::{Redactor, Registry};
+use super::{Redactor, SecretRegistry};
 use crate::sandbox::{
     ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
     Snapshot, SnapshotPurpose, StartProgress,
@@ -17,13 +17,13 @@ use crate::sandbox::{
 pub struct GuardedProvider {
     provider: Arc<dyn SandboxProvider>,
     redactor: Redactor,
-    registry: Registry,
+    registry: SecretRegistry,
 }
 
 impl GuardedProvider {
     /// Stands before a provider: commands have the secrets of `registry` that they name, and nothing shows those that
     /// `redactor` knows.
-    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor, registry: Registry) -> Self {
+    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor, registry: SecretRegistry) -> Self {
         Self { provider, redactor, registry }
     }
 

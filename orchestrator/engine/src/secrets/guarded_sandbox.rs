@@ -14,7 +14,7 @@ use protocol::sandbox_api::{
 };
 use protocol::{ActionId, Observation, ProcessId};
 
-use super::{Redactor, Registry, StreamRedactor};
+use super::{Redactor, SecretRegistry, StreamRedactor};
 use crate::sandbox::{
     ByteSource, ByteStream, OnOutput, OnProgramOutput, OutputChunk, Sandbox, SandboxError, StreamTarget,
     TransferKind,
@@ -23,7 +23,7 @@ use crate::sandbox::{
 pub(super) struct GuardedSandbox {
     pub(super) sandbox: Box<dyn Sandbox>,
     pub(super) redactor: Redactor,
-    pub(super) registry: Registry,
+    pub(super) registry: SecretRegistry,
 }
 
 /// What an action has shown so far.
@@ -74,7 +74,7 @@ impl Sandbox for GuardedSandbox {
     ) -> Result<Observation, SandboxError> {
         let heard = Mutex::new(Heard { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
         let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let lent = self.registry.lend_to(request);
+        let lent = self.registry.inject_secrets(request);
         let request = lent.as_ref().unwrap_or(request);
         let result = self.sandbox.execute(id, request, &|chunk| lock().hear(chunk, on_output)).await;
         lock().finish(on_output);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Redactor;
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{CALL_FAILED, Offer, SandboxServer, ToolServers};
+use crate::tool_servers::{CALL_FAILED, SandboxToolServer, ToolOffer, ToolServers};
 
 /// Stands before the tool servers of a conversation.
 pub struct GuardedToolServers {
@@ -26,7 +26,7 @@ impl GuardedToolServers {
 
 #[async_trait]
 impl ToolServers for GuardedToolServers {
-    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> Offer {
+    async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         self.servers.offer(sandbox).await
     }
 
@@ -40,7 +40,7 @@ impl ToolServers for GuardedToolServers {
         })
     }
 
-    async fn set_sandbox_servers(&self, servers: Vec<SandboxServer>) {
+    async fn set_sandbox_servers(&self, servers: Vec<SandboxToolServer>) {
         self.servers.set_sandbox_servers(servers).await;
     }
 

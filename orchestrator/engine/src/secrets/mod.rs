@@ -2,7 +2,7 @@
 //!
 //! The values are taken out wherever text enters or leaves the engine: [`GuardedProvider`] stands before the sandboxes,
 //! [`GuardedToolServers`] before the tool servers, [`GuardedStore`] before the log. What prints asks the [`Redactor`]
-//! itself. The only way in is the environment of a command: [`GuardedProvider`] gives it what the [`Registry`] finds named.
+//! itself. The only way in is the environment of a command: [`GuardedProvider`] gives it what the [`SecretRegistry`] finds named.
 
 mod finder;
 mod guarded_provider;
@@ -22,8 +22,8 @@ pub use guarded_provider::GuardedProvider;
 pub use guarded_store::GuardedStore;
 pub use guarded_tool_servers::GuardedToolServers;
 pub use placeholders::Placeholders;
-pub use redactor::{HIDDEN, Redactor};
-pub use registry::{Registry, Secret};
+pub use redactor::{REDACTED, Redactor};
+pub use registry::{Secret, SecretRegistry};
 pub use stream::StreamRedactor;
 
 use secrecy::{ExposeSecret as _, SecretString};

@@ -62,7 +62,7 @@ impl Placeholders {
     }
 
     /// A JSON value with placeholders in its texts. A spelling that lines are broken in stays: that is for a `Redactor`.
-    pub fn hide(&self, value: Value) -> Value {
+    pub fn replace_secrets(&self, value: Value) -> Value {
         match self.known.as_deref() {
             Some(known) => {
                 map_texts(value, &|text| known.find_spelling.replace_all(text, &known.placeholders))
@@ -117,10 +117,10 @@ mod tests {
         let secret = SecretString::from("hunter2hunter2");
         let known = Placeholders::new([("TOKEN", &secret)]);
         let answer = json!("echo '<secret_hidden:TOKEN:0>' <secret_hidden::x hunter2hunter2");
-        assert_eq!(known.restore(known.hide(answer.clone())), answer);
+        assert_eq!(known.restore(known.replace_secrets(answer.clone())), answer);
         // Recorded without the secret, replayed with it.
         let literal = json!("<secret_hidden:TOKEN:0>");
-        assert_eq!(known.restore(Placeholders::default().hide(literal.clone())), literal);
+        assert_eq!(known.restore(Placeholders::default().replace_secrets(literal.clone())), literal);
     }
 
     #[test]
@@ -131,13 +131,13 @@ mod tests {
         let arguments =
             json!({"command": "echo 'it'\\''s \"a\" pass/word\n'; echo it%27s%20%22a%22%20pass%2Fword%0A"});
         let answer = json!({"content": ["it's \"a\" pass/word\n", "another one!"], "arguments": arguments.to_string()});
-        let hidden = placeholders.hide(answer.clone());
+        let hidden = placeholders.replace_secrets(answer.clone());
         let text = hidden.to_string();
         assert!(text.contains("<secret_hidden:OTHER:") && text.contains("<secret_hidden:TOKEN:"), "{text}");
         assert!(!text.contains("pass") && !text.contains("another"), "{text}");
         assert_eq!(placeholders.restore(hidden.clone()), answer);
         let without = Placeholders::new([("OTHER", &other)]);
         assert_eq!(without.restore(hidden)["content"][1], "another one!");
-        assert_eq!(Placeholders::default().hide(answer.clone()), answer);
+        assert_eq!(Placeholders::default().replace_secrets(answer.clone()), answer);
     }
 }

@@ -13,7 +13,7 @@ use super::spellings::Spellings;
 use super::unwrapped::Unwrapped;
 
 /// What stands in a value's place: V0's word.
-pub const HIDDEN: &str = "<secret_hidden>";
+pub const REDACTED: &str = "<secret_hidden>";
 
 /// Knows the secrets of this program. Cheap to clone. Does not print them.
 #[derive(Clone, Default)]
@@ -145,7 +145,7 @@ pub(super) fn hide(bytes: &[u8], found: &[Range<usize>]) -> Vec<u8> {
     let mut at = 0;
     for found in found {
         clean.extend_from_slice(bytes.get(at..found.start).unwrap_or_default());
-        clean.extend_from_slice(HIDDEN.as_bytes());
+        clean.extend_from_slice(REDACTED.as_bytes());
         at = found.end;
     }
     clean.extend_from_slice(bytes.get(at..).unwrap_or_default());

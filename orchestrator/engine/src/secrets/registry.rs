@@ -19,9 +19,9 @@ pub struct Secret {
 
 /// The secrets of a conversation. Cheap to clone. Does not print their values.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<BTreeMap<String, Secret>>);
+pub struct SecretRegistry(Arc<BTreeMap<String, Secret>>);
 
-impl Registry {
+impl SecretRegistry {
     /// These secrets, by names that a shell takes.
     pub fn new(secrets: BTreeMap<String, Secret>) -> Self {
         Self(Arc::new(secrets))
@@ -47,7 +47,7 @@ impl Registry {
 
     /// The same request with the secrets that its command or cell names, as whole words, in its environment; nothing when it names
     /// none. What is typed to a command that runs is no command.
-    pub(super) fn lend_to(&self, request: &ActionRequest) -> Option<ActionRequest> {
+    pub(super) fn inject_secrets(&self, request: &ActionRequest) -> Option<ActionRequest> {
         let text = match &request.action {
             SandboxAction::Run(run) if !run.is_input => &run.command,
             SandboxAction::RunIpython(cell) => &cell.code,

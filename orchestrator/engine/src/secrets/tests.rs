@@ -13,8 +13,8 @@ use serde_json::json;
 use super::*;
 use crate::events::EventStore as _;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxProvider as _, SandboxSpec};
-use crate::testing::{Ending, MemoryStore, ScriptedProvider, timestamp};
-use crate::tool_servers::{Offer, ToolServers};
+use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, timestamp};
+use crate::tool_servers::{ToolOffer, ToolServers};
 
 const VALUE: &str = "s3cr€t \"q\\uote\" /&+?=x\ny-END";
 
@@ -74,9 +74,9 @@ fn no_spelling_is_left_anywhere() {
         assert!(shows(&text, &spelling) && !shows(&whole, &spelling), "{whole}");
         assert_eq!(redactor.bytes(text.as_bytes()), whole.as_bytes());
     }
-    assert_eq!(redactor.text(&format!("a {VALUE}{VALUE} b")), format!("a {HIDDEN}{HIDDEN} b"));
+    assert_eq!(redactor.text(&format!("a {VALUE}{VALUE} b")), format!("a {REDACTED}{REDACTED} b"));
     let value = json!({"k": [VALUE, {VALUE: 1}], "n": 3});
-    assert_eq!(redactor.json(value), json!({"k": [HIDDEN, {HIDDEN: 1}], "n": 3}));
+    assert_eq!(redactor.json(value), json!({"k": [REDACTED, {REDACTED: 1}], "n": 3}));
     assert_eq!(redactor.text("nothing of it"), "nothing of it");
     assert!(!format!("{redactor:?}").contains("s3cr"));
 }
@@ -95,7 +95,7 @@ fn what_shells_print_of_a_value_is_found() {
         let arguments = json!({"command": printed}).to_string();
         for text in [printed, &arguments] {
             let clean = redactor.text(text);
-            assert!(clean.contains(HIDDEN) && clean.len() < HIDDEN.len() + 20, "{clean}");
+            assert!(clean.contains(REDACTED) && clean.len() < REDACTED.len() + 20, "{clean}");
         }
     }
 }
@@ -109,10 +109,10 @@ fn a_line_of_a_key_is_hidden_and_one_that_others_have_too_is_not() {
     );
     let key = format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n{last}\n-----END PRIVATE KEY-----\n");
     let redactor = Redactor::new([("KEY", &SecretString::from(key.as_str()))]).unwrap();
-    assert_eq!(redactor.text(&format!("{key}after")), format!("{HIDDEN}after"));
-    assert_eq!(redactor.text(&format!("{last}\n-----END")), format!("{HIDDEN}\n-----END"));
+    assert_eq!(redactor.text(&format!("{key}after")), format!("{REDACTED}after"));
+    assert_eq!(redactor.text(&format!("{last}\n-----END")), format!("{REDACTED}\n-----END"));
     let head = format!("-----BEGIN PRIVATE KEY-----\n{one}\nafter");
-    assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{HIDDEN}\nafter"));
+    assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{REDACTED}\nafter"));
     let settings = "a word beside others, in a line that is long\nkey=value\n";
     let redactor = Redactor::new([("SETTINGS", &SecretString::from(settings))]).unwrap();
     let first = settings.lines().next().unwrap();
@@ -125,7 +125,7 @@ fn lines_that_only_follow_each_other_stay() {
     let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
     let letters = STANDARD.encode("abcdef");
     let (one, two) = letters.split_at(4);
-    assert_eq!(redactor.text(&format!("x\n\n{one}\n{two}\n\ny")), format!("x\n\n{HIDDEN}\n\ny"));
+    assert_eq!(redactor.text(&format!("x\n\n{one}\n{two}\n\ny")), format!("x\n\n{REDACTED}\n\ny"));
     for apart in [
         format!("{one}\n\n{two}"),
         format!("{one}\n {two}"),
@@ -209,15 +209,15 @@ async fn no_secret_gets_into_the_log() {
     for spelling in spelled() {
         assert!(!shows(&text, &spelling), "{spelling} in {text}");
     }
-    assert_eq!(stored[0].message(), format!("Running command: echo '{HIDDEN}'"));
+    assert_eq!(stored[0].message(), format!("Running command: echo '{REDACTED}'"));
 }
 
 #[tokio::test]
 async fn no_secret_comes_out_of_a_sandbox() {
     let scripted = ScriptedProvider::new(|_| {
-        Ending::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
+        ScriptedResult::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
     });
-    let provider = GuardedProvider::new(Arc::new(scripted), redactor(), Registry::default());
+    let provider = GuardedProvider::new(Arc::new(scripted), redactor(), SecretRegistry::default());
     let conversation: ConversationId = "c".parse().unwrap();
     let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
     let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
@@ -229,7 +229,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
     };
     let observation =
         sandbox.execute(&ActionId::for_event(&conversation, EventId(0)), &request, &on_output).await.unwrap();
-    assert_eq!(observation.content, format!("it is {HIDDEN}"));
+    assert_eq!(observation.content, format!("it is {REDACTED}"));
     let heard = String::from_utf8(heard.into_inner().unwrap()).unwrap();
     assert!(!heard.contains("s3cr"), "{heard}");
 }
@@ -240,11 +240,12 @@ async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_actio
     let seen = Arc::clone(&asked);
     let scripted = ScriptedProvider::new(move |request| {
         seen.lock().unwrap().push(request.environment.0.clone());
-        Ending::Observation(Observation::new("", RunObservation::default()))
+        ScriptedResult::Observation(Observation::new("", RunObservation::default()))
     });
     let secret = |value: &str| Secret { value: value.into(), description: "for it".into() };
-    let registry =
-        Registry::new([("TOKEN".into(), secret("value of it")), ("KEY_2".into(), secret(VALUE))].into());
+    let registry = SecretRegistry::new(
+        [("TOKEN".into(), secret("value of it")), ("KEY_2".into(), secret(VALUE))].into(),
+    );
     assert_eq!(registry.descriptions()["TOKEN"], "for it");
     assert!(!format!("{registry:?}").contains("value of it"));
     let provider = GuardedProvider::new(Arc::new(scripted), redactor(), registry);
@@ -281,15 +282,15 @@ async fn a_tool_servers_answer_shows_no_secret() {
     struct Telling;
     #[async_trait::async_trait]
     impl ToolServers for Telling {
-        async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> Offer {
-            Offer::default()
+        async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
+            ToolOffer::default()
         }
         async fn call(&self, _: &str, _: &serde_json::Map<String, serde_json::Value>) -> Observation {
             Observation::error(format!("it is {VALUE}"), "")
         }
-        async fn set_sandbox_servers(&self, _: Vec<crate::tool_servers::SandboxServer>) {}
+        async fn set_sandbox_servers(&self, _: Vec<crate::tool_servers::SandboxToolServer>) {}
         async fn shut_down(&self) {}
     }
     let guarded = GuardedToolServers::new(Arc::new(Telling), redactor());
-    assert_eq!(guarded.call("tell", &Default::default()).await.content, format!("it is {HIDDEN}"));
+    assert_eq!(guarded.call("tell", &Default::default()).await.content, format!("it is {REDACTED}"));
 }

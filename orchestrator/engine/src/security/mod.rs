@@ -15,7 +15,7 @@ use protocol::{Action, SecurityRisk};
 use crate::view::View;
 
 pub use policy::{approval, asks, covers};
-pub use rules::{PolicyError, Rules};
+pub use rules::{PolicyError, SecurityRules};
 
 /// Maximum time that the assessment of one action takes. The risk of an action that takes longer is unknown.
 pub const MAX_ASSESSMENT_TIME: Duration = Duration::from_secs(30);
@@ -28,24 +28,24 @@ pub trait SecurityAnalyzer: Send + Sync {
     ///
     /// # Errors
     /// When it cannot judge now; the action's risk is unknown then.
-    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError>;
+    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError>;
 
     /// Whether the agent's tools are to ask the model for the risk of each call.
-    fn wants_declared_risk(&self) -> bool {
+    fn requires_declared_risk(&self) -> bool {
         false
     }
 }
 
 /// A risk, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct RiskAssessment {
     /// The risk.
     pub risk: SecurityRisk,
     /// The reason in a sentence; empty if there is none. May come from outside.
     pub reason: String,
 }
 
-impl From<SecurityRisk> for Judgement {
+impl From<SecurityRisk> for RiskAssessment {
     fn from(risk: SecurityRisk) -> Self {
         Self { risk, reason: String::new() }
     }
@@ -78,11 +78,11 @@ pub struct DeclaredRisk;
 
 #[async_trait]
 impl SecurityAnalyzer for DeclaredRisk {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
         Ok(action.security_risk().into())
     }
 
-    fn wants_declared_risk(&self) -> bool {
+    fn requires_declared_risk(&self) -> bool {
         true
     }
 }

@@ -14,16 +14,16 @@ mod tests;
 use async_trait::async_trait;
 use protocol::{Action, SecurityRisk};
 
-use self::facts::{Facts, Target};
+use self::facts::{ActionFacts, Target};
 use self::pattern::{CommandPattern, HostPattern, Likeness, PathPattern};
-use super::{AnalyzerError, Judgement, SecurityAnalyzer, severity};
+use super::{AnalyzerError, RiskAssessment, SecurityAnalyzer, severity};
 use crate::view::View;
 
 pub use self::file::PolicyError;
 
 /// A policy file's rules, in order.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct SecurityRules {
     rules: Vec<Rule>,
     otherwise: SecurityRisk,
 }
@@ -40,22 +40,22 @@ struct Rule {
     actions: Vec<String>,
 }
 
-impl Rules {
+impl SecurityRules {
     /// The risk of an action, and why.
-    pub fn judge(&self, action: &Action) -> Judgement {
-        let Some(facts) = Facts::of(action) else {
-            return Judgement {
+    pub fn judge(&self, action: &Action) -> RiskAssessment {
+        let Some(facts) = ActionFacts::of(action) else {
+            return RiskAssessment {
                 risk: SecurityRisk::Unknown,
                 reason: "the text cannot be read with certainty".into(),
             };
         };
         let judgements = facts.iter().filter_map(|facts| self.judge_facts(facts, action.kind()));
         worst(judgements)
-            .unwrap_or_else(|| Judgement { risk: SecurityRisk::Low, reason: "it does nothing".into() })
+            .unwrap_or_else(|| RiskAssessment { risk: SecurityRisk::Low, reason: "it does nothing".into() })
     }
 
     /// The worst of what a command touches. Nothing: what decides is another part of the same text.
-    fn judge_facts(&self, facts: &Facts, kind: &str) -> Option<Judgement> {
+    fn judge_facts(&self, facts: &ActionFacts, kind: &str) -> Option<RiskAssessment> {
         let whole = self.first_match(facts, None, kind);
         let targets: Vec<_> =
             facts.targets().map(|target| (target, self.first_match(facts, Some(target), kind))).collect();
@@ -67,9 +67,9 @@ impl Rules {
         });
         let found = worst(whole.into_iter().chain(targets.into_iter().filter_map(|(_, judged)| judged)));
         let unmatched = if facts.is_opaque {
-            Judgement { risk: SecurityRisk::Unknown, reason: "what it does cannot be seen".into() }
+            RiskAssessment { risk: SecurityRisk::Unknown, reason: "what it does cannot be seen".into() }
         } else {
-            Judgement { risk: self.otherwise, reason: "no rule matches".into() }
+            RiskAssessment { risk: self.otherwise, reason: "no rule matches".into() }
         };
         match found {
             None if facts.is_wrapper && !is_uncovered => None,
@@ -79,7 +79,12 @@ impl Rules {
     }
 
     /// The first rule that matches for sure, unless one before it that may match is worse.
-    fn first_match(&self, facts: &Facts, target: Option<Target<'_>>, kind: &str) -> Option<Judgement> {
+    fn first_match(
+        &self,
+        facts: &ActionFacts,
+        target: Option<Target<'_>>,
+        kind: &str,
+    ) -> Option<RiskAssessment> {
         let mut unsure: Option<&Rule> = None;
         let mut found = None;
         for rule in &self.rules {
@@ -94,10 +99,10 @@ impl Rules {
                 Likeness::Maybe | Likeness::No => {}
             }
         }
-        let certain = found.map(|rule| Judgement { risk: rule.risk, reason: rule.reason.clone() });
+        let certain = found.map(|rule| RiskAssessment { risk: rule.risk, reason: rule.reason.clone() });
         let harm = severity(found.map_or(SecurityRisk::Low, |rule| rule.risk));
         match unsure.filter(|rule| severity(rule.risk) > harm) {
-            Some(rule) => Some(Judgement {
+            Some(rule) => Some(RiskAssessment {
                 risk: SecurityRisk::Unknown,
                 reason: format!("what a word stands for decides whether this holds: {}", rule.reason),
             }),
@@ -107,14 +112,14 @@ impl Rules {
 }
 
 #[async_trait]
-impl SecurityAnalyzer for Rules {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
+impl SecurityAnalyzer for SecurityRules {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
         Ok(self.judge(action))
     }
 }
 
 impl Rule {
-    fn matches(&self, facts: &Facts, target: Option<Target<'_>>, kind: &str) -> Likeness {
+    fn matches(&self, facts: &ActionFacts, target: Option<Target<'_>>, kind: &str) -> Likeness {
         let commands = self.commands.iter().map(|pattern| pattern.matches(&facts.words));
         let kinds = self.actions.iter().filter(|known| *known == kind).map(|_| Likeness::Yes);
         let best = commands.chain(kinds).max();
@@ -128,6 +133,6 @@ impl Rule {
     }
 }
 
-fn worst(judgements: impl Iterator<Item = Judgement>) -> Option<Judgement> {
+fn worst(judgements: impl Iterator<Item = RiskAssessment>) -> Option<RiskAssessment> {
     judgements.max_by_key(|judgement| severity(judgement.risk))
 }

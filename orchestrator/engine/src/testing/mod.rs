@@ -2,11 +2,11 @@
 
 mod memory_store;
 mod scripted_sandbox;
-mod unasked_llm;
+mod unused_llm;
 
 pub use memory_store::MemoryStore;
-pub use scripted_sandbox::{Ending, ScriptedProvider, ScriptedSandbox};
-pub use unasked_llm::UnaskedLlm;
+pub use scripted_sandbox::{ScriptedProvider, ScriptedResult, ScriptedSandbox};
+pub use unused_llm::UnusedLlm;
 
 use protocol::Timestamp;
 

@@ -21,11 +21,11 @@ use crate::sandbox::{
 const PREFIX: &str = "scripted-";
 
 /// What an action's run comes to.
-type Script = dyn Fn(&ActionRequest) -> Ending + Send + Sync;
+type Script = dyn Fn(&ActionRequest) -> ScriptedResult + Send + Sync;
 
 /// How a scripted action ends.
 #[derive(Debug, Clone)]
-pub enum Ending {
+pub enum ScriptedResult {
     /// At once, with this.
     Observation(Observation),
     /// So long after it was begun, or when it is cancelled, with this.
@@ -65,7 +65,7 @@ pub struct ScriptedSandbox {
 
 impl ScriptedProvider {
     /// Sandboxes that answer each action with what the script says.
-    pub fn new(script: impl Fn(&ActionRequest) -> Ending + Send + Sync + 'static) -> Self {
+    pub fn new(script: impl Fn(&ActionRequest) -> ScriptedResult + Send + Sync + 'static) -> Self {
         Self {
             script: Arc::new(script),
             machines: Arc::default(),
@@ -211,16 +211,16 @@ impl Sandbox for ScriptedSandbox {
         let begun = self.machine.begin(id);
         let ending = async {
             match (self.script)(request) {
-                Ending::Observation(observation) => {
+                ScriptedResult::Observation(observation) => {
                     on_output(OutputChunk::Bytes { offset: 0, bytes: observation.content.as_bytes() });
                     observation
                 }
-                Ending::After(duration, observation) => {
+                ScriptedResult::After(duration, observation) => {
                     // Either way it has ended; that nobody cancelled it is no failure.
                     drop(tokio::time::timeout_at(begun + duration, self.machine.cancelled(id)).await);
                     observation
                 }
-                Ending::WhenCancelled(observation) => {
+                ScriptedResult::WhenCancelled(observation) => {
                     self.machine.cancelled(id).await;
                     observation
                 }
@@ -236,7 +236,7 @@ impl Sandbox for ScriptedSandbox {
     /// A file lies wherever the script answers a reader with one.
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file(path)), None);
-        let Ending::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
+        let ScriptedResult::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
             (self.script)(&reading)
         else {
             return Ok(None);

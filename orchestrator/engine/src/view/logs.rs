@@ -9,7 +9,7 @@ use protocol::{AgentState, EventId};
 use serde_json::json;
 
 use super::*;
-use crate::llm::{Message, Part};
+use crate::llm::{ChatMessage, MessagePart};
 use crate::testing::timestamp;
 
 /// A log in the making.
@@ -77,7 +77,7 @@ impl Log {
     }
 
     pub(crate) fn view(&self) -> View {
-        View::whole(self.events.clone())
+        View::from_events(self.events.clone())
     }
 
     fn add(
@@ -177,17 +177,17 @@ pub(crate) fn any_log(condensations: u32) -> impl Strategy<Value = Log> {
 
 /// Panics unless every call that the model is told has exactly one result after it, and no result is told without its
 /// call.
-pub(crate) fn assert_paired(messages: &[Message]) {
+pub(crate) fn assert_paired(messages: &[ChatMessage]) {
     let mut expected: Vec<String> = Vec::new();
     for message in messages {
         match message {
-            Message::ToolResult { call_id, .. } => {
+            ChatMessage::ToolResult { call_id, .. } => {
                 assert!(!expected.is_empty(), "a result without its call: {call_id}");
                 assert_eq!(expected.remove(0), *call_id);
             }
             other => {
                 assert!(expected.is_empty(), "calls without results: {expected:?}");
-                if let Message::Assistant(message) = other {
+                if let ChatMessage::Assistant(message) = other {
                     let calls = message.get("tool_calls").and_then(|calls| calls.as_array());
                     let ids = calls.into_iter().flatten().map(|call| call["id"].as_str().unwrap().to_owned());
                     expected = ids.collect();
@@ -199,17 +199,17 @@ pub(crate) fn assert_paired(messages: &[Message]) {
 }
 
 /// The texts of messages, for comparing.
-pub(crate) fn texts(messages: &[Message]) -> Vec<String> {
-    let text = |parts: &[Part]| match parts {
-        [Part::Text(text)] => text.clone(),
+pub(crate) fn texts(messages: &[ChatMessage]) -> Vec<String> {
+    let text = |parts: &[MessagePart]| match parts {
+        [MessagePart::Text(text)] => text.clone(),
         other => panic!("one text, not {other:?}"),
     };
     messages
         .iter()
         .map(|message| match message {
-            Message::System(text) => text.clone(),
-            Message::User(parts) | Message::ToolResult { parts, .. } => text(parts),
-            Message::Assistant(message) => message["content"].as_str().unwrap().to_owned(),
+            ChatMessage::System(text) => text.clone(),
+            ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => text(parts),
+            ChatMessage::Assistant(message) => message["content"].as_str().unwrap().to_owned(),
         })
         .collect()
 }

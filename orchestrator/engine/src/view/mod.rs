@@ -32,7 +32,7 @@ pub struct View {
     is_condensation_requested: bool,
     offered: Arc<Vec<Tool>>,
     replayable: usize,
-    unrecalled: Option<Arc<Event>>,
+    unrecalled_message: Option<Arc<Event>>,
     recalled: Recalled,
     /// The delegate action whose agent it is of; nothing: the conversation's own.
     agent: Option<EventId>,
@@ -70,7 +70,7 @@ impl Default for View {
             is_condensation_requested: false,
             offered: Arc::default(),
             replayable: 0,
-            unrecalled: None,
+            unrecalled_message: None,
             recalled: Recalled::default(),
             agent: None,
             end: EventId::FIRST,
@@ -80,19 +80,19 @@ impl Default for View {
 
 impl View {
     /// A view of the whole log.
-    pub fn whole(events: Vec<Arc<Event>>) -> Self {
+    pub fn from_events(events: Vec<Arc<Event>>) -> Self {
         let mut view = Self::default();
-        view.take_in(&events);
+        view.update(&events);
         view
     }
 
     /// A view of what is an agent's own, before any of it: the agent of a delegate action, or the conversation's.
-    pub fn of(agent: Option<EventId>) -> Self {
+    pub fn for_agent(agent: Option<EventId>) -> Self {
         Self { agent, ..Self::default() }
     }
 
     /// Goes on to the end of the log that it is a view of. What it has taken in before it does not look at.
-    pub fn take_in(&mut self, log: &[Arc<Event>]) {
+    pub fn update(&mut self, log: &[Arc<Event>]) {
         let taken_in = log.partition_point(|event| event.id < self.end);
         for event in log.iter().skip(taken_in) {
             self.end = event.id.next();
@@ -113,8 +113,8 @@ impl View {
     }
 
     /// The user's latest message, if nothing has been done about it yet.
-    pub(crate) fn unrecalled(&self) -> Option<&str> {
-        match &self.unrecalled.as_deref()?.body {
+    pub(crate) fn unrecalled_message(&self) -> Option<&str> {
+        match &self.unrecalled_message.as_deref()?.body {
             EventBody::Action(Action::Message(message)) => Some(&message.content),
             _ => None,
         }
@@ -153,7 +153,7 @@ impl View {
     /// The next call of the latest response that has not become an event yet, if the latest event belongs to that
     /// response: the agent makes a response's calls one after another, and this is where it stands, also after a
     /// crash. Of calls that share an id only the first is made.
-    pub fn unmade_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
+    pub fn pending_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
         let latest = self.latest()?;
         // The agent hears first why.
         if matches!(&latest.event.body, EventBody::Observation(observation)
@@ -213,10 +213,10 @@ impl View {
         self.replayable += usize::from(replay::is_replayable(event));
         match (&event.body, event.source) {
             (EventBody::Action(Action::Message(_)), EventSource::User) => {
-                self.unrecalled = Some(Arc::clone(event));
+                self.unrecalled_message = Some(Arc::clone(event));
             }
             (EventBody::Action(_), EventSource::Agent) | (EventBody::Action(Action::Recall(_)), _) => {
-                self.unrecalled = None;
+                self.unrecalled_message = None;
             }
             (EventBody::Observation(observation), _) => self.recalled.apply(observation),
             _ => {}

@@ -8,7 +8,7 @@ use protocol::action::RunAction;
 use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use super::{Shown, View};
-use crate::llm::{AssistantMessage, Message, Part};
+use crate::llm::{AssistantMessage, ChatMessage, MessagePart};
 use crate::memory;
 
 /// Images of one observation.
@@ -19,7 +19,7 @@ const SETUP_CHARACTERS: usize = 2000;
 
 impl View {
     /// The conversation as a model is told it. Takes time and memory as what is told is long.
-    pub fn messages(&self) -> Vec<Message> {
+    pub fn messages(&self) -> Vec<ChatMessage> {
         let telling = Telling::of(self.shown());
         let mut messages = Vec::new();
         let mut told = HashSet::new();
@@ -72,14 +72,16 @@ impl<'a> Telling<'a> {
     }
 
     /// A response and what came of each of its calls.
-    fn tell_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<Message>) {
+    fn tell_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<ChatMessage>) {
         let calls = message.tool_calls();
-        messages.push(Message::Assistant(message.into_fields()));
+        messages.push(ChatMessage::Assistant(message.into_fields()));
         for call in calls {
             let outcome = self.outcomes.get(&(group, call.id.as_str()));
-            let parts = outcome
-                .map_or_else(|| vec![Part::Text("The call was not made.".to_owned())], |shown| shown.parts());
-            messages.push(Message::ToolResult { call_id: call.id, name: call.name, parts });
+            let parts = outcome.map_or_else(
+                || vec![MessagePart::Text("The call was not made.".to_owned())],
+                |shown| shown.parts(),
+            );
+            messages.push(ChatMessage::ToolResult { call_id: call.id, name: call.name, parts });
         }
     }
 
@@ -91,7 +93,7 @@ impl<'a> Telling<'a> {
 
 impl Shown {
     /// What it says and shows, as an outcome of something.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<MessagePart> {
         let images = match (&self.instead, &self.event.body) {
             (None, EventBody::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
                 mcp.image_urls.as_slice()
@@ -107,8 +109,8 @@ impl Shown {
         };
         // Those of a cell are a sandbox's word: no address that a provider would fetch, and no more than ours sends.
         let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MOST_IMAGES);
-        let text = Part::Text(self.text());
-        std::iter::once(text).chain(images.cloned().map(Part::Image)).collect()
+        let text = MessagePart::Text(self.text());
+        std::iter::once(text).chain(images.cloned().map(MessagePart::Image)).collect()
     }
 
     /// What it says, as an outcome of something.
@@ -132,13 +134,13 @@ fn is_outcome(body: &EventBody) -> bool {
     )
 }
 
-fn tell_action(source: EventSource, action: &Action) -> Option<Message> {
+fn tell_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
     match (source, action) {
-        (_, Action::System(system)) => Some(Message::System(system.content.clone())),
+        (_, Action::System(system)) => Some(ChatMessage::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
-            let images = message.image_urls.iter().flatten().cloned().map(Part::Image);
-            let text = Part::Text(message.content.clone());
-            Some(Message::User(std::iter::once(text).chain(images).collect()))
+            let images = message.image_urls.iter().flatten().cloned().map(MessagePart::Image);
+            let text = MessagePart::Text(message.content.clone());
+            Some(ChatMessage::User(std::iter::once(text).chain(images).collect()))
         }
         (_, Action::Message(message)) => Some(assistant(&message.content)),
         _ => None,
@@ -146,7 +148,7 @@ fn tell_action(source: EventSource, action: &Action) -> Option<Message> {
 }
 
 /// An observation that no call of the model's asked for.
-fn tell_unasked(observation: &Observation) -> Option<Message> {
+fn tell_unasked(observation: &Observation) -> Option<ChatMessage> {
     match &observation.kind {
         ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_) => None,
         _ => Some(user(observation_text(observation))),
@@ -154,7 +156,7 @@ fn tell_unasked(observation: &Observation) -> Option<Message> {
 }
 
 /// What the agent should know of a step that it did not ask for: of one that went well, that it did.
-fn tell_setup(step: &RunAction, observation: &Observation) -> Message {
+fn tell_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
     let text = match &observation.kind {
         ObservationKind::Run(run) => {
             let metadata = &run.metadata;
@@ -181,15 +183,15 @@ fn end_of(output: &str) -> String {
     format!("{}\n{shown}", if skipped > 0 { " The end of its output:" } else { "" })
 }
 
-fn assistant(text: &str) -> Message {
+fn assistant(text: &str) -> ChatMessage {
     let mut message = serde_json::Map::new();
     message.insert("role".into(), "assistant".into());
     message.insert("content".into(), text.into());
-    Message::Assistant(message)
+    ChatMessage::Assistant(message)
 }
 
-fn user(text: String) -> Message {
-    Message::User(vec![Part::Text(text)])
+fn user(text: String) -> ChatMessage {
+    ChatMessage::User(vec![MessagePart::Text(text)])
 }
 
 fn observation_text(observation: &Observation) -> String {
@@ -204,7 +206,7 @@ fn observation_text(observation: &Observation) -> String {
             text
         }
         ObservationKind::Error(_) => format!("ERROR: {}", observation.content),
-        ObservationKind::Recall(recall) => memory::tell(recall),
+        ObservationKind::Recall(recall) => memory::format_recall(recall),
         _ => observation.content.clone(),
     }
 }

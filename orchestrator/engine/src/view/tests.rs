@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::logs::{Log, any_condensation, any_log, assert_paired, texts};
 use super::*;
-use crate::llm::{Message, Part};
+use crate::llm::{ChatMessage, MessagePart};
 use crate::testing::timestamp;
-use crate::tool_servers::{Offer, ServerFailure, announce};
+use crate::tool_servers::{ToolOffer, ToolServerFailure, announce};
 
 fn metadata(call: &str) -> ToolCallMetadata {
     let calls: Vec<_> = ["a", "b"]
@@ -31,7 +31,7 @@ fn log(bodies: Vec<(EventSource, EventBody, Option<&str>)>) -> View {
         event.tool_call_metadata = call.map(metadata);
         Arc::new(event)
     });
-    View::whole(events.collect())
+    View::from_events(events.collect())
 }
 
 fn says(text: &str) -> (EventSource, EventBody, Option<&'static str>) {
@@ -48,9 +48,9 @@ fn ran(call: &'static str) -> (EventSource, EventBody, Option<&'static str>) {
     (EventSource::Agent, observation.into(), Some(call))
 }
 
-fn result(message: &Message) -> (&str, &str) {
-    let Message::ToolResult { call_id, parts, .. } = message else { panic!("a result, not {message:?}") };
-    let [Part::Text(text)] = parts.as_slice() else { panic!("one text") };
+fn result(message: &ChatMessage) -> (&str, &str) {
+    let ChatMessage::ToolResult { call_id, parts, .. } = message else { panic!("a result, not {message:?}") };
+    let [MessagePart::Text(text)] = parts.as_slice() else { panic!("one text") };
     (call_id, text)
 }
 
@@ -58,7 +58,7 @@ fn result(message: &Message) -> (&str, &str) {
 fn calls_of_one_response_are_one_turn_with_their_results() {
     let messages = log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")]).messages();
     assert_eq!(messages.len(), 4);
-    assert!(matches!(&messages[1], Message::Assistant(message) if message["content"] == "both"));
+    assert!(matches!(&messages[1], ChatMessage::Assistant(message) if message["content"] == "both"));
     assert_eq!(result(&messages[2]), ("a", "output of a"));
     assert_eq!(result(&messages[3]), ("b", "output of b"));
 }
@@ -70,9 +70,9 @@ fn the_images_of_a_cell_are_shown_and_no_address_that_a_provider_would_fetch() {
     let kind = RunIpythonObservation { image_urls: Some(urls), ..Default::default() };
     let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
     let messages = log(vec![runs("a"), seen]).messages();
-    let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
-    let images = vec![Part::Image(image); 8];
-    assert_eq!(*parts, [vec![Part::Text("a chart".into())], images].concat());
+    let ChatMessage::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+    let images = vec![MessagePart::Image(image); 8];
+    assert_eq!(*parts, [vec![MessagePart::Text("a chart".into())], images].concat());
 }
 
 #[test]
@@ -81,24 +81,24 @@ fn the_images_of_a_servers_tool_are_shown() {
     let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
     let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
     let messages = log(vec![runs("a"), seen]).messages();
-    let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
-    assert_eq!(parts.as_slice(), [Part::Text("a chart".into()), Part::Image(image)]);
+    let ChatMessage::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+    assert_eq!(parts.as_slice(), [MessagePart::Text("a chart".into()), MessagePart::Image(image)]);
 }
 
 #[test]
 fn the_picture_of_a_page_is_shown() {
     let [plain, marked] = ["data:image/jpeg;base64,/9j/", "data:image/jpeg;base64,/9k/"];
     for (screenshot, set_of_marks, images) in [
-        (plain, "", vec![Part::Image(plain.into())]),
-        (plain, marked, vec![Part::Image(marked.into())]),
+        (plain, "", vec![MessagePart::Image(plain.into())]),
+        (plain, marked, vec![MessagePart::Image(marked.into())]),
         ("", "", vec![]),
     ] {
         let (screenshot, set_of_marks) = (screenshot.into(), set_of_marks.into());
         let kind = BrowseObservation { screenshot, set_of_marks, ..Default::default() };
         let seen = (EventSource::Agent, Observation::new("a page", kind).into(), Some("a"));
         let messages = log(vec![runs("a"), seen]).messages();
-        let Message::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
-        assert_eq!((&parts[0], &parts[1..]), (&Part::Text("a page".into()), images.as_slice()));
+        let ChatMessage::ToolResult { parts, .. } = &messages[1] else { panic!("{messages:?}") };
+        assert_eq!((&parts[0], &parts[1..]), (&MessagePart::Text("a page".into()), images.as_slice()));
     }
 }
 
@@ -106,26 +106,26 @@ fn the_picture_of_a_page_is_shown() {
 fn after_a_call_that_the_user_rejects_the_others_of_its_response_are_not_made() {
     let rejected = Observation::new("no", UserRejectedObservation {});
     let view = log(vec![says("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);
-    assert!(view.unmade_call().is_none());
+    assert!(view.pending_call().is_none());
     assert_eq!(result(&view.messages()[3]), ("b", "The call was not made."));
 }
 
 #[test]
 fn what_tool_servers_offer_may_come_between_two_calls() {
-    let failure = ServerFailure { server: "git".into(), reason: "it died".into() };
+    let failure = ToolServerFailure { server: "git".into(), reason: "it died".into() };
     let echo = Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
     let news = announce(
         &View::default(),
-        &Offer { tools: vec![echo.clone()], failures: vec![failure], obstacle: None },
+        &ToolOffer { tools: vec![echo.clone()], failures: vec![failure], obstacle: None },
     );
     let mut events = vec![says("go"), runs("a"), ran("a")];
     events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
-    assert_eq!(log(events.clone()).unmade_call().map(|(call, _)| call.id), Some("b".into()));
+    assert_eq!(log(events.clone()).pending_call().map(|(call, _)| call.id), Some("b".into()));
     events.extend([runs("b"), ran("b")]);
     let view = log(events);
     let messages = view.messages();
     assert_eq!((result(&messages[2]).0, result(&messages[3]).0), ("a", "b"));
-    let told = Message::User(vec![Part::Text("ERROR: the MCP server git: it died".into())]);
+    let told = ChatMessage::User(vec![MessagePart::Text("ERROR: the MCP server git: it died".into())]);
     assert_eq!(messages[4..], [told], "the tools are no message");
     assert_eq!(view.offered_tools(), [echo]);
 }
@@ -134,12 +134,12 @@ fn what_tool_servers_offer_may_come_between_two_calls() {
 fn a_call_that_was_never_made_has_a_result_all_the_same() {
     let messages = log(vec![says("go"), runs("a"), ran("a"), says("stop that")]).messages();
     assert_eq!(result(&messages[3]), ("b", "The call was not made."));
-    assert!(matches!(&messages[4], Message::User(_)));
+    assert!(matches!(&messages[4], ChatMessage::User(_)));
 }
 
 #[test]
 fn the_next_call_of_a_response_is_found_in_the_log() {
-    let next = |view: &View| view.unmade_call().map(|(call, metadata)| (call.id, metadata.tool_call_id));
+    let next = |view: &View| view.pending_call().map(|(call, metadata)| (call.id, metadata.tool_call_id));
     assert_eq!(next(&log(vec![says("go")])), None);
     assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
     assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
@@ -159,11 +159,11 @@ fn each_agent_sees_its_own_work_and_not_the_others() {
         })
         .collect();
     for (agent, expected) in [(None, ["go", "thanks"]), (Some(EventId(0)), ["find it", "and that"])] {
-        let mut view = View::of(agent);
+        let mut view = View::for_agent(agent);
         // A part at a time is the same.
-        view.take_in(&events[..2]);
-        view.take_in(&events);
-        let told = expected.map(|text| Message::User(vec![Part::Text(text.into())]));
+        view.update(&events[..2]);
+        view.update(&events);
+        let told = expected.map(|text| ChatMessage::User(vec![MessagePart::Text(text.into())]));
         assert_eq!((view.messages(), view.end()), (told.to_vec(), EventId(4)));
     }
 }
@@ -187,12 +187,12 @@ fn of_a_setup_the_agent_is_told_what_went_wrong() {
         event.cause = Some(EventId(cause));
         events[ended] = Arc::new(event);
     }
-    let told: Vec<_> = View::whole(events)
+    let told: Vec<_> = View::from_events(events)
         .messages()
         .into_iter()
         .map(|message| match message {
-            Message::User(parts) => match parts.as_slice() {
-                [Part::Text(text)] => text.clone(),
+            ChatMessage::User(parts) => match parts.as_slice() {
+                [MessagePart::Text(text)] => text.clone(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
@@ -304,7 +304,7 @@ fn calls_that_share_an_id_are_made_once() {
         }
         Arc::new(event)
     };
-    assert!(View::whole(log.events.iter().map(twice).collect()).unmade_call().is_none());
+    assert!(View::from_events(log.events.iter().map(twice).collect()).pending_call().is_none());
 }
 
 proptest! {
@@ -314,14 +314,14 @@ proptest! {
     fn whatever_a_log_holds_a_model_can_be_told_it(log in any_log(2)) {
         let view = log.view();
         assert_paired(&view.messages());
-        let _ = view.unmade_call();
+        let _ = view.pending_call();
     }
 
     #[test]
     fn a_view_that_follows_its_log_is_the_view_of_the_whole(log in any_log(2), cut in 0..100_usize) {
         let mut view = View::default();
-        view.take_in(&log.events[..cut.min(log.events.len())]);
-        view.take_in(&log.events);
+        view.update(&log.events[..cut.min(log.events.len())]);
+        view.update(&log.events);
         prop_assert_eq!(view.messages(), log.view().messages());
         prop_assert_eq!(view.end(), EventId(log.events.len() as u64));
     }

@@ -72,7 +72,7 @@ impl Llm for Model {
         "any"
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         PRICE
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::llm::Tool;
 use engine::sandbox::Sandbox;
-use engine::tool_servers::{Offer, SandboxServer, ToolServers};
+use engine::tool_servers::{SandboxToolServer, ToolOffer, ToolServers};
 use protocol::Observation;
 use protocol::observation::McpObservation;
 use serde_json::{Map, Value, json};
@@ -15,10 +15,10 @@ pub(crate) struct Servers;
 
 #[async_trait]
 impl ToolServers for Servers {
-    async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> Offer {
+    async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let parameters = json!({"type": "object"});
         let tool = Tool { name: "look_up".into(), description: "Looks a word up.".into(), parameters };
-        Offer { tools: vec![tool], ..Offer::default() }
+        ToolOffer { tools: vec![tool], ..ToolOffer::default() }
     }
 
     async fn call(&self, name: &str, _: &Map<String, Value>) -> Observation {
@@ -27,7 +27,7 @@ impl ToolServers for Servers {
         Observation::new("a thing for hands", answered)
     }
 
-    async fn set_sandbox_servers(&self, _: Vec<SandboxServer>) {}
+    async fn set_sandbox_servers(&self, _: Vec<SandboxToolServer>) {}
 
     async fn shut_down(&self) {}
 }

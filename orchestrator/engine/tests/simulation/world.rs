@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Delegate, Member, Prompt};
+use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::Noop;
 use engine::conversation::{Conversation, Parts, SANDBOX_REPLACED, State, Terms};
 use engine::sandbox::SandboxSpec;
-use engine::testing::{Ending, MemoryStore, ScriptedProvider};
+use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use protocol::action::{FileImplementation, MessageAction};
 use protocol::observation::{CommandMetadata, EditObservation, ReadObservation, RunObservation};
 use protocol::record::ConversationStarted;
@@ -125,12 +125,12 @@ impl World {
             appends_left: AtomicU32::new(appends),
             keeps_last: self.chance.bool(),
         };
-        let mut definition = AgentDefinition::code_act(Prompt::Usual, ToolName::ALL.to_vec());
-        definition.delegates = vec![Delegate { name: HELPER.into(), description: "Helps.".into() }];
+        let mut definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
+        definition.delegates = vec![DelegateAgent { name: HELPER.into(), description: "Helps.".into() }];
         let place =
             Arc::new(Place { is_reached: AtomicBool::new(false), was_missed: Arc::clone(&self.was_missed) });
         let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
-        let member = Member {
+        let member = TeamMember {
             agent,
             llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal, Arc::clone(&place))),
             draft_editor: Arc::new(Model::new(!self.seed ^ (self.lives << 32), false, Arc::clone(&place))),
@@ -325,17 +325,17 @@ fn is_notice_of_another(event: &Event) -> bool {
 }
 
 /// What an action comes to is decided by what it asks for, so that every process is told the same.
-fn ending(seed: u64, action: &SandboxAction) -> Ending {
+fn ending(seed: u64, action: &SandboxAction) -> ScriptedResult {
     let run = match action {
         SandboxAction::Run(run) => run,
         SandboxAction::Read(read) if read.path == FILE => {
-            return Ending::Observation(Observation::new("a line\n", ReadObservation::default()));
+            return ScriptedResult::Observation(Observation::new("a line\n", ReadObservation::default()));
         }
         SandboxAction::Edit(edit) if edit.impl_source == FileImplementation::LlmBasedEdit => {
             assert!(!edit.is_draft(), "no sandbox is sent a draft");
-            return Ending::Observation(Observation::new("edited", EditObservation::default()));
+            return ScriptedResult::Observation(Observation::new("edited", EditObservation::default()));
         }
-        _ => return Ending::Observation(Observation::error("no such file", "")),
+        _ => return ScriptedResult::Observation(Observation::error("no such file", "")),
     };
     let number =
         run.command.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
@@ -344,9 +344,9 @@ fn ending(seed: u64, action: &SandboxAction) -> Ending {
     let metadata = CommandMetadata { exit_code, ..Default::default() };
     let observation = Observation::new("out", RunObservation { metadata, ..Default::default() });
     match chance.u32(..4) {
-        0 => Ending::Observation(observation),
-        1 => Ending::WhenCancelled(observation),
-        _ => Ending::After(Duration::from_millis(chance.u64(..8000)), observation),
+        0 => ScriptedResult::Observation(observation),
+        1 => ScriptedResult::WhenCancelled(observation),
+        _ => ScriptedResult::After(Duration::from_millis(chance.u64(..8000)), observation),
     }
 }
 

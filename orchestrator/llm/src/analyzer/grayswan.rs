@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
+use engine::security::{AnalyzerError, RiskAssessment, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -67,7 +67,7 @@ impl GraySwanAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for GraySwanAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError> {
         let mut trace = trace::from_history(history, MAX_PAST_EVENTS);
         trace.extend(trace::from_action(action, history));
         let body = json!({ "messages": encode(trace), "policy_id": self.policy_id });
@@ -78,10 +78,10 @@ impl SecurityAnalyzer for GraySwanAnalyzer {
     }
 }
 
-fn judgement(answer: &Answer) -> Result<Judgement, AnalyzerError> {
+fn judgement(answer: &Answer) -> Result<RiskAssessment, AnalyzerError> {
     if answer.ipi == Some(true) {
         let reason = "it follows an instruction that came in with a tool's output".to_owned();
-        return Ok(Judgement { risk: SecurityRisk::High, reason });
+        return Ok(RiskAssessment { risk: SecurityRisk::High, reason });
     }
     let score = answer.violation.or_else(|| answer.output["data"]["violation"].as_f64());
     let score = score.ok_or_else(|| refused("answered without a score".to_owned()))?;
@@ -90,7 +90,7 @@ fn judgement(answer: &Answer) -> Result<Judgement, AnalyzerError> {
         ..=MEDIUM => SecurityRisk::Medium,
         _ => SecurityRisk::High,
     };
-    Ok(Judgement { risk, reason: format!("Gray Swan's violation score is {score:.2}") })
+    Ok(RiskAssessment { risk, reason: format!("Gray Swan's violation score is {score:.2}") })
 }
 
 /// The trace as OpenAI's messages. A thought is the content of the message with its call.

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
+use engine::security::{AnalyzerError, RiskAssessment, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use reqwest::Method;
@@ -61,7 +61,7 @@ impl InvariantAnalyzer {
         Ok(Self { service: Service::new(url, timeout)?, monitor: Mutex::default() })
     }
 
-    async fn check(&self, past: &Value, pending: &Value) -> Result<Judgement, AnalyzerError> {
+    async fn check(&self, past: &Value, pending: &Value) -> Result<RiskAssessment, AnalyzerError> {
         let mut kept = self.monitor.lock().await;
         if let Some(monitor) = kept.as_ref() {
             match self.request_check(monitor, past, pending).await {
@@ -92,7 +92,7 @@ impl InvariantAnalyzer {
         Monitor { session, id }: &Monitor,
         past: &Value,
         pending: &Value,
-    ) -> Result<Judgement, AnalyzerError> {
+    ) -> Result<RiskAssessment, AnalyzerError> {
         let path = ["monitor", id, "check"];
         let request = self.service.request_below(Method::POST, &path, &[("session_id", session)]);
         let body = json!({ "past_events": past, "pending_events": pending });
@@ -103,7 +103,7 @@ impl InvariantAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for InvariantAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError> {
         let past = encode(trace::from_history(history, MAX_PAST_EVENTS));
         let pending = encode(trace::from_action(action, history));
         self.service.with_timeout(self.check(&past, &pending)).await
@@ -129,7 +129,7 @@ fn encode(trace: Vec<Element>) -> Value {
 }
 
 /// The highest risk of the violations. A violation that states no risk does not count, as in V0.
-fn judgement(violations: &[Value]) -> Judgement {
+fn judgement(violations: &[Value]) -> RiskAssessment {
     let risks = [
         ("risk=high", SecurityRisk::High),
         ("risk=medium", SecurityRisk::Medium),
@@ -141,7 +141,7 @@ fn judgement(violations: &[Value]) -> Judgement {
         .collect();
     let found = |(words, risk): &(&str, SecurityRisk)| {
         let text = texts.iter().find(|text| text.contains(words))?;
-        Some(Judgement { risk: *risk, reason: text.clone() })
+        Some(RiskAssessment { risk: *risk, reason: text.clone() })
     };
     risks.iter().find_map(found).unwrap_or_else(|| SecurityRisk::Low.into())
 }

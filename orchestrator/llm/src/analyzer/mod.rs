@@ -13,7 +13,7 @@ mod trace;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::security::{AnalyzerError, Judgement, SecurityAnalyzer};
+use engine::security::{AnalyzerError, RiskAssessment, SecurityAnalyzer};
 use engine::view::View;
 use protocol::{Action, SecurityRisk};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -75,7 +75,7 @@ impl HttpAnalyzer {
 
 #[async_trait]
 impl SecurityAnalyzer for HttpAnalyzer {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<Judgement, AnalyzerError> {
+    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
         let arguments = serde_json::to_value(action.fields())
             .map_err(|error| service::failed("cannot be sent the action", error))?;
         let body = json!({"action": {"action": action.kind(), "args": arguments}});
@@ -92,6 +92,6 @@ impl SecurityAnalyzer for HttpAnalyzer {
             Risk::High => SecurityRisk::High,
             Risk::Unknown => SecurityRisk::Unknown,
         };
-        Ok(Judgement { risk, reason: answer.reason })
+        Ok(RiskAssessment { risk, reason: answer.reason })
     }
 }

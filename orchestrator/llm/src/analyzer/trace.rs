@@ -140,7 +140,7 @@ mod tests {
             event.cause = cause.map(EventId);
             Arc::new(event)
         });
-        View::whole(events.collect())
+        View::from_events(events.collect())
     }
 
     fn run(command: &str) -> Action {

@@ -1,6 +1,6 @@
 //! From the engine's messages and tools to Anthropic's JSON. Pure.
 
-use engine::llm::{LlmRequest, Message, Part, Tool};
+use engine::llm::{ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
 use super::blocks::{self, call_id, is_blank, text_block};
@@ -38,14 +38,14 @@ impl Encoder {
     }
 
     /// Turns of the user and the model by turns: all that comes between two of the model's is one.
-    fn messages(&self, messages: &[Message]) -> Vec<Value> {
+    fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
         let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
         for message in messages {
             let (role, content) = match message {
-                Message::System(_) => continue,
-                Message::User(parts) => ("user", self.content(parts)),
-                Message::Assistant(message) => ("assistant", blocks::of_message(message)),
-                Message::ToolResult { call_id, parts, .. } => ("user", vec![self.result(call_id, parts)]),
+                ChatMessage::System(_) => continue,
+                ChatMessage::User(parts) => ("user", self.content(parts)),
+                ChatMessage::Assistant(message) => ("assistant", blocks::of_message(message)),
+                ChatMessage::ToolResult { call_id, parts, .. } => ("user", vec![self.result(call_id, parts)]),
             };
             match turns.last_mut() {
                 Some((last, turn)) if *last == role => turn.extend(content),
@@ -58,15 +58,15 @@ impl Encoder {
         turns.into_iter().map(|(role, content)| json!({ "role": role, "content": filled(content) })).collect()
     }
 
-    fn result(&self, id: &str, parts: &[Part]) -> Value {
+    fn result(&self, id: &str, parts: &[MessagePart]) -> Value {
         json!({ "type": "tool_result", "tool_use_id": call_id(id), "content": self.content(parts) })
     }
 
-    fn content(&self, parts: &[Part]) -> Vec<Value> {
+    fn content(&self, parts: &[MessagePart]) -> Vec<Value> {
         let blocks = parts.iter().map(|part| match part {
-            Part::Text(text) => text_block(text),
-            Part::Image(_) if !self.vision => text_block(NO_VISION),
-            Part::Image(url) => image(url),
+            MessagePart::Text(text) => text_block(text),
+            MessagePart::Image(_) if !self.vision => text_block(NO_VISION),
+            MessagePart::Image(url) => image(url),
         });
         blocks
             .filter(|block| block["type"] != "text" || !is_blank(block["text"].as_str().unwrap_or_default()))
@@ -74,9 +74,9 @@ impl Encoder {
     }
 }
 
-fn system_block(message: &Message) -> Option<Value> {
+fn system_block(message: &ChatMessage) -> Option<Value> {
     match message {
-        Message::System(text) => (!is_blank(text)).then(|| text_block(text)),
+        ChatMessage::System(text) => (!is_blank(text)).then(|| text_block(text)),
         _ => None,
     }
 }
@@ -120,23 +120,23 @@ mod tests {
         Value::Object(Encoder::new(&config).encode(request))
     }
 
-    fn messages(messages: Vec<Message>) -> Value {
+    fn messages(messages: Vec<ChatMessage>) -> Value {
         encode(|_| (), &LlmRequest { messages, tools: vec![] })["messages"].take()
     }
 
-    fn text(text: &str) -> Part {
-        Part::Text(text.into())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.into())
     }
 
-    fn result(id: &str, parts: Vec<Part>) -> Message {
-        Message::ToolResult { call_id: id.into(), name: "run".into(), parts }
+    fn result(id: &str, parts: Vec<MessagePart>) -> ChatMessage {
+        ChatMessage::ToolResult { call_id: id.into(), name: "run".into(), parts }
     }
 
-    fn said(message: Value) -> Message {
-        Message::Assistant(message.as_object().unwrap().clone())
+    fn said(message: Value) -> ChatMessage {
+        ChatMessage::Assistant(message.as_object().unwrap().clone())
     }
 
-    fn calls(ids: &[&str]) -> Message {
+    fn calls(ids: &[&str]) -> ChatMessage {
         let calls: Vec<_> = ids
             .iter()
             .map(|id| json!({ "id": id, "function": { "name": "run", "arguments": "{}" } }))
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn results_of_parallel_calls_and_what_follows_are_one_turn() {
         let turns = messages(vec![
-            Message::System("be good".into()),
-            Message::User(vec![text("go")]),
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![text("go")]),
             calls(&["a", "b"]),
             result("a", vec![text("one")]),
             result("b", vec![text("")]),
-            Message::User(vec![text("and then?")]),
+            ChatMessage::User(vec![text("and then?")]),
         ]);
         let text = |text| json!({ "type": "text", "text": text });
         let call = |id| json!({ "type": "tool_use", "id": id, "name": "run", "input": {} });
@@ -176,9 +176,9 @@ mod tests {
         let by_bytes = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "AA==" } });
         let by_address = json!({ "type": "image", "source": { "type": "url", "url": url } });
         let turns = messages(vec![
-            Message::User(vec![Part::Image(url.into())]),
+            ChatMessage::User(vec![MessagePart::Image(url.into())]),
             calls(&["a"]),
-            result("a", vec![Part::Image(data.into())]),
+            result("a", vec![MessagePart::Image(data.into())]),
         ]);
         assert_eq!(turns[0]["content"], json!([by_address]));
         assert_eq!(turns[2]["content"][0]["content"], json!([by_bytes]));
@@ -186,8 +186,10 @@ mod tests {
 
     #[test]
     fn without_vision_a_note_stands_for_the_image() {
-        let request =
-            LlmRequest { messages: vec![Message::User(vec![Part::Image("data:x".into())])], tools: vec![] };
+        let request = LlmRequest {
+            messages: vec![ChatMessage::User(vec![MessagePart::Image("data:x".into())])],
+            tools: vec![],
+        };
         let body = encode(|config| config.disable_vision = Some(true), &request);
         assert_eq!(body["messages"][0]["content"][0]["text"], NO_VISION);
     }
@@ -195,11 +197,11 @@ mod tests {
     #[test]
     fn marks_are_on_the_system_the_tools_and_the_last_two_turns() {
         let tool = |name: &str| Tool { name: name.into(), description: "d".into(), parameters: json!({}) };
-        let user = |word: &str| Message::User(vec![text(word)]);
+        let user = |word: &str| ChatMessage::User(vec![text(word)]);
         let request = LlmRequest {
             messages: vec![
-                Message::System("one".into()),
-                Message::System("two".into()),
+                ChatMessage::System("one".into()),
+                ChatMessage::System("two".into()),
                 user("first"),
                 calls(&["a"]),
                 result("a", vec![text("done")]),
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn no_turn_is_empty_and_the_first_is_the_users() {
-        let turns = messages(vec![said(json!({})), Message::User(vec![text(" ")])]);
+        let turns = messages(vec![said(json!({})), ChatMessage::User(vec![text(" ")])]);
         let nothing = json!([{ "type": "text", "text": "(nothing)" }]);
         assert_eq!(
             turns,

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use engine::llm::{LlmRequest, Message, Part, Tool};
+use engine::llm::{ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
 use crate::anthropic;
@@ -49,18 +49,18 @@ impl Encoder {
         body
     }
 
-    fn messages(&self, messages: &[Message]) -> Vec<Value> {
+    fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
         let mut encoded = Vec::with_capacity(messages.len());
         let mut images = VecDeque::new();
         for message in messages {
-            if !matches!(message, Message::ToolResult { .. }) {
+            if !matches!(message, ChatMessage::ToolResult { .. }) {
                 encoded.extend(shown(&mut images));
             }
             encoded.push(match message {
-                Message::System(text) => json!({ "role": "system", "content": text }),
-                Message::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
-                Message::Assistant(message) => echoed(message),
-                Message::ToolResult { call_id, name, parts } => {
+                ChatMessage::System(text) => json!({ "role": "system", "content": text }),
+                ChatMessage::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
+                ChatMessage::Assistant(message) => echoed(message),
+                ChatMessage::ToolResult { call_id, name, parts } => {
                     json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.result(parts, &mut images) })
                 }
             });
@@ -71,22 +71,22 @@ impl Encoder {
 
     /// The content of a result. Images that may not be in it wait for the end of the turn's results, which must follow
     /// each other.
-    fn result(&self, parts: &[Part], images: &mut VecDeque<Value>) -> Value {
+    fn result(&self, parts: &[MessagePart], images: &mut VecDeque<Value>) -> Value {
         if self.dialect == Dialect::Claude || !self.vision {
             return self.content(parts);
         }
-        let is_text = |part: &&Part| matches!(part, Part::Text(_));
+        let is_text = |part: &&MessagePart| matches!(part, MessagePart::Text(_));
         images.extend(parts.iter().filter(|part| !is_text(part)).map(|part| self.part(part)));
         self.content(&parts.iter().filter(is_text).cloned().collect::<Vec<_>>())
     }
 
     /// Text alone is sent as text: not every server knows parts.
-    fn content(&self, parts: &[Part]) -> Value {
+    fn content(&self, parts: &[MessagePart]) -> Value {
         let texts: Option<Vec<&str>> = parts
             .iter()
             .map(|part| match part {
-                Part::Text(text) => Some(text.as_str()),
-                Part::Image(_) => (!self.vision).then_some(NO_VISION),
+                MessagePart::Text(text) => Some(text.as_str()),
+                MessagePart::Image(_) => (!self.vision).then_some(NO_VISION),
             })
             .collect();
         match texts {
@@ -95,10 +95,10 @@ impl Encoder {
         }
     }
 
-    fn part(&self, part: &Part) -> Value {
+    fn part(&self, part: &MessagePart) -> Value {
         match part {
-            Part::Text(text) => json!({ "type": "text", "text": text }),
-            Part::Image(url) => json!({ "type": "image_url", "image_url": { "url": url } }),
+            MessagePart::Text(text) => json!({ "type": "text", "text": text }),
+            MessagePart::Image(url) => json!({ "type": "image_url", "image_url": { "url": url } }),
         }
     }
 }
@@ -166,23 +166,23 @@ mod tests {
 
     const PIXEL: &str = "data:image/png;base64,AA==";
 
-    fn encode(change: impl FnOnce(&mut LlmConfig), messages: Vec<Message>) -> Value {
+    fn encode(change: impl FnOnce(&mut LlmConfig), messages: Vec<ChatMessage>) -> Value {
         let mut config = LlmConfig::new("m");
         change(&mut config);
         let request = LlmRequest { messages, tools: vec![] };
         Encoder::new(&config).encode(&request)["messages"].take()
     }
 
-    fn text(text: &str) -> Part {
-        Part::Text(text.into())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.into())
     }
 
-    fn image() -> Part {
-        Part::Image(PIXEL.into())
+    fn image() -> MessagePart {
+        MessagePart::Image(PIXEL.into())
     }
 
-    fn result(call_id: &str, parts: Vec<Part>) -> Message {
-        Message::ToolResult { call_id: call_id.into(), name: "run".into(), parts }
+    fn result(call_id: &str, parts: Vec<MessagePart>) -> ChatMessage {
+        ChatMessage::ToolResult { call_id: call_id.into(), name: "run".into(), parts }
     }
 
     fn image_part() -> Value {
@@ -196,11 +196,11 @@ mod tests {
             "tool_calls": [{ "id": "a", "type": "function", "function": { "name": "run", "arguments": "{" } }],
         });
         let messages = vec![
-            Message::System("be good".into()),
-            Message::User(vec![text("one"), text("two")]),
-            Message::Assistant(said.as_object().unwrap().clone()),
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![text("one"), text("two")]),
+            ChatMessage::Assistant(said.as_object().unwrap().clone()),
             result("a", vec![text("done")]),
-            Message::Assistant(Map::new()),
+            ChatMessage::Assistant(Map::new()),
         ];
         assert_eq!(
             encode(|_| (), messages),
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn of_an_answer_over_the_other_wire_goes_what_both_know() {
         let said = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
-        let encoded = encode(|_| (), vec![Message::Assistant(said.as_object().unwrap().clone())]);
+        let encoded = encode(|_| (), vec![ChatMessage::Assistant(said.as_object().unwrap().clone())]);
         assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
     }
 
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn claude_sees_images_in_results_and_gets_marks() {
         let messages = vec![
-            Message::System("be good".into()),
-            Message::User(vec![text("look"), image()]),
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![text("look"), image()]),
             result("a", vec![image()]),
         ];
         assert_eq!(
@@ -254,12 +254,12 @@ mod tests {
             config.model = "claude".into();
             config.caching_prompt = false;
         };
-        assert_eq!(encode(change, vec![Message::System("x".into())])[0]["content"], "x");
+        assert_eq!(encode(change, vec![ChatMessage::System("x".into())])[0]["content"], "x");
     }
 
     #[test]
     fn without_vision_a_note_stands_for_the_image() {
-        let messages = vec![Message::User(vec![text("look"), image()]), result("a", vec![image()])];
+        let messages = vec![ChatMessage::User(vec![text("look"), image()]), result("a", vec![image()])];
         let encoded = encode(|config| config.disable_vision = Some(true), messages);
         assert_eq!(encoded[0]["content"], format!("look\n{NO_VISION}"));
         assert_eq!(encoded[1]["content"], NO_VISION);

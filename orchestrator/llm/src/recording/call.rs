@@ -5,7 +5,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use engine::llm::{Completion, LlmError, LlmErrorKind, LlmRequest, Message, ModelResponse, Part, Tool};
+use engine::llm::{
+    ChatMessage, Completion, LlmError, LlmErrorKind, LlmRequest, MessagePart, ModelResponse, Tool,
+};
 use protocol::metrics::TokenUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -115,19 +117,19 @@ pub(super) fn described(request: &LlmRequest) -> Value {
     json!({ "messages": messages, "tools": tools })
 }
 
-fn message(message: &Message) -> Value {
-    let parts = |parts: &[Part]| -> Value {
-        let part = |part: &Part| match part {
-            Part::Text(text) => json!({ "text": text }),
-            Part::Image(url) => json!({ "image": url }),
+fn message(message: &ChatMessage) -> Value {
+    let parts = |parts: &[MessagePart]| -> Value {
+        let part = |part: &MessagePart| match part {
+            MessagePart::Text(text) => json!({ "text": text }),
+            MessagePart::Image(url) => json!({ "image": url }),
         };
         parts.iter().map(part).collect()
     };
     match message {
-        Message::System(text) => json!({ "system": text }),
-        Message::User(said) => json!({ "user": parts(said) }),
-        Message::Assistant(message) => json!({ "assistant": message }),
-        Message::ToolResult { call_id, name, parts: result } => {
+        ChatMessage::System(text) => json!({ "system": text }),
+        ChatMessage::User(said) => json!({ "user": parts(said) }),
+        ChatMessage::Assistant(message) => json!({ "assistant": message }),
+        ChatMessage::ToolResult { call_id, name, parts: result } => {
             json!({ "tool_result": { "call_id": call_id, "name": name, "parts": parts(result) } })
         }
     }

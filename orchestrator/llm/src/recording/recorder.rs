@@ -68,7 +68,7 @@ impl RecordingLlm {
             model: self.inner.model().to_owned(),
             request: described(request),
             outcome: Outcome::from(result)
-                .map_response(|response| self.redaction.placeholders.hide(response)),
+                .map_response(|response| self.redaction.placeholders.replace_secrets(response)),
         };
         let call = self.redaction.redact(json!(call));
         on_disk(move || draft.finish(&format!("{call:#}\n"))).await
@@ -129,8 +129,8 @@ impl Llm for RecordingLlm {
         self.inner.model()
     }
 
-    fn most_cost(&self, request_tokens: u64) -> f64 {
-        self.inner.most_cost(request_tokens)
+    fn max_cost(&self, request_tokens: u64) -> f64 {
+        self.inner.max_cost(request_tokens)
     }
 
     async fn complete(

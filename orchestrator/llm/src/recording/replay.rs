@@ -21,7 +21,7 @@ use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
 pub struct ReplayLlm {
     model: String,
     /// What the dearest call cost.
-    most_cost: f64,
+    max_cost: f64,
     redaction: RecordingRedaction,
     /// Requests hold the whole conversation, so only their hashes are kept. Never held across an await.
     calls: Mutex<Vec<Recorded>>,
@@ -44,15 +44,15 @@ impl ReplayLlm {
         if files.is_empty() || files.len() > MOST_CALLS {
             return Err(RecordingError::Count { folder: folder.to_owned(), calls: files.len() });
         }
-        let (mut model, mut most_cost) = (String::new(), 0.0_f64);
+        let (mut model, mut max_cost) = (String::new(), 0.0_f64);
         let mut calls = Vec::with_capacity(files.len());
         for (_, file) in files {
             let call = Call::read(&file)?;
             calls.push(Recorded { file, request: hash(&call.request), is_used: false });
             model = call.model;
-            most_cost = most_cost.max(call.outcome.cost());
+            max_cost = max_cost.max(call.outcome.cost());
         }
-        Ok(Self { model, most_cost, redaction, calls: Mutex::new(calls) })
+        Ok(Self { model, max_cost, redaction, calls: Mutex::new(calls) })
     }
 
     /// The file that answers, or the next one that does not.
@@ -77,8 +77,8 @@ impl Llm for ReplayLlm {
         &self.model
     }
 
-    fn most_cost(&self, _request_tokens: u64) -> f64 {
-        self.most_cost
+    fn max_cost(&self, _request_tokens: u64) -> f64 {
+        self.max_cost
     }
 
     async fn complete(

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use engine::llm::{Llm, LlmErrorKind, LlmRequest, Message, Part, Tool};
-use engine::secrets::{Redactor, Registry, Secret};
+use engine::llm::{ChatMessage, Llm, LlmErrorKind, LlmRequest, MessagePart, Tool};
+use engine::secrets::{Redactor, Secret, SecretRegistry};
 use serde_json::{Value, json};
 
 use super::*;
@@ -17,10 +17,10 @@ fn redaction() -> RecordingRedaction {
 fn request(text: &str) -> LlmRequest {
     LlmRequest {
         messages: vec![
-            Message::System("be good".into()),
-            Message::User(vec![Part::Text(text.into()), Part::Image("data:x".into())]),
-            Message::Assistant(json!({ "content": "so" }).as_object().unwrap().clone()),
-            Message::ToolResult { call_id: "c".into(), name: "run".into(), parts: vec![] },
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![MessagePart::Text(text.into()), MessagePart::Image("data:x".into())]),
+            ChatMessage::Assistant(json!({ "content": "so" }).as_object().unwrap().clone()),
+            ChatMessage::ToolResult { call_id: "c".into(), name: "run".into(), parts: vec![] },
         ],
         tools: vec![Tool { name: "run".into(), description: "runs".into(), parameters: json!({}) }],
     }
@@ -146,7 +146,7 @@ async fn a_call_that_is_cancelled_leaves_nothing() {
             "silent"
         }
 
-        fn most_cost(&self, _: u64) -> f64 {
+        fn max_cost(&self, _: u64) -> f64 {
             0.0
         }
 
@@ -189,7 +189,7 @@ fn what_cannot_be_replayed_says_why() {
 async fn secret_that_the_model_repeats_is_restored_by_replay() {
     const TOKEN: &str = "hunter2 \"quoted\"";
     let secret = Secret { value: TOKEN.into(), description: String::new() };
-    let registry = Registry::new([("TOKEN".to_owned(), secret)].into());
+    let registry = SecretRegistry::new([("TOKEN".to_owned(), secret)].into());
     let redaction = RecordingRedaction {
         redactor: Redactor::new([("TOKEN", &TOKEN.into())]).unwrap(),
         placeholders: registry.placeholders(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::{
-    Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, Message, ModelResponse, Part,
+    ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, MessagePart, ModelResponse,
 };
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ impl Llm for ScriptedLlm {
         &self.script.model
     }
 
-    fn most_cost(&self, _request_tokens: u64) -> f64 {
+    fn max_cost(&self, _request_tokens: u64) -> f64 {
         0.0
     }
 
@@ -164,14 +164,14 @@ fn chars(values: &[Value]) -> usize {
 }
 
 fn request_chars(request: &LlmRequest) -> usize {
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.chars().count(),
-        Part::Image(_) => 0,
+    let part = |part: &MessagePart| match part {
+        MessagePart::Text(text) => text.chars().count(),
+        MessagePart::Image(_) => 0,
     };
     let messages = request.messages.iter().map(|message| match message {
-        Message::System(text) => text.chars().count(),
-        Message::User(parts) | Message::ToolResult { parts, .. } => parts.iter().map(part).sum(),
-        Message::Assistant(message) => Value::Object(message.clone()).to_string().len(),
+        ChatMessage::System(text) => text.chars().count(),
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => parts.iter().map(part).sum(),
+        ChatMessage::Assistant(message) => Value::Object(message.clone()).to_string().len(),
     });
     messages.sum()
 }

@@ -5,7 +5,7 @@ fn script(text: &str) -> ScriptedLlm {
 }
 
 async fn next(llm: &ScriptedLlm) -> Result<Completion, LlmErrorKind> {
-    let request = LlmRequest { messages: vec![Message::System("12345".into())], tools: vec![] };
+    let request = LlmRequest { messages: vec![ChatMessage::System("12345".into())], tools: vec![] };
     llm.complete(&request, &|_| ()).await.map_err(|error| error.kind)
 }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::llm::{
-    Completion, Llm, LlmError, LlmProgress, LlmRequest, Message, ModelResponse, Part, Tool, ToolCall,
+    ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool,
+    ToolCall,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,8 +40,8 @@ impl Llm for TextCallsLlm {
     }
 
     /// The tools are told in other words, and what holds calls and results in the text is short beside them.
-    fn most_cost(&self, request_tokens: u64) -> f64 {
-        self.inner.most_cost(request_tokens.saturating_mul(2))
+    fn max_cost(&self, request_tokens: u64) -> f64 {
+        self.inner.max_cost(request_tokens.saturating_mul(2))
     }
 
     async fn complete(
@@ -58,30 +59,31 @@ impl Llm for TextCallsLlm {
 
 /// The request without tools: all that it says of them is text.
 fn told(request: &LlmRequest) -> LlmRequest {
-    let mut messages: Vec<Message> = Vec::new();
+    let mut messages: Vec<ChatMessage> = Vec::new();
     let mut malformed = HashSet::new();
     // Goes into the first system prompt.
     let mut described = (!request.tools.is_empty()).then(|| prompt::of(&request.tools));
-    if !request.messages.iter().any(|message| matches!(message, Message::System(_))) {
-        messages.extend(described.take().map(Message::System));
+    if !request.messages.iter().any(|message| matches!(message, ChatMessage::System(_))) {
+        messages.extend(described.take().map(ChatMessage::System));
     }
     for message in &request.messages {
         match message {
-            Message::System(text) => {
+            ChatMessage::System(text) => {
                 let parts: Vec<String> = std::iter::once(text.clone()).chain(described.take()).collect();
-                messages.push(Message::System(parts.join("\n\n")));
+                messages.push(ChatMessage::System(parts.join("\n\n")));
             }
-            Message::User(parts) => say(&mut messages, parts.clone()),
-            Message::Assistant(message) => {
+            ChatMessage::User(parts) => say(&mut messages, parts.clone()),
+            ChatMessage::Assistant(message) => {
                 let response = ModelResponse(json!({ "choices": [{ "message": message }] }));
                 let calls = response.tool_calls();
                 let broken = calls.iter().filter(|call| format::object(&call.arguments).is_none());
                 malformed.extend(broken.map(|call| call.id.clone()));
-                messages.push(Message::Assistant(written(message, &calls, &request.tools)));
+                messages.push(ChatMessage::Assistant(written(message, &calls, &request.tools)));
             }
-            Message::ToolResult { call_id, name, parts } => {
-                let heading = Part::Text(format!("Result of {name}:"));
-                let reminder = malformed.contains(call_id).then(|| Part::Text(prompt::FORMAT.to_owned()));
+            ChatMessage::ToolResult { call_id, name, parts } => {
+                let heading = MessagePart::Text(format!("Result of {name}:"));
+                let reminder =
+                    malformed.contains(call_id).then(|| MessagePart::Text(prompt::FORMAT.to_owned()));
                 say(&mut messages, std::iter::once(heading).chain(parts.clone()).chain(reminder).collect());
             }
         }
@@ -90,10 +92,10 @@ fn told(request: &LlmRequest) -> LlmRequest {
 }
 
 /// What follows each other without a word of the model's is one turn: many of these models know no other way.
-fn say(messages: &mut Vec<Message>, parts: Vec<Part>) {
+fn say(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
     match messages.last_mut() {
-        Some(Message::User(said)) => said.extend(parts),
-        _ => messages.push(Message::User(parts)),
+        Some(ChatMessage::User(said)) => said.extend(parts),
+        _ => messages.push(ChatMessage::User(parts)),
     }
 }
 

@@ -117,7 +117,7 @@ impl Llm for Listening {
         self.inner.model()
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         0.0
     }
 
@@ -132,7 +132,7 @@ impl Llm for Listening {
 }
 
 /// What the model heard, and what it said, when it says `text`.
-async fn ask(messages: Vec<Message>, text: &str) -> (LlmRequest, ModelResponse) {
+async fn ask(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelResponse) {
     let script = json!({ "responses": [{ "text": text }] }).to_string();
     let inner =
         Arc::new(Listening { inner: ScriptedLlm::from_json(&script).unwrap(), heard: Mutex::default() });
@@ -142,21 +142,21 @@ async fn ask(messages: Vec<Message>, text: &str) -> (LlmRequest, ModelResponse) 
     (inner.heard.lock().unwrap().clone(), response)
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.into())
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text(text.into())
 }
 
-fn is_a_user_who_says(message: &Message, said: &[&str]) -> bool {
-    matches!(message, Message::User(parts) if *parts == said.iter().map(|said| text(said)).collect::<Vec<_>>())
+fn is_a_user_who_says(message: &ChatMessage, said: &[&str]) -> bool {
+    matches!(message, ChatMessage::User(parts) if *parts == said.iter().map(|said| text(said)).collect::<Vec<_>>())
 }
 
 #[tokio::test]
 async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
-    let messages = vec![Message::System("be good".into()), Message::User(vec![text("go")])];
+    let messages = vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text("go")])];
     let (heard, response) =
         ask(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
     assert_eq!(heard.tools, []);
-    let Message::System(system) = &heard.messages[0] else { panic!("{heard:?}") };
+    let ChatMessage::System(system) = &heard.messages[0] else { panic!("{heard:?}") };
     for part in [
         "be good\n\n# Tools",
         "## say\nSays it.",
@@ -174,25 +174,31 @@ async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
 async fn calls_and_results_are_told_as_text_and_a_malformed_call_with_the_format() {
     let said = |id: &str, arguments: &str| {
         let call = json!({ "id": id, "function": { "name": "say", "arguments": arguments } });
-        Message::Assistant(json!({ "content": "Hm.", "tool_calls": [call] }).as_object().unwrap().clone())
+        ChatMessage::Assistant(json!({ "content": "Hm.", "tool_calls": [call] }).as_object().unwrap().clone())
     };
-    let result = |id: &str| Message::ToolResult {
+    let result = |id: &str| ChatMessage::ToolResult {
         call_id: id.into(),
         name: "say".into(),
-        parts: vec![text("done"), Part::Image("data:x".into())],
+        parts: vec![text("done"), MessagePart::Image("data:x".into())],
     };
-    let go = Message::User(vec![text("go")]);
-    let and = Message::User(vec![text("and?")]);
+    let go = ChatMessage::User(vec![text("go")]);
+    let and = ChatMessage::User(vec![text("and?")]);
     let messages = vec![go, said("a", r#"{"text":"x"}"#), result("a"), and, said("b", "not"), result("b")];
     let (heard, response) = ask(messages, "Done.").await;
-    let [Message::System(_), _, Message::Assistant(first), Message::User(second), _, Message::User(last)] =
-        heard.messages.as_slice()
+    let [
+        ChatMessage::System(_),
+        _,
+        ChatMessage::Assistant(first),
+        ChatMessage::User(second),
+        _,
+        ChatMessage::User(last),
+    ] = heard.messages.as_slice()
     else {
         panic!("{heard:?}")
     };
     let written = "Hm.\n\n<function=say>\n<parameter=text>\nx\n</parameter>\n</function>";
     assert_eq!((&first["content"], first.get("tool_calls")), (&json!(written), None));
-    let image = Part::Image("data:x".into());
+    let image = MessagePart::Image("data:x".into());
     assert_eq!(*second, [text("Result of say:"), text("done"), image.clone(), text("and?")]);
     assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
     assert!(is_a_user_who_says(&heard.messages[1], &["go"]));

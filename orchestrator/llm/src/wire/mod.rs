@@ -181,7 +181,7 @@ impl Llm for ProviderLlm {
         &self.model
     }
 
-    fn most_cost(&self, request_tokens: u64) -> f64 {
+    fn max_cost(&self, request_tokens: u64) -> f64 {
         self.prices.most(request_tokens, self.max_tokens)
     }
 

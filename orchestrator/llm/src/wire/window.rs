@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::llm::{LlmRequest, Message, ModelResponse, Part, Tool};
+use engine::llm::{ChatMessage, LlmRequest, MessagePart, ModelResponse, Tool};
 use protocol::metrics::TokenUsage;
 use serde_json::{Map, Value};
 
@@ -65,17 +65,19 @@ impl Window {
 
 fn estimate(request: &LlmRequest) -> u64 {
     let messages = request.messages.iter().map(|message| match message {
-        Message::System(text) => text_tokens(text),
-        Message::User(parts) | Message::ToolResult { parts, .. } => parts.iter().map(part_tokens).sum(),
-        Message::Assistant(message) => said_tokens(message),
+        ChatMessage::System(text) => text_tokens(text),
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
+            parts.iter().map(part_tokens).sum()
+        }
+        ChatMessage::Assistant(message) => said_tokens(message),
     });
     messages.sum::<u64>() + request.tools.iter().map(tool_tokens).sum::<u64>()
 }
 
-fn part_tokens(part: &Part) -> u64 {
+fn part_tokens(part: &MessagePart) -> u64 {
     match part {
-        Part::Text(text) => text_tokens(text),
-        Part::Image(_) => IMAGE_TOKENS,
+        MessagePart::Text(text) => text_tokens(text),
+        MessagePart::Image(_) => IMAGE_TOKENS,
     }
 }
 
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     fn request(text: &str) -> LlmRequest {
-        LlmRequest { messages: vec![Message::User(vec![Part::Text(text.into())])], tools: vec![] }
+        LlmRequest { messages: vec![ChatMessage::User(vec![MessagePart::Text(text.into())])], tools: vec![] }
     }
 
     #[test]
@@ -144,9 +146,9 @@ mod tests {
         let said = json!({ "content": "four", "tool_calls": [{ "function": { "arguments": "\"eight\"!" } }], "kept": "x" });
         let request = LlmRequest {
             messages: vec![
-                Message::System("four".into()),
-                Message::User(vec![Part::Text("四".into()), Part::Image("data:".into())]),
-                Message::Assistant(said.as_object().unwrap().clone()),
+                ChatMessage::System("four".into()),
+                ChatMessage::User(vec![MessagePart::Text("四".into()), MessagePart::Image("data:".into())]),
+                ChatMessage::Assistant(said.as_object().unwrap().clone()),
             ],
             tools: vec![Tool { name: "t".into(), description: "four".into(), parameters: json!("tw") }],
         };

@@ -9,7 +9,7 @@ mod pypi;
 
 mod proxy;
 
-use engine::llm::{Completion, LlmError, LlmErrorKind, LlmRequest, Message, Part};
+use engine::llm::{ChatMessage, Completion, LlmError, LlmErrorKind, LlmRequest, MessagePart};
 use llm::{LlmConfig, RetryPolicy, connect};
 use proxy::{KEY, Proxy};
 use serde_json::json;
@@ -24,7 +24,10 @@ async fn ask(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion
     if !is_streamed {
         config.completion_kwargs.insert("stream".into(), json!(false));
     }
-    let messages = vec![Message::System("Be good.".into()), Message::User(vec![Part::Text("Hello?".into())])];
+    let messages = vec![
+        ChatMessage::System("Be good.".into()),
+        ChatMessage::User(vec![MessagePart::Text("Hello?".into())]),
+    ];
     connect(&config).unwrap().complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await
 }
 

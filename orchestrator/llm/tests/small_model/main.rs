@@ -11,7 +11,7 @@ mod server;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::llm::{Completion, LlmProgress, LlmRequest, Message, Part, Tool};
+use engine::llm::{ChatMessage, Completion, LlmProgress, LlmRequest, MessagePart, Tool};
 use llm::{LlmConfig, connect};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -32,12 +32,12 @@ fn config(server: &Server, fields: Value) -> LlmConfig {
     }
 }
 
-fn user(text: &str) -> Message {
-    Message::User(vec![Part::Text(text.into())])
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::User(vec![MessagePart::Text(text.into())])
 }
 
-fn said(message: Value) -> Message {
-    Message::Assistant(message.as_object().cloned().unwrap_or_else(Map::new))
+fn said(message: Value) -> ChatMessage {
+    ChatMessage::Assistant(message.as_object().cloned().unwrap_or_else(Map::new))
 }
 
 /// The answer, and its text as it was told.
@@ -99,15 +99,15 @@ async fn it_calls_tools_in_its_text(server: &Server) {
     config.native_tool_calling = None;
     config.max_output_tokens = Some(200);
     let call = json!({ "id": "c", "function": { "name": "say", "arguments": "{\"text\": \"hi\"}" } });
-    let result = |text: &str| Message::ToolResult {
+    let result = |text: &str| ChatMessage::ToolResult {
         call_id: "c".into(),
         name: "say".into(),
-        parts: vec![Part::Text(text.into())],
+        parts: vec![MessagePart::Text(text.into())],
     };
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     let request = LlmRequest {
         messages: vec![
-            Message::System("You say things.".into()),
+            ChatMessage::System("You say things.".into()),
             user("Say hi."),
             said(json!({ "content": null, "tool_calls": [call] })),
             result("said"),

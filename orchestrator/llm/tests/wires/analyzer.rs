@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::security::{Judgement, SecurityAnalyzer};
+use engine::security::{RiskAssessment, SecurityAnalyzer};
 use engine::view::View;
 use llm::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::action::{MessageAction, RunAction};
@@ -16,7 +16,7 @@ use crate::server::{Reply, Seen, Server};
 /// More than an answer takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-async fn assess(reply: Reply, timeout: Duration) -> (Result<Judgement, String>, Server) {
+async fn assess(reply: Reply, timeout: Duration) -> (Result<RiskAssessment, String>, Server) {
     let server = Server::start(vec![reply]).await;
     let config = AnalyzerConfig { url: server.url.clone(), api_key: Some("the-key".into()), timeout };
     let analyzer = HttpAnalyzer::new(config).unwrap();
@@ -57,7 +57,7 @@ fn history() -> View {
         event.cause = cause;
         Arc::new(event)
     });
-    View::whole(events.collect())
+    View::from_events(events.collect())
 }
 
 /// The first line of the next request, and its body.
@@ -185,7 +185,7 @@ async fn grayswan_without_a_score_is_an_error() {
 async fn an_action_is_posted_and_its_risk_read() {
     let (risk, mut server) =
         assess(Reply::json(200, &json!({"risk": "HIGH", "reason": "because"})), LONG).await;
-    assert_eq!(risk, Ok(Judgement { risk: SecurityRisk::High, reason: "because".into() }));
+    assert_eq!(risk, Ok(RiskAssessment { risk: SecurityRisk::High, reason: "because".into() }));
     let Seen::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("authorization: Bearer the-key"), "{head}");
     assert_eq!(

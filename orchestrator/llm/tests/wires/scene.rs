@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::llm::{Completion, Llm as _, LlmError, LlmProgress, LlmRequest, Message, Part, Tool};
+use engine::llm::{ChatMessage, Completion, Llm as _, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
 use llm::{LlmConfig, ProviderLlm, RetryPolicy};
 use serde_json::{Value, json};
 
@@ -28,7 +28,10 @@ pub(crate) fn config(server: &Server) -> LlmConfig {
 
 pub(crate) fn request() -> LlmRequest {
     LlmRequest {
-        messages: vec![Message::System("be good".into()), Message::User(vec![Part::Text("hi".into())])],
+        messages: vec![
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![MessagePart::Text("hi".into())]),
+        ],
         tools: vec![Tool {
             name: "execute_bash".into(),
             description: "runs".into(),

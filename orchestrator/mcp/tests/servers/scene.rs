@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::tool_servers::{Offer, ToolServers as _};
+use engine::tool_servers::{ToolOffer, ToolServers as _};
 use mcp::{McpServer, McpServers, Program, Remote, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value};
@@ -30,7 +30,7 @@ pub(crate) fn servers(servers: Vec<McpServer>) -> McpServers {
     McpServers::new(servers, vec!["think".into()], &environment)
 }
 
-pub(crate) fn names(offer: &Offer) -> Vec<&str> {
+pub(crate) fn names(offer: &ToolOffer) -> Vec<&str> {
     offer.tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 

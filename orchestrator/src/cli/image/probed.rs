@@ -1,6 +1,6 @@
 //! What the probe found, read from an image that may say anything.
 
-use engine::sandbox_tools::{self, CHROMIUM, Facts, IPYTHON};
+use engine::sandbox_tools::{self, CHROMIUM, IPYTHON, SandboxFacts};
 use serde_json::{Value, json};
 
 /// The facts, by the probe's name, and for people.
@@ -25,7 +25,7 @@ const FACTS: [(&str, &str); 18] = [
     ("package_manager", "package manager"),
 ];
 
-/// Facts that only a part of ours looks at.
+/// SandboxFacts that only a part of ours looks at.
 const VSCODE: &str = "vscode";
 /// The last line.
 const END: &str = "end";
@@ -36,7 +36,7 @@ const PARTS: [(&str, &[&str]); 4] =
 
 /// The facts that were found.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Probed(Facts);
+pub(super) struct Probed(SandboxFacts);
 
 impl Probed {
     /// Reads what the probe said.

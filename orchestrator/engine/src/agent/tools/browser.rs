@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::ToolError;
-use crate::browsing::{self, Call};
+use crate::browsing::{self, BrowserCall};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "browser";
@@ -33,11 +33,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let wrong =
-        |error: browsing::WrongCalls| ToolError::Arguments { tool: NAME.into(), problem: error.to_string() };
+    let wrong = |error: browsing::InvalidCalls| ToolError::Arguments {
+        tool: NAME.into(),
+        problem: error.to_string(),
+    };
     let calls = browsing::parse(&arguments.code).map_err(wrong)?;
     let said = calls.into_iter().filter_map(|call| match call {
-        Call::SendMessage(text) => Some(text),
+        BrowserCall::SendMessage(text) => Some(text),
         _ => None,
     });
     let action = BrowseInteractiveAction {

@@ -6,17 +6,17 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::ToolError;
-use crate::agent::definition::Delegate;
+use crate::agent::definition::DelegateAgent;
 use crate::llm::Tool;
 
 /// What models call it.
 pub const DELEGATE: &str = "delegate";
 
-pub(super) fn definition(delegates: &[Delegate]) -> Tool {
+pub(super) fn definition(delegates: &[DelegateAgent]) -> Tool {
     let names: Vec<&str> = delegates.iter().map(|delegate| delegate.name.as_str()).collect();
     let lines: String = delegates
         .iter()
-        .map(|Delegate { name, description }| match description.trim() {
+        .map(|DelegateAgent { name, description }| match description.trim() {
             "" => format!("\n- {name}"),
             description => format!("\n- {name}: {description}"),
         })
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
 
 pub(super) fn to_action(
     arguments: Arguments,
-    delegates: &[Delegate],
+    delegates: &[DelegateAgent],
     thought: &str,
 ) -> Result<Action, ToolError> {
     let Arguments { agent, task } = arguments;

@@ -7,12 +7,12 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::{Delegate, Prompt};
+use crate::agent::{DelegateAgent, Prompt};
 
 /// One with these tools, that can hand tasks on to a reader.
 fn agent(tools: &[ToolName]) -> AgentDefinition {
-    let delegates = vec![Delegate { name: "reader".into(), description: "Finds things.\n".into() }];
-    AgentDefinition { delegates, ..AgentDefinition::code_act(Prompt::Usual, tools.to_vec()) }
+    let delegates = vec![DelegateAgent { name: "reader".into(), description: "Finds things.\n".into() }];
+    AgentDefinition { delegates, ..AgentDefinition::code_act(Prompt::Unattended, tools.to_vec()) }
 }
 
 fn call_with(tools: &[ToolName], name: &str, arguments: &Value) -> Result<Action, ToolError> {
@@ -85,7 +85,7 @@ fn a_task_is_handed_on_to_an_agent_that_there_is() {
     let told = definitions(&agent(&[])).pop().unwrap();
     assert!(told.description.ends_with("The agents:\n- reader: Finds things."), "{}", told.description);
     assert_eq!(told.parameters["properties"]["agent"]["enum"], json!(["reader"]));
-    let alone = AgentDefinition::code_act(Prompt::Usual, Vec::new());
+    let alone = AgentDefinition::code_act(Prompt::Unattended, Vec::new());
     assert!(definitions(&alone).is_empty());
 }
 

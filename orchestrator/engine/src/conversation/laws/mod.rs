@@ -245,7 +245,7 @@ fn an_agent_is_told_once_that_its_sandbox_is_another_one() {
         world.happen(&happening);
     }
     assert_eq!(told_of_another(&world), [None]);
-    let view = View::whole(world.log.iter().cloned().map(Arc::new).collect());
+    let view = View::from_events(world.log.iter().cloned().map(Arc::new).collect());
     let messages = view.messages();
     let told = messages.iter().filter(|message| format!("{message:?}").contains("replaced by a new one"));
     assert_eq!(told.count(), 1);

@@ -19,10 +19,10 @@ use protocol::{
 use serde_json::json;
 
 use crate::agent::tools::DELEGATE;
-use crate::agent::{ModelCall, Step};
+use crate::agent::{AgentStep, ModelCall};
 use crate::conversation::transition::interrupted;
 use crate::conversation::{AgentId, Begin, Effect, Input, InputKind, News, State, Terms, transition};
-use crate::draft_editor::Drafted;
+use crate::draft_editor::DraftResult;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 use crate::testing::timestamp;
@@ -468,10 +468,10 @@ impl World {
     }
 
     /// What an agent decides; the calls of a response are made one after another, before anything else.
-    fn decide(&self, agent: AgentId, decision: Decision) -> Result<Box<Step>, LlmError> {
-        let mut view = View::of(agent);
-        view.take_in(&self.log.iter().cloned().map(Arc::new).collect::<Vec<_>>());
-        if let Some((_, metadata)) = view.unmade_call() {
+    fn decide(&self, agent: AgentId, decision: Decision) -> Result<Box<AgentStep>, LlmError> {
+        let mut view = View::for_agent(agent);
+        view.update(&self.log.iter().cloned().map(Arc::new).collect::<Vec<_>>());
+        if let Some((_, metadata)) = view.pending_call() {
             return Ok(Box::new(delegate(metadata, None)));
         }
         let Decision::Delegate(count) = decision else { return decide(decision) };
@@ -524,7 +524,7 @@ impl World {
     }
 }
 
-fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
+fn decide(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
     let body: EventBody = match decision {
         Decision::Run => Action::from(RunAction {
             command: "ls".into(),
@@ -562,7 +562,7 @@ fn decide(decision: Decision) -> Result<Box<Step>, LlmError> {
     };
     let risk_reason =
         if matches!(decision, Decision::RunRisky) { "it deletes".into() } else { String::new() };
-    Ok(Box::new(Step { call: call(), risk_reason, ..Step::new(body) }))
+    Ok(Box::new(AgentStep { call: call(), risk_reason, ..AgentStep::new(body) }))
 }
 
 fn call() -> Option<ModelCall> {
@@ -574,12 +574,12 @@ fn call() -> Option<ModelCall> {
 }
 
 /// One of several calls in a response that hand on a task each.
-fn delegate(metadata: ToolCallMetadata, call: Option<ModelCall>) -> Step {
-    Step {
+fn delegate(metadata: ToolCallMetadata, call: Option<ModelCall>) -> AgentStep {
+    AgentStep {
         tool_call_metadata: Some(metadata),
         call,
         briefing: Some(system()),
-        ..Step::new(Action::from(DelegateAction { agent: "helper".into(), ..Default::default() }))
+        ..AgentStep::new(Action::from(DelegateAction { agent: "helper".into(), ..Default::default() }))
     }
 }
 
@@ -602,7 +602,7 @@ fn drafted(action: EventId, is_written: bool) -> InputKind {
         true => Ok(Box::new(EditAction::new("/a", "create"))),
         false => Err("it has no block".to_owned()),
     };
-    InputKind::EditDrafted { action, drafted: Drafted { call: call(), edit } }
+    InputKind::EditDrafted { action, drafted: DraftResult { call: call(), edit } }
 }
 
 fn done(action: EventId, observation: Observation) -> InputKind {

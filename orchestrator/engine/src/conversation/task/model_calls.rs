@@ -15,7 +15,7 @@ use crate::conversation::handle::{ConversationError, Live};
 use crate::conversation::input::InputKind;
 use crate::conversation::state::AgentId;
 use crate::conversation::transition::UNPAID;
-use crate::draft_editor::{self, Drafted};
+use crate::draft_editor::{self, DraftResult};
 use crate::llm::{Llm, LlmErrorKind, LlmProgress};
 use crate::title;
 
@@ -28,8 +28,8 @@ pub(super) struct TitleSearch {
 }
 
 impl TitleSearch {
-    fn most_cost(&self) -> f64 {
-        title::most_cost(self.llm.as_ref(), &self.message)
+    fn max_cost(&self) -> f64 {
+        title::max_cost(self.llm.as_ref(), &self.message)
     }
 }
 
@@ -58,7 +58,7 @@ impl Task {
 
     fn begin_step(&mut self, agent: AgentId) {
         let Some(worker) = self.workers.get(&agent) else { return };
-        if !self.admits(|| worker.steps.most_cost(&worker.view)) {
+        if !self.admits(|| worker.steps.max_cost(&worker.view)) {
             return;
         }
         let place = self.current_place();
@@ -80,9 +80,9 @@ impl Task {
         if budget.is_none() || self.calls_underway() == 0 {
             return true;
         }
-        let title = self.title.as_ref().filter(|title| title.begun.is_some()).map(TitleSearch::most_cost);
-        let steps = self.steps_underway().map(|worker| worker.steps.most_cost(&worker.view));
-        let drafts = self.drafts_underway().map(|llm| draft_editor::most_cost(llm.as_ref()));
+        let title = self.title.as_ref().filter(|title| title.begun.is_some()).map(TitleSearch::max_cost);
+        let steps = self.steps_underway().map(|worker| worker.steps.max_cost(&worker.view));
+        let drafts = self.drafts_underway().map(|llm| draft_editor::max_cost(llm.as_ref()));
         let others = steps.chain(drafts).chain(title);
         budget::admits(budget, self.state.metrics.accumulated_cost, others, own())
     }
@@ -103,12 +103,12 @@ impl Task {
     /// Begins the search for a title that waits, unless it could have one of several others' calls pass the budget.
     fn begin_title(&mut self) {
         let Some(title) = self.title.as_ref().filter(|title| title.begun.is_none()) else { return };
-        if self.calls_underway() > 1 && !self.admits(|| title.most_cost()) {
+        if self.calls_underway() > 1 && !self.admits(|| title.max_cost()) {
             return;
         }
         let (llm, message) = (Arc::clone(&title.llm), title.message.clone());
         let begun = self.work.spawn(async move {
-            let (title, call) = title::title(llm.as_ref(), &message).await;
+            let (title, call) = title::generate_title(llm.as_ref(), &message).await;
             Done::Title { title, call }
         });
         if let Some(title) = &mut self.title {
@@ -130,7 +130,7 @@ impl Task {
     pub(super) async fn give_up_unpaid(&mut self) -> Result<(), ConversationError> {
         let (budget, spent) = (self.state.max_budget, self.state.metrics.accumulated_cost);
         let is_too_much =
-            |title: &mut TitleSearch| budget.is_some_and(|most| spent + title.most_cost() >= most);
+            |title: &mut TitleSearch| budget.is_some_and(|most| spent + title.max_cost() >= most);
         if let Some(TitleSearch { begun: Some(begun), .. }) = self.title.take_if(is_too_much) {
             begun.abort();
         }
@@ -140,7 +140,7 @@ impl Task {
         for draft in std::mem::take(&mut self.drafts) {
             let action = draft.performance.action;
             self.performing.remove(&action);
-            self.follow(InputKind::EditDrafted { action, drafted: Drafted::refused(UNPAID) }).await?;
+            self.follow(InputKind::EditDrafted { action, drafted: DraftResult::refused(UNPAID) }).await?;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Task {
         let llm = self.steps_of(action).draft_editor();
         let is_stopped = draft.performance.cancel.is_cancelled();
         let is_unpaid = self.state.is_budget_reached();
-        if !is_stopped && (is_unpaid || !self.admits(|| draft_editor::most_cost(llm.as_ref()))) {
+        if !is_stopped && (is_unpaid || !self.admits(|| draft_editor::max_cost(llm.as_ref()))) {
             return self.drafts.push(draft);
         }
         let Draft { edit, sandbox, performance: Performance { request, cancel, .. } } = draft;
@@ -160,7 +160,7 @@ impl Task {
         let work = self.work.spawn(async move {
             let result = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Ok(Drafted::refused("the user stopped it")),
+                () = cancel.cancelled() => Ok(DraftResult::refused("the user stopped it")),
                 result = draft_editor::write_out(&edit, &request, sandbox.as_ref(), asked.as_ref()) => result,
             };
             Done::Draft { action, result }

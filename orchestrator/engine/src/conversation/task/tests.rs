@@ -9,12 +9,12 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, ConversationId, Observation};
 use tokio::time::Instant;
 
-use crate::agent::{Agent, Member, Step};
+use crate::agent::{Agent, AgentStep, TeamMember};
 use crate::condenser::Noop;
 use crate::conversation::{Conversation, Parts};
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use crate::sandbox::SandboxSpec;
-use crate::testing::{Ending, MemoryStore, ScriptedProvider, UnaskedLlm};
+use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
 use crate::view::View;
 
 /// An agent that panics when it is asked for a step.
@@ -35,7 +35,7 @@ impl Agent for Unasked {
         _: &View,
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError> {
+    ) -> Result<AgentStep, LlmError> {
         panic!("the agent is asked");
     }
 }
@@ -49,7 +49,7 @@ impl Llm for Finishing {
         "finishing"
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         self.0
     }
 
@@ -77,8 +77,8 @@ impl Agent for Finishing {
         _: &View,
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Step, LlmError> {
-        Ok(Step::new(Action::from(FinishAction::default())))
+    ) -> Result<AgentStep, LlmError> {
+        Ok(AgentStep::new(Action::from(FinishAction::default())))
     }
 }
 
@@ -99,7 +99,7 @@ fn started() -> ConversationStarted {
 fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> Parts {
     Parts {
         store: Arc::new(MemoryStore::default()),
-        own: Member {
+        own: TeamMember {
             draft_editor: Arc::clone(&llm),
             llm,
             agent,
@@ -137,11 +137,11 @@ async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows
             Observation::new("", RunObservation { metadata, ..Default::default() })
         };
         match run.thought.as_str() {
-            "Running the set-up script" => Ending::WhenCancelled(ran(137)),
-            _ => Ending::Observation(ran(0)),
+            "Running the set-up script" => ScriptedResult::WhenCancelled(ran(137)),
+            _ => ScriptedResult::Observation(ran(0)),
         }
     });
-    let parts = parts(&provider, Arc::new(Unasked), Arc::new(UnaskedLlm));
+    let parts = parts(&provider, Arc::new(Unasked), Arc::new(UnusedLlm));
     let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
     let begun = Instant::now();
     let conversation = Conversation::begin(parts, id(), started).await.unwrap();

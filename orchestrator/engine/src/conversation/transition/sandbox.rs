@@ -6,7 +6,7 @@ use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 use super::{AgentId, SANDBOX_REPLACED, Turn, interrupted, not_performed};
 use crate::conversation::setup::{self, Outcome, SetupStep};
 use crate::conversation::state::Pending;
-use crate::draft_editor::Drafted;
+use crate::draft_editor::DraftResult;
 
 /// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
 const MOST_SETUP_LOSSES: u32 = 2;
@@ -76,8 +76,8 @@ impl Turn {
 
     /// A draft was written out, or not; what that cost is kept either way. The edit takes the draft's place, and is
     /// performed unless the user has stopped it.
-    pub(super) fn edit_drafted(&mut self, agent: AgentId, action: EventId, drafted: Drafted) {
-        let Drafted { call, edit } = drafted;
+    pub(super) fn edit_drafted(&mut self, agent: AgentId, action: EventId, drafted: DraftResult) {
+        let DraftResult { call, edit } = drafted;
         let (edit, refused) = match edit {
             Ok(_) if self.state.agent_state == AgentState::Stopped => {
                 (None, Some("the user stopped it".into()))

@@ -8,7 +8,7 @@ use protocol::{Action, AgentState, EventBody, EventId, EventSource, Observation,
 
 use super::delegation::Ending;
 use super::{AgentId, Turn, not_performed};
-use crate::agent::{Step, track};
+use crate::agent::{AgentStep, update_task_list};
 use crate::conversation::input::News;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
@@ -32,7 +32,7 @@ impl Turn {
     }
 
     /// An agent decided. Whatever it is gets its ending here, waits for the user, or is performed.
-    pub(super) fn act(&mut self, agent: AgentId, mut step: Step, seen: EventId) {
+    pub(super) fn act(&mut self, agent: AgentId, mut step: AgentStep, seen: EventId) {
         if self.state.agent_state == AgentState::RateLimited {
             self.change_state(AgentState::Running, "");
         }
@@ -64,7 +64,7 @@ impl Turn {
             }
             Action::TaskTracking(tracking) => {
                 let tasks = self.state.run(agent).map(|run| run.tasks.as_slice()).unwrap_or_default();
-                let tracked = track(&tracking, tasks);
+                let tracked = update_task_list(&tracking, tasks);
                 self.append_outcome(agent, id, step.tool_call_metadata, tracked);
             }
             Action::Delegate(delegate) => self.delegate(id, &delegate, step.briefing),
@@ -110,7 +110,7 @@ impl Turn {
         }
     }
 
-    fn append_step(&mut self, agent: AgentId, step: &Step) -> EventId {
+    fn append_step(&mut self, agent: AgentId, step: &AgentStep) -> EventId {
         let mut event = self.event(agent, EventSource::Agent, step.body.clone());
         event.timeout = step.timeout;
         event.tool_call_metadata.clone_from(&step.tool_call_metadata);

@@ -9,7 +9,7 @@ use protocol::sandbox_api::FileKind;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
-use super::knowledge::{INSTRUCTIONS, KnowledgeFile, LONGEST_FILE, Problem};
+use super::knowledge::{INSTRUCTIONS, KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
 use crate::sandbox::{Sandbox, SandboxError, TransferKind};
 
 /// Folders below the workspace that hold knowledge: V0's, and our own beside them.
@@ -33,7 +33,7 @@ pub(super) async fn files(
     sandbox: &dyn Sandbox,
     workspace: &str,
     organization: &str,
-) -> (Vec<KnowledgeFile>, Vec<Problem>) {
+) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let workspace = workspace.trim_end_matches('/');
     let instructions =
         INSTRUCTIONS.map(|(name, _)| instructions(sandbox, format!("{workspace}/{name}"), name));
@@ -46,7 +46,7 @@ pub(super) async fn files(
     let Ok((instructions, folders)) = timeout(PATIENCE, all).await else {
         let problem =
             format!("its knowledge could not be read in {} seconds: none is told", PATIENCE.as_secs());
-        return (Vec::new(), vec![Problem { path: workspace.to_owned(), problem }]);
+        return (Vec::new(), vec![KnowledgeProblem { path: workspace.to_owned(), problem }]);
     };
     let mut files: Vec<KnowledgeFile> = Vec::new();
     let mut problems = Vec::new();
@@ -69,10 +69,10 @@ async fn instructions(
     sandbox: &dyn Sandbox,
     path: String,
     name: &str,
-) -> Result<Option<KnowledgeFile>, Problem> {
+) -> Result<Option<KnowledgeFile>, KnowledgeProblem> {
     match content(sandbox, &path).await {
         Ok(content) => Ok(content.map(|content| KnowledgeFile { path, below: name.to_owned(), content })),
-        Err(error) => Err(Problem { path, problem: error.to_string() }),
+        Err(error) => Err(KnowledgeProblem { path, problem: error.to_string() }),
     }
 }
 
@@ -82,10 +82,10 @@ async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, S
         return Ok(None);
     }
     // One byte more than is looked at: whoever reads it shall see that it was cut.
-    download(sandbox, path, TransferKind::File, LONGEST_FILE as u64 + 1).await.map(Some)
+    download(sandbox, path, TransferKind::File, MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).await.map(Some)
 }
 
-async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<Problem>) {
+async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let archive = match kind(sandbox, &path).await {
         Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, LONGEST_FOLDER).await,
         Ok(_) => return (Vec::new(), Vec::new()),
@@ -93,7 +93,7 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
     };
     let archive = match archive {
         Ok(archive) => archive,
-        Err(error) => return (Vec::new(), vec![Problem { path, problem: error.to_string() }]),
+        Err(error) => return (Vec::new(), vec![KnowledgeProblem { path, problem: error.to_string() }]),
     };
     let Unpacked { mut files, links, mut problems } = unpack(&path, &archive);
     for below in links {
@@ -101,8 +101,10 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
         match content(sandbox, &path).await {
             Ok(Some(content)) => files.push(KnowledgeFile { path, below, content }),
             // It leads nowhere, round in circles, or to a folder.
-            Ok(None) => problems.push(Problem { path, problem: "it is a link that leads to no file".into() }),
-            Err(error) => problems.push(Problem { path, problem: error.to_string() }),
+            Ok(None) => {
+                problems.push(KnowledgeProblem { path, problem: "it is a link that leads to no file".into() })
+            }
+            Err(error) => problems.push(KnowledgeProblem { path, problem: error.to_string() }),
         }
     }
     (files, problems)
@@ -136,7 +138,7 @@ struct Unpacked {
     files: Vec<KnowledgeFile>,
     /// Paths below the folder.
     links: Vec<String>,
-    problems: Vec<Problem>,
+    problems: Vec<KnowledgeProblem>,
 }
 
 /// The Markdown of an archive that may break off anywhere. Nothing is written: no path of it can lead astray.
@@ -154,8 +156,9 @@ fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
                 tar::EntryType::Regular => {
                     let mut content = Vec::new();
                     let length = entry.size();
-                    let read = entry.take(LONGEST_FILE as u64 + 1).read_to_end(&mut content)? as u64;
-                    if read < length.min(LONGEST_FILE as u64 + 1) {
+                    let read =
+                        entry.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content)? as u64;
+                    if read < length.min(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1) {
                         return Err(std::io::ErrorKind::UnexpectedEof.into());
                     }
                     unpacked.files.push(KnowledgeFile { path: format!("{folder}/{below}"), below, content });
@@ -168,7 +171,7 @@ fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
         if read.is_err() {
             let problem =
                 format!("it holds more than {LONGEST_FOLDER} bytes, or changed: the rest is not told");
-            unpacked.problems.push(Problem { path: folder.to_owned(), problem });
+            unpacked.problems.push(KnowledgeProblem { path: folder.to_owned(), problem });
             break;
         }
     }

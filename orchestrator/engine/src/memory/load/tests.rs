@@ -5,7 +5,7 @@ use protocol::sandbox_api::{ActionRequest, FileMode, FileStatus};
 use protocol::{ActionId, Observation};
 
 use super::*;
-use crate::memory::{Facts, Memory, Recalled};
+use crate::memory::{Memory, Recalled, WorkspaceFacts};
 use crate::sandbox::{ByteSource, OnOutput};
 
 fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
@@ -53,7 +53,7 @@ fn of_an_archive_that_breaks_off_the_beginning_counts() {
 #[test]
 fn a_file_of_any_length_is_cut() {
     let unpacked = unpack("f", &archive(&[("a.md", &vec![b'x'; 1 << 20]), ("b.md", b"B")], &[]));
-    assert_eq!(unpacked.files[0].content.len(), LONGEST_FILE + 1);
+    assert_eq!(unpacked.files[0].content.len(), MAX_KNOWLEDGE_FILE_BYTES + 1);
     assert_eq!(unpacked.files[1].content, b"B");
 }
 
@@ -127,7 +127,7 @@ impl Sandbox for Sandboxed {
 
 async fn problems(says: Says) -> Vec<String> {
     let memory = Memory::default().load(&Sandboxed(says), "/w", "").await;
-    assert_eq!(memory.recall("anything", &Facts::default(), &Recalled::default()), None);
+    assert_eq!(memory.recall("anything", &WorkspaceFacts::default(), &Recalled::default()), None);
     memory.problems().iter().map(ToString::to_string).collect()
 }
 

@@ -7,8 +7,8 @@ use protocol::observation::{MicroagentKnowledge, RecallObservation};
 use protocol::{Observation, ObservationKind};
 
 use super::Memory;
+use super::format_recall;
 use super::knowledge::{Knowledge, Told};
-use super::tell;
 
 /// How much of a message is searched for triggers, in bytes.
 const LONGEST_QUERY: usize = 256 << 10;
@@ -18,7 +18,7 @@ const MOST_TOLD: usize = 128 << 10;
 
 /// What the agent should know of the place it works in; empty: unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct WorkspaceFacts {
     /// `owner/name`.
     pub repo_name: String,
     /// Where the repository lies in the sandbox.
@@ -73,14 +73,14 @@ impl Memory {
     /// Triggers are V0's: they stand anywhere in the message, in any case, also inside of a word. They are written with
     /// that in mind (`docker` for "dockerize"), languages without spaces need it, and a piece too much costs tokens
     /// once where a piece too few is a silent fault.
-    pub fn recall(&self, query: &str, facts: &Facts, recalled: &Recalled) -> Option<Recall> {
+    pub fn recall(&self, query: &str, facts: &WorkspaceFacts, recalled: &Recalled) -> Option<Recall> {
         let triggered = self.triggered(query, recalled);
         let found = if recalled.has_context {
             RecallObservation { microagent_knowledge: triggered, ..of(RecallType::Knowledge) }
         } else {
             self.context(facts.clone(), triggered)
         };
-        if tell(&found).is_empty() {
+        if format_recall(&found).is_empty() {
             return None;
         }
         let recall_type = found.recall_type;
@@ -92,9 +92,13 @@ impl Memory {
         Some(Recall { action, observation: Observation::new(content, found) })
     }
 
-    /// Facts and instructions, with what the first message triggers.
-    fn context(&self, facts: Facts, microagent_knowledge: Vec<MicroagentKnowledge>) -> RecallObservation {
-        let Facts {
+    /// WorkspaceFacts and instructions, with what the first message triggers.
+    fn context(
+        &self,
+        facts: WorkspaceFacts,
+        microagent_knowledge: Vec<MicroagentKnowledge>,
+    ) -> RecallObservation {
+        let WorkspaceFacts {
             repo_name,
             repo_directory,
             repo_branch,

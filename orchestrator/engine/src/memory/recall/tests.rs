@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use protocol::{Action, Event, EventBody, EventId, EventSource};
 
 use super::*;
-use crate::llm::{Message, Part};
+use crate::llm::{ChatMessage, MessagePart};
 use crate::memory::knowledge::Place;
-use crate::memory::{KnowledgeFile, tell};
+use crate::memory::{KnowledgeFile, format_recall};
 use crate::testing::timestamp;
 use crate::view::View;
 
@@ -33,14 +33,14 @@ fn names(recall: &Recall) -> Vec<&str> {
     found(recall).microagent_knowledge.iter().map(|piece| piece.name.as_str()).collect()
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> WorkspaceFacts {
+    WorkspaceFacts {
         repo_name: "a/b".into(),
         repo_directory: "/workspace/b".into(),
         date: "2026-01-02".into(),
         working_dir: "/workspace".into(),
         runtime_hosts: BTreeMap::from([("http://localhost:5000".into(), 5000)]),
-        ..Facts::default()
+        ..WorkspaceFacts::default()
     }
 }
 
@@ -83,7 +83,7 @@ fn a_workspaces_knowledge_stands_in_the_place_of_the_users() {
         file("pdf/SKILL.md", "---\ndescription: Reads PDFs.\n---\nLong."),
     ];
     memory.workspace = memory.read(workspace, Place::Workspace);
-    let recall = memory.recall("git", &Facts::default(), &Recalled::default()).unwrap();
+    let recall = memory.recall("git", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
     assert_eq!(found(&recall).microagent_knowledge[0].content, "Theirs.");
     assert_eq!(
         found(&recall).repo_instructions,
@@ -97,7 +97,7 @@ fn built_in_knowledge_can_be_replaced_and_disabled() {
     let disabled = ["docker", "ssh"].map(str::to_owned).into();
     let memory = Memory::new(vec![triggered("github", "github")], disabled).with_built_in();
     assert_eq!(memory.problems(), []);
-    let recall = |query: &str| memory.recall(query, &Facts::default(), &Recalled::default());
+    let recall = |query: &str| memory.recall(query, &WorkspaceFacts::default(), &Recalled::default());
     let told = recall("See GitHub and kubectl, docker, ssh").unwrap();
     assert_eq!(names(&told), ["kubernetes", "github"]);
     assert_eq!(found(&told).microagent_knowledge[1].content, "All of github.");
@@ -116,30 +116,30 @@ fn what_is_told_is_bounded() {
     let knowledge =
         (0..9).map(|number| file(&format!("k{number}.md"), &format!("---\ntriggers: x\n---\n{long}")));
     let memory = memory(instructions.chain(knowledge).collect());
-    let recall = memory.recall("x", &Facts::default(), &Recalled::default()).unwrap();
-    assert!(tell(found(&recall)).len() <= 2 * MOST_TOLD + 1000);
+    let recall = memory.recall("x", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
+    assert!(format_recall(found(&recall)).len() <= 2 * MOST_TOLD + 1000);
     assert!(
         found(&recall).repo_instructions.ends_with("[The instructions are longer; the rest is left out.]")
     );
     let mut recalled = Recalled::default();
     recalled.apply(&recall.observation);
-    let next = memory.recall("x", &Facts::default(), &recalled).unwrap();
+    let next = memory.recall("x", &WorkspaceFacts::default(), &recalled).unwrap();
     assert!(names(&recall).iter().all(|name| !names(&next).contains(name)), "what was too much comes later");
 }
 
 #[test]
 fn a_model_is_told_what_there_is_and_no_more() {
-    assert_eq!(memory(Vec::new()).recall("x", &Facts::default(), &Recalled::default()), None);
+    assert_eq!(memory(Vec::new()).recall("x", &WorkspaceFacts::default(), &Recalled::default()), None);
     let secrets = BTreeMap::from([("KEY".into(), "for the forge".into()), ("X".into(), String::new())]);
     let memory =
         memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]).with_secrets(secrets);
     let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
-    let told = tell(found(&recall));
+    let told = format_recall(found(&recall));
     let events = [EventBody::from(Action::from(recall.action)), EventBody::from(recall.observation)];
     let events =
         (0..).zip(events).map(|(id, body)| Event::new(EventId(id), timestamp(), EventSource::User, body));
-    let messages = View::whole(events.map(Arc::new).collect()).messages();
-    assert_eq!(messages, [Message::User(vec![Part::Text(told.clone())])]);
+    let messages = View::from_events(events.map(Arc::new).collect()).messages();
+    assert_eq!(messages, [ChatMessage::User(vec![MessagePart::Text(told.clone())])]);
     for part in [
         "Today is 2026-01-02. Your shell begins in /workspace. You work on the repository a/b in /workspace/b.",
         "\n- http://localhost:5000: port 5000",
@@ -162,7 +162,7 @@ proptest! {
         let mut recalled = Recalled::default();
         let mut told = Vec::new();
         for message in &messages {
-            if let Some(recall) = memory.recall(message, &Facts::default(), &recalled) {
+            if let Some(recall) = memory.recall(message, &WorkspaceFacts::default(), &recalled) {
                 recalled.apply(&recall.observation);
                 told.extend(names(&recall).iter().map(|name| name.parse::<usize>().unwrap()));
             }

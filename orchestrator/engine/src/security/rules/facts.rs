@@ -5,14 +5,14 @@ use protocol::Action;
 use protocol::action::RunAction;
 
 use super::super::shell::{self, Command, Unread, Word};
-use crate::browsing::{self, Call};
+use crate::browsing::{self, BrowserCall};
 
 /// `sh -c` within `sh -c`, and so on.
 const DEEPEST: usize = 8;
 
 /// What one simple command, or an action of another kind, touches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ActionFacts {
     pub(super) words: Vec<Word>,
     pub(super) reads: Vec<Word>,
     pub(super) writes: Vec<Word>,
@@ -83,7 +83,7 @@ const WRAPPERS: [(&str, &str, usize); 14] = [
 
 const SHELLS: &str = " sh bash dash ash zsh ksh ";
 
-impl Facts {
+impl ActionFacts {
     /// Everything that it touches.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target<'_>> {
         let reads = self.reads.iter().map(Target::Read);
@@ -110,7 +110,7 @@ impl Facts {
     }
 }
 
-impl Facts {
+impl ActionFacts {
     /// Where a page is.
     fn of_page(url: &str) -> Self {
         let opaque = Self { is_opaque: true, ..Self::default() };
@@ -142,17 +142,17 @@ impl Facts {
         let mut facts = vec![Self::default()];
         for call in calls {
             match call {
-                Call::Goto(url) => facts.push(Self::of_page(&url)),
-                Call::UploadFile(_, files) => {
+                BrowserCall::Goto(url) => facts.push(Self::of_page(&url)),
+                BrowserCall::UploadFile(_, files) => {
                     let reads = files.into_iter().map(|text| Word { text, is_certain: true }).collect();
                     facts.extend([Self { reads, ..Self::default() }, opaque()]);
                 }
-                Call::Noop(_)
-                | Call::Scroll(..)
-                | Call::NewTab
-                | Call::TabClose
-                | Call::TabFocus(_)
-                | Call::SendMessage(_) => {}
+                BrowserCall::Noop(_)
+                | BrowserCall::Scroll(..)
+                | BrowserCall::NewTab
+                | BrowserCall::TabClose
+                | BrowserCall::TabFocus(_)
+                | BrowserCall::SendMessage(_) => {}
                 _ => facts.push(opaque()),
             }
         }
@@ -160,20 +160,20 @@ impl Facts {
     }
 }
 
-fn of_run(run: &RunAction) -> Option<Vec<Facts>> {
+fn of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
     let text = run.command.trim();
     if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
         return Some(Vec::new());
     }
     if run.is_input {
-        return Some(vec![Facts { is_opaque: true, ..Facts::default() }]);
+        return Some(vec![ActionFacts { is_opaque: true, ..ActionFacts::default() }]);
     }
     let mut facts = Vec::new();
     of_text(&run.command, 0, &mut facts).ok()?;
     Some(facts)
 }
 
-fn of_text(text: &str, depth: usize, facts: &mut Vec<Facts>) -> Result<(), Unread> {
+fn of_text(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), Unread> {
     if depth == DEEPEST {
         return Err(Unread);
     }
@@ -183,11 +183,11 @@ fn of_text(text: &str, depth: usize, facts: &mut Vec<Facts>) -> Result<(), Unrea
     Ok(())
 }
 
-fn of_command(command: Command, depth: usize, facts: &mut Vec<Facts>) -> Result<(), Unread> {
+fn of_command(command: Command, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), Unread> {
     if depth == DEEPEST {
         return Err(Unread);
     }
-    let mut of_it = Facts { reads: command.reads, writes: command.writes, ..Facts::default() };
+    let mut of_it = ActionFacts { reads: command.reads, writes: command.writes, ..ActionFacts::default() };
     let Some((program, arguments)) = command.words.split_first() else {
         facts.push(of_it);
         return Ok(());
@@ -291,7 +291,7 @@ fn wrapped(name: &str, arguments: &[Word], with_value: &str, operands: usize) ->
 }
 
 /// The paths and hosts among a command's arguments.
-fn touch(name: &str, arguments: &[Word], facts: &mut Facts) {
+fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     if is_in(SILENT, name) {
         return;
     }

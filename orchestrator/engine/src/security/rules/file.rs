@@ -4,7 +4,7 @@ use protocol::{Action, SecurityRisk};
 use serde::Deserialize;
 
 use super::pattern::{CommandPattern, HostPattern, PathPattern, PatternError};
-use super::{Rule, Rules};
+use super::{Rule, SecurityRules};
 
 /// Why a policy file cannot be used. The user mends it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +84,7 @@ impl TryFrom<String> for Kind {
     }
 }
 
-impl Rules {
+impl SecurityRules {
     /// Reads a policy file's text.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
 
 fn risk_of(rules: &str, command: &str) -> SecurityRisk {
     let run = RunAction { command: command.into(), ..Default::default() };
-    Rules::from_toml(rules).unwrap().judge(&run.into()).risk
+    SecurityRules::from_toml(rules).unwrap().judge(&run.into()).risk
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn the_example_judges_what_is_done_in_whatever_form() {
 
 #[test]
 fn files_pages_and_tools_are_judged_too() {
-    let rules = Rules::from_toml(EXAMPLE).unwrap();
+    let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
     let judge = |action: Action| rules.judge(&action);
     let judged = judge(ReadAction::whole_file("/home/me/.ssh/config").into());
-    assert_eq!(judged, Judgement { risk: High, reason: "keys and passwords".into() });
+    assert_eq!(judged, RiskAssessment { risk: High, reason: "keys and passwords".into() });
     assert_eq!(judge(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
     assert_eq!(judge(EditAction::new("/etc/hosts", "view").into()).risk, Low);
     assert_eq!(judge(EditAction::new("/etc/hosts", "create").into()).risk, High);
@@ -92,7 +92,7 @@ fn files_pages_and_tools_are_judged_too() {
     assert_eq!(calls("goto('https://h.example/')\nclick('1')").risk, Medium);
     assert_eq!(calls("noop()").reason, "code and tools whose doing is not in sight");
     let own = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['ours.example']\n";
-    let own = Rules::from_toml(&format!("otherwise = 'low'\n{own}")).unwrap();
+    let own = SecurityRules::from_toml(&format!("otherwise = 'low'\n{own}")).unwrap();
     let judged = |calls: &str| {
         own.judge(&BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
     };
@@ -108,12 +108,12 @@ fn files_pages_and_tools_are_judged_too() {
     }
     let cell: RunIpythonAction = serde_json::from_value(serde_json::json!({"code": "1"})).unwrap();
     assert_eq!(judge(cell.clone().into()).risk, Medium);
-    assert_eq!(Rules::from_toml("otherwise = \"low\"").unwrap().judge(&cell.into()).risk, Unknown);
+    assert_eq!(SecurityRules::from_toml("otherwise = \"low\"").unwrap().judge(&cell.into()).risk, Unknown);
 }
 
 #[test]
 fn text_for_a_running_program_is_not_in_sight_but_keys_are() {
-    let rules = Rules::from_toml(EXAMPLE).unwrap();
+    let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
     let typed = |text: &str| RunAction { command: text.into(), is_input: true, ..Default::default() };
     assert_eq!(rules.judge(&typed("ls").into()).risk, Unknown);
     assert_eq!(rules.judge(&typed("C-c").into()).risk, Low);
@@ -166,7 +166,7 @@ fn a_policy_that_is_wrong_names_line_and_key() {
         ),
         ("otherwise = \n", "line 1: the file: "),
     ] {
-        let found = Rules::from_toml(text).unwrap_err().to_string();
+        let found = SecurityRules::from_toml(text).unwrap_err().to_string();
         assert!(found.starts_with(error) && !found.contains('\n'), "{found}");
     }
 }

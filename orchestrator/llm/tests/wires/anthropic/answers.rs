@@ -1,6 +1,6 @@
 //! What comes back when all goes well, in one piece and as a stream, and how it goes back to the provider.
 
-use engine::llm::{Completion, Llm as _, LlmProgress, LlmRequest, Message, Part};
+use engine::llm::{ChatMessage, Completion, Llm as _, LlmProgress, LlmRequest, MessagePart};
 use llm::ProviderLlm;
 use serde_json::{Value, json};
 
@@ -94,14 +94,14 @@ async fn a_turn_goes_back_as_it_came() {
     let response = llm.complete(&request(), &|_| ()).await.unwrap().response;
     server.body().await;
 
-    let results = response.tool_calls().into_iter().map(|call| Message::ToolResult {
+    let results = response.tool_calls().into_iter().map(|call| ChatMessage::ToolResult {
         call_id: call.id,
         name: call.name,
-        parts: vec![Part::Text("done".into())],
+        parts: vec![MessagePart::Text("done".into())],
     });
     let mut messages = vec![
-        Message::User(vec![Part::Text("go".into())]),
-        Message::Assistant(response.into_message().into_fields()),
+        ChatMessage::User(vec![MessagePart::Text("go".into())]),
+        ChatMessage::Assistant(response.into_message().into_fields()),
     ];
     messages.extend(results);
     llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();

@@ -3,7 +3,7 @@
 use protocol::observation::RecallObservation;
 
 /// A recall as a message in the user's place.
-pub fn tell(recall: &RecallObservation) -> String {
+pub fn format_recall(recall: &RecallObservation) -> String {
     let sections = [
         place(recall),
         hosts(recall),

@@ -4,15 +4,15 @@ use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 
 /// A model that costs nothing and panics when it is asked, for tests in which no model may be called.
 #[derive(Debug, Clone, Copy)]
-pub struct UnaskedLlm;
+pub struct UnusedLlm;
 
 #[async_trait]
-impl Llm for UnaskedLlm {
+impl Llm for UnusedLlm {
     fn model(&self) -> &str {
         "unasked"
     }
 
-    fn most_cost(&self, _: u64) -> f64 {
+    fn max_cost(&self, _: u64) -> f64 {
         0.0
     }
 
