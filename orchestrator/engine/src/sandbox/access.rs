@@ -1,4 +1,4 @@
-//! The way to a sandbox's server itself, below the actions: for whoever lends the sandbox to somebody else.
+//! Direct access to a sandbox's action server, for a sandbox host that leases the sandbox to clients.
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -6,22 +6,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::SandboxError;
 
-/// A duplex stream of bytes. Dropping it ends it.
+/// A duplex stream of bytes. Dropping it closes it.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-/// Opens byte streams to one sandbox's server.
+/// Opens byte streams to the action server of one sandbox.
 #[async_trait]
 pub trait OpenStream: Send + Sync {
-    /// Opens one. The caller bounds how long it takes.
+    /// Opens a stream. The caller applies a timeout.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] when the server is certainly gone; with another error it may go better the next time.
+    /// [`SandboxError::Lost`] if the server is gone for good. After any other error a retry may succeed.
     async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError>;
 }
 
-/// How a sandbox's server is reached, and what it asks for. What runs in the sandbox knows neither.
+/// How to reach a sandbox's action server and authenticate to it. Neither is visible inside the sandbox.
 pub struct ServerAccess {
     /// The key that each request must carry.
     pub key: SecretString,

@@ -1,86 +1,86 @@
-//! How placing a sandbox or speaking with it fails.
+//! Errors of sandboxes and their providers.
 
-/// How placing a sandbox or speaking with it failed.
+/// An error of creating a sandbox or of communicating with it.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The runtime itself does not answer: no engine, no host. May be tried again when it does.
+    /// The runtime does not respond, for example because no container engine runs. A retry may succeed once it does.
     #[error("the runtime {runtime} is not available: {detail}")]
     RuntimeUnavailable {
         /// The runtime's name.
         runtime: &'static str,
-        /// What was tried and what came of it.
+        /// What was tried, and the cause of the failure.
         detail: String,
     },
-    /// There is no such image, here or where it would be pulled from.
+    /// The image exists neither locally nor at its registry.
     #[error("the image {image} does not exist: {detail}")]
     NoSuchImage {
-        /// The image as it was asked for.
+        /// The requested image.
         image: String,
-        /// What the engine said.
+        /// The message of the engine.
         detail: String,
     },
-    /// The sandbox could not be started. Not worth a retry with the same spec.
+    /// The sandbox could not be started. A retry with the same spec will not succeed.
     #[error("starting the sandbox: {detail}")]
     Start {
         /// What failed.
         detail: String,
-        /// The end of what the sandbox wrote; empty when it wrote nothing.
+        /// The end of the sandbox's logs; empty if there are none.
         logs: String,
     },
-    /// The sandbox or its server is gone; what ran in it is gone too.
+    /// The sandbox or its action server is gone, with everything that ran in it.
     #[error("the sandbox is lost: {detail}")]
     Lost {
-        /// What was found.
+        /// The cause.
         detail: String,
     },
-    /// The sandbox is there and frozen: nothing in it answers before it is resumed.
+    /// The sandbox exists but is paused. It does not respond until it is resumed.
     #[error("the sandbox is paused: {detail}")]
     Paused {
-        /// What was found.
+        /// The cause.
         detail: String,
     },
-    /// This runtime cannot do what it was asked for.
+    /// This runtime does not support the operation.
     #[error("the runtime {runtime} cannot {what}")]
     Unsupported {
         /// The runtime's name.
         runtime: &'static str,
-        /// What it was asked for: `pause a sandbox`.
+        /// The operation, such as `pause a sandbox`.
         what: &'static str,
     },
-    /// What is to be removed is needed by others. May be tried again when they are gone.
+    /// The object to remove is in use. A retry may succeed once it is not.
     #[error("{what} is in use: {detail}")]
     InUse {
-        /// What was to be removed.
+        /// The object to remove.
         what: String,
-        /// By whom.
+        /// What uses it.
         detail: String,
     },
-    /// The server refused the request.
+    /// The action server rejected the request.
     #[error("the action server refuses: {detail}")]
     Refused {
-        /// Its sentence.
+        /// The message of the server.
         detail: String,
     },
-    /// The program that was to be started is not there, or cannot be run. Nothing was started.
+    /// The program to start does not exist or is not executable. Nothing was started.
     #[error("{detail}")]
     NoProgram {
-        /// The server's sentence, with the program's name.
+        /// The message of the server, with the program's name.
         detail: String,
-        /// Whether it is there.
+        /// Whether the program exists.
         exists: bool,
     },
-    /// The server's answer is not one.
-    #[error("the action server answered with something that is not an answer: {detail}")]
+    /// The response of the action server is malformed.
+    #[error("the action server sent a malformed response: {detail}")]
     Malformed {
-        /// What was wrong.
+        /// What is wrong with it.
         detail: String,
     },
-    /// Something on the host failed.
+    /// An operation on the host failed.
     #[error("{doing}")]
     Host {
-        /// What was being done, to what.
+        /// The operation and its subject.
         doing: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

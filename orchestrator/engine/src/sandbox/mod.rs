@@ -1,4 +1,4 @@
-//! The seam to sandboxes: a provider places an action server and hands back a way to speak with it.
+//! The traits of sandboxes. A provider creates a sandbox with an action server, and returns a client of it.
 
 mod access;
 mod error;
@@ -24,14 +24,14 @@ pub use spec::{Lifetime, ResourceLimits, SandboxSpec, Volume, VolumeError};
 pub use summary::{ResourceUsage, SandboxState, SandboxSummary, sweep};
 pub use transfer::{ByteSource, OnProgramOutput, StreamTarget, TransferKind};
 
-/// Places sandboxes of one runtime. Only places: what is done in them is the same for all.
+/// Creates and manages the sandboxes of one runtime. What happens inside them does not depend on the runtime.
 #[async_trait]
 pub trait SandboxProvider: Send + Sync {
-    /// The runtime's name in configuration: `docker`, `local`, …
+    /// Returns the runtime's name in the configuration: `docker`, `local`, …
     fn runtime(&self) -> &'static str;
 
-    /// Places the sandbox of a conversation. One that is left from before a crash is removed first: its id is
-    /// derived from the conversation's. Ends in a sandbox that answers or in an error, with nothing left behind.
+    /// Creates the sandbox of a conversation and waits until its action server responds. Its id is derived from the
+    /// conversation's, so that one that a crash left behind is removed first. An error leaves nothing behind.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -41,25 +41,25 @@ pub trait SandboxProvider: Send + Sync {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError>;
 
-    /// Speaks again with a sandbox that was placed before.
+    /// Attaches to an existing sandbox.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] when it is gone, or its server lives another life.
+    /// [`SandboxError::Lost`] if it is gone, or its action server has restarted since.
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError>;
 
-    /// Speaks with a sandbox of this name, whichever life its server lives: for whoever holds no lease.
+    /// Attaches to a sandbox by its id, without a lease. Accepts an action server that has restarted.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] when there is none, or its server does not answer.
+    /// [`SandboxError::Lost`] if there is none, or its action server does not respond.
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError>;
 
-    /// Every sandbox of this installation that the runtime knows of.
+    /// Returns all sandboxes of this installation.
     ///
     /// # Errors
-    /// See [`SandboxError`]; worth a retry.
+    /// See [`SandboxError`]. A retry may succeed.
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError>;
 
-    /// Freezes what runs in a sandbox; memory and files stay. One that is frozen is no error.
+    /// Freezes the processes of a sandbox; memory and files are kept. Idempotent.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -67,7 +67,7 @@ pub trait SandboxProvider: Send + Sync {
         Err(self.unsupported("pause a sandbox"))
     }
 
-    /// Lets a frozen sandbox go on. One that runs is no error.
+    /// Resumes a paused sandbox. Idempotent.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -75,8 +75,7 @@ pub trait SandboxProvider: Send + Sync {
         Err(self.unsupported("resume a sandbox"))
     }
 
-    /// Makes an image of a sandbox's files: sandboxes are placed from it as from any other. Answers with its name. What is
-    /// mounted into the sandbox is not in it.
+    /// Creates an image of a sandbox's files, without its mounts, from which sandboxes can be created. Returns its name.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -88,75 +87,75 @@ pub trait SandboxProvider: Send + Sync {
         Err(self.unsupported("make a snapshot"))
     }
 
-    /// Every snapshot of this installation; none where the runtime makes none.
+    /// Returns all snapshots of this installation. Empty if the runtime does not support snapshots.
     ///
     /// # Errors
-    /// See [`SandboxError`]; worth a retry.
+    /// See [`SandboxError`]. A retry may succeed.
     async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
         Ok(Vec::new())
     }
 
-    /// Removes a snapshot of this installation. One that is not there is no error.
+    /// Removes a snapshot of this installation. Idempotent.
     ///
     /// # Errors
-    /// [`SandboxError::InUse`] while there are sandboxes or snapshots that came of it, [`SandboxError::NoSuchImage`] when
-    /// the image is no snapshot of this installation, or see [`SandboxError`].
+    /// [`SandboxError::InUse`] while sandboxes or snapshots are based on it, [`SandboxError::NoSuchImage`] if the image is
+    /// not a snapshot of this installation, or see [`SandboxError`].
     async fn remove_snapshot(&self, _image: &str) -> Result<(), SandboxError> {
         Err(self.unsupported("remove a snapshot"))
     }
 
-    /// What a sandbox uses now.
+    /// Returns the current resource usage of a sandbox.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn usage(&self, _sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        Err(self.unsupported("measure what a sandbox uses"))
+        Err(self.unsupported("measure the resource usage of a sandbox"))
     }
 
-    /// The end of what a sandbox's server wrote, at most 64 KiB.
+    /// Returns the last 64 KiB of the logs of a sandbox's action server.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn logs(&self, _sandbox: &SandboxId) -> Result<String, SandboxError> {
-        Err(self.unsupported("show what a sandbox's server wrote"))
+        Err(self.unsupported("show the logs of a sandbox"))
     }
 
-    /// The way to a sandbox's server itself, for whoever lends the sandbox to others. Does not look whether it is there.
+    /// Returns direct access to a sandbox's action server, for a sandbox host. Does not check whether the sandbox exists.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn server_access(&self, _sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(self.unsupported("lend a sandbox to others"))
+        Err(self.unsupported("lease a sandbox to clients"))
     }
 
-    /// The error for what this runtime has no way to do.
+    /// Returns the error of an operation that this runtime does not support.
     fn unsupported(&self, what: &'static str) -> SandboxError {
         SandboxError::Unsupported { runtime: self.runtime(), what }
     }
 
-    /// Removes a sandbox and everything in it. One that is not there is no error.
+    /// Removes a sandbox and everything in it. Idempotent.
     ///
     /// # Errors
-    /// See [`SandboxError`]; worth a retry.
+    /// See [`SandboxError`]. A retry may succeed.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError>;
 
-    /// Waits until what abandoned starts have placed is removed: a host program that ends before that would leave it
-    /// behind. Bounded as removals are.
+    /// Waits until the sandboxes of abandoned starts are removed. A program that exits earlier would leave them behind.
+    /// Takes at most as long as removals may.
     async fn wait_for_cleanup(&self);
 }
 
-/// A placed sandbox.
+/// A client of one sandbox.
 #[async_trait]
 pub trait Sandbox: Send + Sync {
-    /// What the log must hold to attach to it again.
+    /// Returns what the log must hold to re-attach to it.
     fn lease(&self) -> &SandboxLeased;
 
-    /// Performs an action to its end. The same id never runs twice: if the sandbox knows it, this attaches, and
-    /// output is heard from its beginning as far as it is held. Survives a connection that breaks. Dropping the
-    /// future does not stop the action; [`Sandbox::cancel`] does.
+    /// Runs an action to completion. The same id never runs twice: if the sandbox knows the id, this attaches, and replays
+    /// the retained output. Survives lost connections. Dropping the future does not stop the action;
+    /// [`Sandbox::cancel`] does.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] when the sandbox or its server is gone, and what became of the action is unknown.
+    /// [`SandboxError::Lost`] if the sandbox or its server is gone. The result of the action is unknown then.
     async fn execute(
         &self,
         id: &ActionId,
@@ -164,22 +163,22 @@ pub trait Sandbox: Send + Sync {
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError>;
 
-    /// Ends what an action started: the whole process tree. The action's observation still comes. One that has
-    /// ended, or was never sent, is no error.
+    /// Kills the process tree of an action. Its observation still follows. Does nothing if the action has completed or was
+    /// never sent.
     ///
     /// # Errors
     /// See [`SandboxError`].
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError>;
 
-    /// What the sandbox's server is and can do.
+    /// Returns the version, capabilities and limits of the action server.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn info(&self) -> Result<ServerInfo, SandboxError> {
-        Err(unsupported("tell what it is"))
+        Err(unsupported("describe itself"))
     }
 
-    /// Sets what everything that is started from then on has in its environment, in the place of what was set before.
+    /// Sets the environment variables of all processes that are started from now on. Replaces those of an earlier call.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -187,9 +186,9 @@ pub trait Sandbox: Send + Sync {
         Err(unsupported("set an environment"))
     }
 
-    /// Runs a program without a terminal to its exit; with `stdin` it reads that. The same id never runs twice. Survives a
-    /// connection that breaks, unless input was on its way: then the program is ended. Dropping the future does not stop
-    /// it; [`Sandbox::kill_process`] does.
+    /// Runs a program without a terminal until it exits. The same id never runs twice. Survives lost connections, except
+    /// while input is being sent: then the program is killed. Dropping the future does not stop it;
+    /// [`Sandbox::kill_process`] does.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -203,7 +202,7 @@ pub trait Sandbox: Send + Sync {
         Err(unsupported("run programs without a terminal"))
     }
 
-    /// Ends a program and all that came of it; its exit still comes. One that has ended is no error.
+    /// Kills the process tree of a program. Its exit still follows. Does nothing if the program has exited.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -211,15 +210,15 @@ pub trait Sandbox: Send + Sync {
         Err(unsupported("run programs without a terminal"))
     }
 
-    /// Opens a byte stream to something inside.
+    /// Opens a byte stream into the sandbox.
     ///
     /// # Errors
-    /// [`SandboxError::Refused`] when nothing answers there, [`SandboxError::Unsupported`], or see [`SandboxError`].
+    /// [`SandboxError::Refused`] if the target does not accept it, [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn open(&self, _target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         Err(unsupported("open a stream"))
     }
 
-    /// The ports that something inside listens on.
+    /// Returns the ports on which processes in the sandbox listen.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -227,7 +226,7 @@ pub trait Sandbox: Send + Sync {
         Err(unsupported("list its ports"))
     }
 
-    /// Waits until something listens on a port; whether it does by then.
+    /// Waits until a process listens on a port. Returns whether it does before the timeout.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -235,24 +234,25 @@ pub trait Sandbox: Send + Sync {
         Err(unsupported("wait for a port"))
     }
 
-    /// What lies at a path inside, links followed; nothing when nothing does. A relative path begins where shells do.
+    /// Returns the metadata of a file, following links. `None` if it does not exist. A relative path is resolved against
+    /// the initial working directory of shells.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn status(&self, _path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        Err(unsupported("look at files"))
+        Err(unsupported("inspect files"))
     }
 
-    /// What a file or folder inside holds.
+    /// Returns the content of a file or folder.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
     async fn download(&self, _path: &str, _kind: TransferKind) -> Result<ByteSource, SandboxError> {
-        Err(unsupported("send files"))
+        Err(unsupported("download files"))
     }
 
-    /// Puts a file, or what an archive holds, at a path inside: whole, or not at all when the source fails. Folders on the
-    /// way are made. The mode is a file's.
+    /// Writes a file, or unpacks an archive, at a path in the sandbox. Atomic: if the source fails, nothing changes. Creates
+    /// missing parent folders. The mode applies to a file.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -263,51 +263,51 @@ pub trait Sandbox: Send + Sync {
         _mode: Option<FileMode>,
         _content: ByteSource,
     ) -> Result<(), SandboxError> {
-        Err(unsupported("take files"))
+        Err(unsupported("upload files"))
     }
 }
 
-/// The error for what a kind of sandbox has no way to do.
+/// Returns the error of an operation that a kind of sandbox does not support.
 fn unsupported(what: &'static str) -> SandboxError {
     SandboxError::Unsupported { runtime: "of this sandbox", what }
 }
 
-/// Hears an action's output. An alias because `async_trait` would give the chunk's lifetime a name.
+/// Receives the output of an action. An alias, because `async_trait` would name the lifetime of the chunk.
 pub type OnOutput<'a> = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync + 'a;
 
-/// What happens while a sandbox is placed.
+/// The progress of creating a sandbox.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StartProgress {
-    /// An image is pulled. Sizes in bytes; the total is known when all its layers are.
+    /// The image is being pulled.
     Pulling {
         /// The image.
         image: String,
-        /// What has come.
+        /// Bytes received so far.
         received_bytes: u64,
-        /// What there is.
+        /// Total size in bytes. `None` until the sizes of all layers are known.
         total_bytes: Option<u64>,
     },
-    /// The sandbox is created and started.
+    /// The sandbox is being created and started.
     Starting,
-    /// Its server is waited for.
+    /// Waiting for its action server.
     Connecting,
 }
 
-/// A piece of an action's output as it comes.
+/// A chunk of an action's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputChunk<'a> {
-    /// Bytes as the terminal gave them.
+    /// Output as written to the terminal.
     Bytes {
-        /// How many bytes were before these.
+        /// The number of bytes that precede these.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Output that is no longer held.
+    /// Output that is no longer retained.
     Gap {
-        /// The first missing byte.
+        /// The offset of the first missing byte.
         from: u64,
-        /// The first byte that is held again.
+        /// The offset of the first retained byte after the gap.
         to: u64,
     },
 }

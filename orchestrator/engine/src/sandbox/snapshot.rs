@@ -1,37 +1,37 @@
-//! Images of sandboxes' files.
+//! Snapshots: images of the files of sandboxes.
 
 use jiff::Timestamp;
 use protocol::ConversationId;
 
 use super::{SandboxError, SandboxProvider};
 
-/// What a snapshot is made for.
+/// The purpose of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotPurpose<'a> {
-    /// To be kept until somebody removes it, under this name or one of its own.
+    /// Kept until a user removes it, under this name or a generated one.
     Keep(Option<&'a str>),
-    /// For the sandbox of this conversation, which is placed from it. It goes with the last sandbox that was.
+    /// The image for the sandbox of this forked conversation. Removed with the last sandbox that was created from it.
     Fork(&'a ConversationId),
 }
 
-/// A snapshot that its runtime holds.
+/// A snapshot in the list of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What sandboxes are placed from.
+    /// The image from which sandboxes are created.
     pub image: String,
-    /// Whose sandbox it was made for in passing; nothing: it is kept until somebody removes it.
+    /// The fork that it was created for. `None` if it is kept until a user removes it.
     pub fork: Option<ConversationId>,
-    /// What it takes of the runtime's disk, in bytes, with what it shares with other images.
+    /// Disk usage, in bytes, including layers that it shares with other images.
     pub size_bytes: u64,
-    /// When it was made, if the runtime tells.
+    /// When it was created, if the runtime reports it.
     pub created_at: Option<Timestamp>,
 }
 
-/// Removes the snapshots of forks that were killed half way. Those of forks that are being made are named by `is_used`;
-/// one that a sandbox was placed from stays with it. Names what it removed.
+/// Removes the snapshots of forks that did not complete. Returns their images. Keeps the snapshots of forks in progress,
+/// for which `is_used` is true, and those that a sandbox was created from.
 ///
 /// # Errors
-/// They cannot be listed. One that cannot be removed is logged, and left for the next sweep.
+/// The snapshots cannot be listed. A snapshot that cannot be removed is logged and left for the next sweep.
 pub async fn sweep_snapshots(
     provider: &dyn SandboxProvider,
     is_used: &(dyn Fn(&ConversationId) -> bool + Send + Sync),
@@ -44,7 +44,7 @@ pub async fn sweep_snapshots(
         match provider.remove_snapshot(&image).await {
             Ok(()) => removed.push(image),
             Err(SandboxError::InUse { .. }) => {}
-            Err(error) => tracing::warn!(image, %error, "removing a snapshot that no fork uses"),
+            Err(error) => tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses"),
         }
     }
     Ok(removed)

@@ -1,4 +1,4 @@
-//! What is to be placed.
+//! The specification of a sandbox.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::str::FromStr;
 
 use protocol::ConversationId;
 
-/// A sandbox as it is asked for.
+/// The specification of a sandbox to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxSpec {
-    /// Whose sandbox it is. One that was made by hand has a conversation of that name which never began.
+    /// The conversation that it belongs to. A sandbox that a user created has the id of a conversation that never starts.
     pub conversation: ConversationId,
-    /// Whether it goes when nobody uses it any more.
+    /// When it is removed.
     pub lifetime: Lifetime,
-    /// The image, for runtimes that have one; nothing: the runtime's default.
+    /// The image, for runtimes that use one. `None` for the runtime's default.
     pub image: Option<String>,
-    /// A folder of the host that the agent works in; nothing: a fresh one inside.
+    /// A folder of the host to work in. `None` for a new one inside the sandbox.
     pub workspace: Option<PathBuf>,
-    /// What else of the host is seen inside, for runtimes that can show it.
+    /// Further mounts, for runtimes that support them.
     pub volumes: Vec<Volume>,
-    /// What everything that is run inside finds in its environment, over what the image gives it. May be secret: it is
-    /// handed over when the server answers, and never stands where the engine shows it.
+    /// Environment variables for all processes, which override the image's. They may be secret: they are sent to the action
+    /// server once it responds, and never passed to the container engine, which would show them.
     pub environment: BTreeMap<String, String>,
-    /// What it may use of the host.
+    /// Its resource limits.
     pub resources: ResourceLimits,
 }
 
 impl SandboxSpec {
-    /// The sandbox of a conversation with nothing but defaults.
+    /// Creates a spec with the defaults.
     pub fn new(conversation: ConversationId) -> Self {
         Self {
             conversation,
@@ -41,47 +41,47 @@ impl SandboxSpec {
     }
 }
 
-/// How long a sandbox stays.
+/// When a sandbox is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until its conversation is done with it; a sweep removes it when none uses it.
+    /// Once its conversation no longer needs it. A sweep removes it if no process uses it.
     Conversation,
-    /// Until somebody removes it.
+    /// When a user removes it.
     UntilRemoved,
 }
 
-/// What a sandbox may use of its host, for runtimes that can bound it.
+/// The resource limits of a sandbox, for runtimes that can enforce them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResourceLimits {
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// Processors.
+    /// Number of CPUs.
     pub cpus: f64,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub pids: u32,
-    /// What it may write to its own disk, in bytes.
+    /// Size of its writable disk, in bytes.
     pub disk_bytes: u64,
 }
 
 impl Default for ResourceLimits {
-    /// Enough for a build, and no fork bomb or leak reaches the host.
+    /// Enough for a build, and low enough to protect the host from a fork bomb or a leak.
     fn default() -> Self {
         Self { memory_bytes: 4 << 30, cpus: 2.0, pids: 4096, disk_bytes: 20 << 30 }
     }
 }
 
-/// A folder, file or named volume that is seen inside.
+/// A folder, file or named volume that is mounted in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// An absolute path of the host, or the name of one of the engine's volumes.
+    /// An absolute path of the host, or the name of a volume of the container engine.
     pub source: String,
-    /// An absolute path inside.
+    /// An absolute path in the sandbox.
     pub target: String,
-    /// Whether it cannot be written to.
+    /// Whether it is read-only.
     pub read_only: bool,
 }
 
-/// A text that is no volume, and why.
+/// The error of an invalid volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the volume {text:?} {problem}: write HOST:CONTAINER or HOST:CONTAINER:ro")]
 pub struct VolumeError {
@@ -92,7 +92,7 @@ pub struct VolumeError {
 impl FromStr for Volume {
     type Err = VolumeError;
 
-    /// Reads one of V0's `volumes`, which are separated by commas: `HOST:CONTAINER[:MODE]`, of the modes `rw`, `ro` and `overlay`.
+    /// Parses an element of V0's comma-separated `volumes`: `HOST:CONTAINER[:MODE]` with the mode `rw`, `ro` or `overlay`.
     fn from_str(text: &str) -> Result<Self, VolumeError> {
         let refuse = |problem| Err(VolumeError { text: text.to_owned(), problem });
         let mut parts = text.trim().split(':');
@@ -101,7 +101,7 @@ impl FromStr for Volume {
         };
         let read_only = match (parts.next(), parts.next()) {
             (None | Some("rw"), None) => false,
-            // V0's overlay keeps writes from the host too.
+            // Like `ro`, V0's overlay protects the host from writes.
             (Some("ro" | "overlay"), None) => true,
             _ => return refuse("has a mode that is none of rw, ro and overlay"),
         };
@@ -120,7 +120,7 @@ mod tests {
     use super::Volume;
 
     #[test]
-    fn volumes_are_read_as_v0_writes_them() {
+    fn volumes_are_parsed_from_v0s_format() {
         let volume = |source: &str, target: &str, read_only| Volume {
             source: source.into(),
             target: target.into(),

@@ -1,4 +1,4 @@
-//! What is placed, as its runtime tells it.
+//! Lists the sandboxes of a runtime, and removes unused ones.
 
 use jiff::Timestamp;
 use protocol::{ConversationId, SandboxId};
@@ -6,52 +6,52 @@ use protocol::{ConversationId, SandboxId};
 use super::Lifetime;
 use super::{SandboxError, SandboxProvider};
 
-/// A sandbox that its runtime knows of.
+/// A sandbox in the list of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSummary {
     /// Its id.
     pub sandbox: SandboxId,
-    /// Whose it is; nothing: it was made ahead and is nobody's yet.
+    /// The conversation that it belongs to. `None` for an unassigned sandbox of the warm pool.
     pub conversation: Option<ConversationId>,
-    /// Whether it goes when nobody uses it any more.
+    /// When it is removed.
     pub lifetime: Lifetime,
-    /// The image, for runtimes that have one.
+    /// The image, for runtimes that use one.
     pub image: Option<String>,
-    /// What it does.
+    /// Its state.
     pub condition: SandboxState,
-    /// When it was made, if the runtime tells.
+    /// When it was created, if the runtime reports it.
     pub created_at: Option<Timestamp>,
 }
 
-/// What a placed sandbox does.
+/// The state of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxState {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It is frozen, and goes on when it is resumed.
+    /// Its processes are frozen until it is resumed.
     Paused,
-    /// Its server has ended, or never started.
+    /// Its action server has exited, or never started.
     Ended,
 }
 
-/// What a sandbox uses of its host at one moment.
+/// The resource usage of a sandbox at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResourceUsage {
-    /// Processors that were busy, over the last moment that was measured.
+    /// Average number of busy CPUs over the latest interval measured.
     pub cpus: f64,
-    /// Memory, in bytes, without what the kernel can take back.
+    /// Memory, in bytes, without what the kernel can reclaim.
     pub memory_bytes: u64,
-    /// Memory that it may use, in bytes.
+    /// The memory limit, in bytes.
     pub memory_limit_bytes: Option<u64>,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub pids: Option<u64>,
 }
 
-/// Removes the sandboxes that are to go when nobody uses them, and nobody does: what a crash has left behind. What is used
-/// is asked after all were listed, so that one that is placed meanwhile is seen as used. Names what it removed.
+/// Removes the sandboxes of conversations that no process uses, which a crash has left behind. Returns their ids.
+/// `is_used` is called after the sandboxes are listed, so that one that is created meanwhile counts as used.
 ///
 /// # Errors
-/// They cannot be listed. One that cannot be removed is logged, and left for the next sweep.
+/// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next sweep.
 pub async fn sweep(
     provider: &dyn SandboxProvider,
     is_used: &(dyn Fn(&SandboxSummary) -> bool + Send + Sync),
@@ -63,11 +63,11 @@ pub async fn sweep(
         }
         match provider.destroy(&placed.sandbox).await {
             Ok(()) => {
-                tracing::info!(sandbox = %placed.sandbox, "removed a sandbox that nobody uses");
+                tracing::info!(sandbox = %placed.sandbox, "removed an unused sandbox");
                 removed.push(placed.sandbox);
             }
             Err(error) => {
-                tracing::warn!(sandbox = %placed.sandbox, %error, "removing a sandbox that nobody uses");
+                tracing::warn!(sandbox = %placed.sandbox, %error, "cannot remove an unused sandbox");
             }
         }
     }

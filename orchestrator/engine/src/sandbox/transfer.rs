@@ -1,34 +1,34 @@
-//! What a host can do with a placed sandbox beside performing actions: values and streams that cross the seam.
+//! Streams and file transfers between the host and a sandbox.
 
 use protocol::sandbox_api::{OutputStream, TerminalQuery};
 use tokio::io::AsyncRead;
 
 use super::OutputChunk;
 
-/// Bytes that come from somewhere, at the pace of whoever reads them. An error says that they are not whole.
+/// A stream of bytes that the consumer reads at its own pace. An error means that the content is incomplete.
 pub type ByteSource = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Where a byte stream into a sandbox leads.
+/// The target of a byte stream into a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamTarget {
-    /// A TCP port that something inside listens on.
+    /// A TCP port on which a process in the sandbox listens.
     Port(u16),
-    /// A unix socket inside, by its path.
+    /// The path of a unix socket in the sandbox.
     Socket(String),
-    /// A fresh shell, or a command, on a terminal of its own. Its stream carries
+    /// A new shell or a command, in a terminal of its own. The stream carries
     /// [`TerminalInput`](protocol::sandbox_api::TerminalInput)s in and
-    /// [`TerminalOutput`](protocol::sandbox_api::TerminalOutput)s out; closing it ends what runs there.
+    /// [`TerminalOutput`](protocol::sandbox_api::TerminalOutput)s out. Closing it kills the processes of the terminal.
     Terminal(TerminalQuery),
 }
 
-/// What bytes are that go into a sandbox or come out of it.
+/// The kind of content that an upload or a download transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferKind {
     /// The content of one file.
     File,
-    /// A folder as a tar archive; what comes out of a sandbox is hostile, an archive too.
+    /// A folder as a tar archive. An archive from a sandbox is untrusted, like everything from there.
     Tree,
 }
 
-/// Hears what a program writes, each stream in order.
+/// Receives the output of a program; each stream arrives in order.
 pub type OnProgramOutput<'a> = dyn for<'chunk> Fn(OutputStream, OutputChunk<'chunk>) + Send + Sync + 'a;

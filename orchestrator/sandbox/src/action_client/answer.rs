@@ -173,7 +173,7 @@ mod tests {
         let error = check(&SandboxAction::Run(RunAction::default()), page).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the action server answered with something that is not an answer: an observation of the kind `browse` \
+            "the action server sent a malformed response: an observation of the kind `browse` \
              does not answer the action `run`"
         );
     }
