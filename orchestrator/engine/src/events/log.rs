@@ -1,8 +1,8 @@
-//! The log of one conversation as its owner and its readers hold it.
+//! The event log of one conversation, with one writer and any number of readers.
 //!
-//! The owner appends to the store and only then moves the head. Readers own nothing but a place: they read from the
-//! store up to the head and wait there. A slow reader holds up nobody and loses nothing. Ends for readers when the
-//! owner drops the log: what is there is read first.
+//! The writer appends to the store and then advances the head. A reader holds only a cursor: it reads from the store up
+//! to the head and waits there. A slow reader does not block the writer and misses no event. When the writer drops the
+//! log, readers read the remaining events and then reach the end.
 
 use std::sync::Arc;
 
@@ -12,39 +12,38 @@ use tokio::sync::watch;
 
 use super::{EventStore, StoreError};
 
-/// How many events are read from the store at once: a page is worth a query, and bounds what a reader holds.
-const PAGE: usize = 256;
+/// Number of events per read from the store. Large enough to be worth a query, and bounds the memory of a reader.
+const PAGE_SIZE: usize = 256;
 
-/// How many pages of a log that is opened are read at once: most of the time is spent making events of text, on every
-/// processor that is free.
+/// Number of pages that are read concurrently when a log is opened. Parsing dominates, so this uses all idle CPUs.
 const READ_AHEAD: usize = 4;
 
-/// The one place that appends to a conversation.
+/// The only writer of a conversation's log.
 pub struct EventLog {
     store: Arc<dyn EventStore>,
     conversation: ConversationId,
     head: watch::Sender<Head>,
 }
 
-/// Where a log ends, and with what: who follows it need not read that from the store.
+/// The end of a log, with the latest events, so that readers at the end need not read them from the store.
 struct Head {
     end: EventId,
     latest: Arc<[Arc<Event>]>,
 }
 
 impl Head {
-    /// What is there from `from` on, if it was all appended at once.
+    /// Returns the events from `from` on, if the latest append includes all of them.
     fn since(&self, from: EventId) -> Option<Vec<Event>> {
-        let place = self.latest.iter().position(|event| event.id == from)?;
-        Some(self.latest.iter().skip(place).map(|event| Event::clone(event)).collect())
+        let index = self.latest.iter().position(|event| event.id == from)?;
+        Some(self.latest.iter().skip(index).map(|event| Event::clone(event)).collect())
     }
 }
 
 impl EventLog {
-    /// Opens the log of a conversation, empty if it has none, and reads all of it.
+    /// Opens the log of a conversation and reads all events. The log of a new conversation is empty.
     ///
     /// # Errors
-    /// What the store's reading can fail with.
+    /// See [`EventStore::read`].
     pub async fn open(
         store: Arc<dyn EventStore>,
         conversation: ConversationId,
@@ -53,15 +52,15 @@ impl EventLog {
         let mut is_long = false;
         loop {
             let next = events.len();
-            let pages = stream::iter((next..).step_by(PAGE))
+            let pages = stream::iter((next..).step_by(PAGE_SIZE))
                 .take(if is_long { usize::MAX } else { 1 })
-                .map(|from| store.read(&conversation, EventId(from as u64), PAGE))
+                .map(|from| store.read(&conversation, EventId(from as u64), PAGE_SIZE))
                 .buffered(READ_AHEAD);
             tokio::pin!(pages);
             while let Some(page) = pages.try_next().await? {
-                is_long = page.len() == PAGE;
+                is_long = page.len() == PAGE_SIZE;
                 events.extend(page.into_iter().map(Arc::new));
-                // What was read beyond it does not follow it.
+                // The page is the last one. Pages read ahead do not follow it.
                 if !is_long {
                     break;
                 }
@@ -75,11 +74,10 @@ impl EventLog {
         Ok((Self { store, conversation, head }, events))
     }
 
-    /// Appends events that follow the head, then shows them to the readers. Returns them as they are kept, which is as
-    /// they are read.
+    /// Appends events that follow the head, then publishes them to the readers. Returns them in their stored form.
     ///
     /// # Errors
-    /// What the store's appending can fail with; nothing is shown then.
+    /// See [`EventStore::append`]. Nothing is published then.
     pub async fn append(&self, events: Vec<Event>) -> Result<Arc<[Arc<Event>]>, StoreError> {
         let events = self.store.as_stored(events)?;
         let Some(end) = events.last().map(|last| last.id.next()) else { return Ok(Arc::default()) };
@@ -89,7 +87,7 @@ impl EventLog {
         Ok(latest)
     }
 
-    /// A reader that begins at `from`.
+    /// Returns a reader that starts at `from`.
     pub fn cursor(&self, from: EventId) -> Cursor {
         Cursor {
             store: Arc::clone(&self.store),
@@ -100,7 +98,7 @@ impl EventLog {
     }
 }
 
-/// A reader's place in a log.
+/// The position of a reader in a log.
 pub struct Cursor {
     store: Arc<dyn EventStore>,
     conversation: ConversationId,
@@ -109,19 +107,19 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The next events, as soon as there are some; nothing when the log was closed and all of it is read.
-    /// Cancel-safe: the place moves only when events are returned.
+    /// Waits for the next events. Empty once the log is closed and all events have been read. Cancel-safe: the cursor
+    /// advances only when events are returned.
     ///
     /// # Errors
-    /// What the store's reading can fail with; the place stays.
+    /// See [`EventStore::read`]. The cursor does not advance then.
     pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
         let next = self.next;
-        // An error means that the owner is gone; the head it left is still there.
+        // An error means that the writer is gone. Its last head is still readable.
         let _ = self.head.wait_for(|head| head.end > next).await;
         let latest = self.head.borrow().since(next);
         let events = match latest {
             Some(events) => events,
-            None => self.store.read(&self.conversation, next, PAGE).await?,
+            None => self.store.read(&self.conversation, next, PAGE_SIZE).await?,
         };
         if let Some(last) = events.last() {
             self.next = last.id.next();
@@ -147,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_reader_holds_up_nobody_and_loses_nothing() {
+    async fn slow_reader_does_not_block_the_writer_and_misses_no_event() {
         let store = Arc::new(MemoryStore::default());
         let (log, events) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         assert!(events.is_empty());
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_reader_hears_of_what_is_appended() {
+    async fn waiting_reader_receives_appended_events() {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_follows_misses_nothing_wherever_it_begins() {
+    async fn reader_misses_no_event_from_any_start() {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         for batch in [0..1, 1..4, 4..6] {
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_log_is_opened_whole() {
+    async fn long_log_is_opened_completely() {
         for length in [1, 255, 256, 257, 512, 3000] {
             let store = Arc::new(MemoryStore::default());
             let events: Vec<_> = (0..length).map(event).collect();
@@ -207,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_out_of_order_is_refused_and_not_shown() {
+    async fn event_out_of_order_is_rejected_and_not_published() {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);

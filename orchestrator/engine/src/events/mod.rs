@@ -1,4 +1,4 @@
-//! Event logs: append first, then publish; readers follow by cursor.
+//! Event logs: the writer appends to the store first, then publishes; readers follow with a cursor.
 
 mod log;
 mod store;

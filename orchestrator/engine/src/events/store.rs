@@ -1,27 +1,26 @@
-//! The seam to where logs are kept.
+//! The trait of event stores.
 
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId, Timestamp};
 
-/// Keeps the logs of many conversations. One process at a time appends to a conversation.
+/// Stores the event logs of many conversations. Only one process at a time may append to a conversation.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Appends events whose ids go on where the log ends: all of them or none. When this returns they survive the
-    /// death of this process.
+    /// Appends events whose ids continue the log. Atomic. Once this returns, the events survive a crash of the process.
     ///
     /// # Errors
-    /// [`StoreError::OutOfOrder`] when the log does not end before the first of them.
+    /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError>;
 
-    /// Events as they will be read, where that is not as they are given.
+    /// Returns the events in the form in which they will be stored, for stores that change them.
     ///
     /// # Errors
-    /// [`StoreError::Storage`] for what cannot be kept.
+    /// [`StoreError::Storage`] if an event cannot be stored.
     fn as_stored(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         Ok(events)
     }
 
-    /// At most `limit` events from `from` on, in order. Nothing: the log ends before `from`.
+    /// Returns at most `limit` events from `from` on, in order. Empty if the log ends before `from`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -32,14 +31,13 @@ pub trait EventStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// All conversations.
+    /// Returns all conversations.
     ///
     /// # Errors
-    /// See [`StoreError`]. A damaged entry is part of the list.
+    /// See [`StoreError`]. A damaged entry is part of the list instead.
     async fn conversations(&self) -> Result<ConversationList, StoreError>;
 
-    /// Removes a conversation with its log. One that does not exist is no error. The caller makes sure that no process
-    /// appends to it.
+    /// Removes a conversation with its log. Idempotent. The caller ensures that no process appends to it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -49,18 +47,18 @@ pub trait EventStore: Send + Sync {
 /// The conversations of a store.
 #[derive(Debug, Default)]
 pub struct ConversationList {
-    /// Those whose entry can be read, the one with the latest event first.
+    /// The readable ones, sorted by their latest event, newest first.
     pub conversations: Vec<ConversationSummary>,
-    /// The entries that cannot be read, each a [`StoreError::DamagedEntry`].
+    /// The unreadable entries, each a [`StoreError::DamagedEntry`].
     pub damaged: Vec<StoreError>,
 }
 
-/// What a list shows of a conversation.
+/// A conversation in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationSummary {
     /// Its id.
     pub id: ConversationId,
-    /// How many events its log has.
+    /// The number of events in its log.
     pub events: u64,
     /// When its first event was appended.
     pub created_at: Timestamp,
@@ -68,10 +66,10 @@ pub struct ConversationSummary {
     pub last_updated_at: Timestamp,
 }
 
-/// How a store failed.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The log does not end where the appended events begin: another process appends to it. Not worth a retry.
+    /// The appended events do not follow the end of the log, because another process appends to it. A retry will fail.
     #[error("event {id} of conversation {conversation} does not follow the end of its log")]
     OutOfOrder {
         /// The conversation.
@@ -79,32 +77,32 @@ pub enum StoreError {
         /// The first of the appended events.
         id: EventId,
     },
-    /// What is stored cannot be read as events.
+    /// A stored event cannot be parsed.
     #[error("event {id} of conversation {conversation} is damaged")]
     Damaged {
         /// The conversation.
         conversation: ConversationId,
         /// The event.
         id: EventId,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What is stored of a conversation beside its log cannot be read.
+    /// The stored metadata of a conversation cannot be read.
     #[error("the entry of conversation {conversation:?} is damaged")]
     DamagedEntry {
-        /// What the entry says is the conversation's id; it may be anything.
+        /// The conversation's id according to the entry; may be an arbitrary text.
         conversation: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed.
     #[error("{doing}")]
     Storage {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
