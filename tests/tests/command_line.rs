@@ -322,8 +322,8 @@ async fn a_provider_that_fails_is_named_and_nothing_is_lost() {
         (Reply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
         (Reply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
         (Reply::error(500, "server_error", "oops"), "unavailable"),
-        (Reply::Raw(200, "text/html", "<html>login</html>".into()), "not an answer"),
-        (Reply::Raw(200, "application/json", "{\"choices\": []}".into()), "not an answer"),
+        (Reply::Raw(200, "text/html", "<html>login</html>".into()), "malformed response"),
+        (Reply::Raw(200, "application/json", "{\"choices\": []}".into()), "malformed response"),
     ];
     for (reply, part) in cases {
         let home = Home::new();

@@ -1,6 +1,6 @@
-//! The heart: events, conversations and agents; and the traits for everything outside.
+//! The core of Glovebox: event logs, conversations and agents, and the traits for everything outside.
 //!
-//! Knows no HTTP, no files, no environment, no database. What it needs of the world it asks through the seams
+//! Uses no HTTP, no files, no environment variables and no database. It reaches the outside only through the traits
 //! [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`], [`sandbox::Sandbox`] and
 //! [`tool_servers::ToolServers`].
 

@@ -1,7 +1,7 @@
-//! The seam to language models: what is asked, what is answered, and how it can fail.
+//! The trait of language models, with its requests, completions and errors.
 //!
-//! Messages are neutral between the providers' wires. An answer is kept whole, in OpenAI's `chat.completion` shape
-//! (V0's `model_response`): blocks that we do not know go back to the provider as they came.
+//! Messages do not depend on the provider. A response is kept completely, as an OpenAI `chat.completion` (V0's
+//! `model_response`), so that unknown blocks go back to the provider unchanged.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use protocol::tool_call::ModelResponseText;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A language model behind a provider's wire.
+/// A language model of a provider.
 #[async_trait]
 pub trait Llm: Send + Sync {
-    /// The name as it was configured.
+    /// Returns the configured name of the model.
     fn model(&self) -> &str;
 
-    /// What a call can cost at most whose request has at most so many tokens, in US dollars. 0 where no price is known: what
-    /// it costs is not known then either. Infinite where there is a price and no bound.
+    /// Returns the maximum cost of a call with at most `request_tokens` tokens, in US dollars. 0 if the price is unknown, as
+    /// the cost of a call is then. Infinite if the price is known but the length of the completion is not bounded.
     fn max_cost(&self, request_tokens: u64) -> f64;
 
-    /// Asks for one answer, trying again where that may help. Dropping the future cancels the call.
+    /// Requests a completion, with retries. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// See [`LlmErrorKind`]; what is worth another try has been tried.
+    /// See [`LlmErrorKind`]. Transient errors have been retried already.
     async fn complete(
         &self,
         request: &LlmRequest,
@@ -32,23 +32,23 @@ pub trait Llm: Send + Sync {
     ) -> Result<Completion, LlmError>;
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmRequest {
     /// The conversation so far.
     pub messages: Vec<ChatMessage>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<Tool>,
 }
 
-/// What an image counts at most, in tokens: where it counts most, the tokens are cheap.
+/// Maximum number of tokens of an image. Models that count the most tokens for an image are cheap.
 const IMAGE_TOKENS: usize = 40_000;
 
-/// What a provider adds to a request at most, in tokens.
+/// Maximum number of tokens that a provider adds to a request.
 const ADDED_TOKENS: usize = 1 << 12;
 
 impl LlmRequest {
-    /// How many tokens it has at most: no token is shorter than a byte.
+    /// Returns an upper bound of its tokens: no token is shorter than a byte.
     pub fn token_upper_bound(&self) -> u64 {
         let parts = |parts: &[MessagePart]| -> usize {
             let part = |part: &MessagePart| match part {
@@ -59,8 +59,8 @@ impl LlmRequest {
         };
         let messages = self.messages.iter().map(|message| match message {
             ChatMessage::System(text) => text.len(),
-            ChatMessage::User(said) => parts(said),
-            ChatMessage::Assistant(said) => json_bytes(said),
+            ChatMessage::User(message) => parts(message),
+            ChatMessage::Assistant(message) => json_bytes(message),
             ChatMessage::ToolResult { parts: result, .. } => parts(result),
         });
         let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_openai()));
@@ -68,21 +68,21 @@ impl LlmRequest {
     }
 }
 
-/// How long a value is as JSON. What cannot be written is not sent.
+/// Returns the length of a value as JSON. A value that does not serialize is not sent, and counts as empty.
 fn json_bytes(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// One turn of the conversation.
+/// A message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChatMessage {
-    /// Who the model is and what it may do.
+    /// The system prompt.
     System(String),
-    /// What the user, or the system in the user's place, says.
+    /// A message of the user, or of the system in the user's role.
     User(Vec<MessagePart>),
-    /// What the model said: the `message` of its response, as it came.
+    /// A message of the model: the original `message` of its response.
     Assistant(Map<String, Value>),
-    /// What came of a call that the model made in the turn before.
+    /// The result of a tool call of the preceding message.
     ToolResult {
         /// The model's id of the call.
         call_id: String,
@@ -93,7 +93,7 @@ pub enum ChatMessage {
     },
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessagePart {
     /// Text.
@@ -102,7 +102,7 @@ pub enum MessagePart {
     Image(String),
 }
 
-/// Something the model may call.
+/// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     /// Its name.
@@ -114,7 +114,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// What [`Tool::to_openai`] wrote; nothing when it is not that.
+    /// Parses the format of [`Tool::to_openai`]. `None` for any other JSON.
     pub fn from_openai(value: &Value) -> Option<Self> {
         let function = value.get("function")?;
         let text = |name| Some(function.get(name)?.as_str()?.to_owned());
@@ -125,7 +125,7 @@ impl Tool {
         })
     }
 
-    /// OpenAI's shape, which V0's `system` event holds too.
+    /// Converts the tool to OpenAI's format, which V0's `system` event uses too.
     pub fn to_openai(&self) -> Value {
         json!({
             "type": "function",
@@ -138,63 +138,63 @@ impl Tool {
     }
 }
 
-/// An answer and what it took.
+/// A response of a model, with its usage and cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
-    /// The whole answer.
+    /// The complete response.
     pub response: ModelResponse,
-    /// Its tokens.
+    /// Its token usage.
     pub usage: TokenUsage,
-    /// Its price in US dollars; nothing when the price is unknown.
+    /// Its cost in US dollars. `None` if the price is unknown.
     pub cost: Option<f64>,
-    /// From sending to the last byte, retries not counted.
+    /// From sending the request to receiving the last byte, without retries.
     pub latency: Duration,
 }
 
-/// A model's answer in OpenAI's `chat.completion` shape.
+/// A model's response as an OpenAI `chat.completion`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelResponse(pub Value);
 
-/// The `message` of a response's first choice: what the model says and calls. Null when there is none.
+/// The `message` of a response's first choice, with its text and tool calls. Null if there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AssistantMessage(Value);
 
-/// A call that a model makes.
+/// A tool call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The model's id of it.
+    /// The model's id of the call.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// JSON as the model wrote it; perhaps malformed.
+    /// The JSON that the model wrote; may be malformed.
     pub arguments: String,
 }
 
 impl ModelResponse {
-    /// Drops all calls after the first `most`.
-    pub fn truncate_calls(&mut self, most: usize) {
+    /// Removes all tool calls after the first `max`.
+    pub fn truncate_calls(&mut self, max: usize) {
         if let Some(calls) = self.0.pointer_mut("/choices/0/message/tool_calls").and_then(Value::as_array_mut)
         {
-            calls.truncate(most);
+            calls.truncate(max);
         }
     }
 
-    /// The provider's id of the answer; empty when it has none.
+    /// Returns the provider's id of the response; empty if it has none.
     pub fn id(&self) -> &str {
         self.0["id"].as_str().unwrap_or_default()
     }
 
-    /// What the model says beside its calls.
+    /// Returns the text of the message.
     pub fn text(&self) -> &str {
         text(self.first_message())
     }
 
-    /// The calls that the model makes, in order.
+    /// Returns the tool calls of the message, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         tool_calls(self.first_message())
     }
 
-    /// The message of the first choice.
+    /// Returns the message of the first choice.
     pub fn into_message(mut self) -> AssistantMessage {
         let first = self.0.get_mut("choices").and_then(|choices| choices.get_mut(0));
         let message = first.and_then(|first| first.get_mut("message"));
@@ -207,7 +207,7 @@ impl ModelResponse {
 }
 
 impl From<&ModelResponseText> for AssistantMessage {
-    /// At every step each response of the view is read again: what is beside the message is passed over.
+    /// Each step parses all responses of the view, so this skips everything but the message.
     fn from(response: &ModelResponseText) -> Self {
         #[derive(Deserialize)]
         struct Response {
@@ -226,17 +226,17 @@ impl From<&ModelResponseText> for AssistantMessage {
 }
 
 impl AssistantMessage {
-    /// What the model says beside its calls.
+    /// Returns the text of the message.
     pub fn text(&self) -> &str {
         text(&self.0)
     }
 
-    /// The calls that the model makes, in order.
+    /// Returns the tool calls of the message, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         tool_calls(&self.0)
     }
 
-    /// Its fields.
+    /// Returns the fields of the message.
     pub fn into_fields(self) -> Map<String, Value> {
         match self.0 {
             Value::Object(fields) => fields,
@@ -261,90 +261,90 @@ fn tool_calls(message: &Value) -> Vec<ToolCall> {
         .collect()
 }
 
-/// What happens during a call.
+/// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LlmProgress {
-    /// More of the answer's text, as it is written: for people to look at. Pieces are short, and may end before the
-    /// answer does. After [`Self::Retrying`] the answer begins anew.
+    /// A chunk of the response's text, for display. May not cover the whole response. After [`Self::Retrying`] the text
+    /// starts again.
     Text(String),
-    /// More of what the model thinks before it answers, where it shows that; as with text.
+    /// A chunk of the model's reasoning, if it exposes that.
     Reasoning(String),
-    /// The call failed and is made again.
+    /// The call failed and will be retried.
     Retrying {
-        /// Which try comes next, from 2.
+        /// The number of the next attempt, from 2.
         attempt: u32,
-        /// How many there are.
+        /// Maximum number of attempts.
         attempts: u32,
-        /// How long it waits before.
+        /// The backoff before the next attempt.
         after: Duration,
-        /// What went wrong.
+        /// The error of the failed attempt.
         error: LlmErrorKind,
     },
 }
 
-/// How a call failed.
+/// An error of a call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{kind}: {detail}{}", wait_of(*.retry_after))]
+#[error("{kind}: {detail}{}", format_retry_after(*.retry_after))]
 pub struct LlmError {
-    /// What programs branch on.
+    /// The kind of error, for programs.
     pub kind: LlmErrorKind,
-    /// What the provider said, shortened; never holds the key.
+    /// The provider's message, truncated. Never contains the key.
     pub detail: String,
-    /// How long the provider asks us to wait.
+    /// The delay that the provider requests before a retry.
     pub retry_after: Option<Duration>,
 }
 
-fn wait_of(retry_after: Option<Duration>) -> String {
+fn format_retry_after(retry_after: Option<Duration>) -> String {
     retry_after.map(|after| format!("; it asks to wait {} s", after.as_secs_f64())).unwrap_or_default()
 }
 
-/// Why a call failed, classified once, at the provider's edge.
+/// The kind of a call's error. The provider's adapter classifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LlmErrorKind {
     /// The key is missing or wrong.
     #[error("the model's provider does not accept the key")]
     Authentication,
-    /// The key may not do this.
+    /// The key does not permit this.
     #[error("the model's provider does not permit this")]
     Permission,
     /// No such model.
     #[error("the model's provider does not know the model")]
     UnknownModel,
-    /// Too many calls or tokens.
+    /// Too many requests or tokens.
     #[error("the model's provider limits the rate of calls")]
     RateLimited,
-    /// The request is longer than the model's window.
+    /// The request exceeds the model's context window.
     #[error("the request is longer than the model's context window")]
     ContextWindowExceeded,
-    /// Refused for its content.
+    /// Rejected by the provider's content policy.
     #[error("the model's provider refuses the content")]
     ContentPolicy,
-    /// The account is empty.
+    /// The account has no credit left.
     #[error("the account at the model's provider is out of credit")]
     OutOfCredit,
-    /// Overloaded, or failing by itself.
+    /// The provider is overloaded or has an internal error.
     #[error("the model's provider is unavailable")]
     Unavailable,
-    /// The request is wrong in another way.
+    /// The request is invalid for another reason.
     #[error("the model's provider refuses the request")]
     BadRequest,
-    /// The answer is not one.
-    #[error("the model's provider answered with something that is not an answer")]
+    /// The response is malformed.
+    #[error("the model's provider sent a malformed response")]
     Malformed,
-    /// The answer ended before its end.
-    #[error("the answer of the model's provider was cut")]
+    /// The response stream ended early.
+    #[error("the response of the model's provider ended early")]
     StreamCut,
-    /// Nothing came in time.
+    /// The response timed out.
     #[error("the model's provider did not answer in time")]
     Timeout,
-    /// It could not be reached, or the connection broke.
+    /// The provider is unreachable, or the connection was lost.
     #[error("the model's provider could not be reached")]
     Connection,
-    /// A script of answers is at its end.
-    #[error("the scripted model has no more answers")]
+    /// The scripted model has no further responses.
+    #[error("the scripted model has no more responses")]
     ScriptEnded,
-    /// Recorded calls are replayed, and this is none of them.
-    #[error("the recording holds no answer to this request")]
+    /// The replayed recording does not contain this request.
+    #[error("the recording has no response to this request")]
     NotRecorded,
 }
 
@@ -379,14 +379,14 @@ mod tests {
     use super::{AssistantMessage, ModelResponse};
 
     #[test]
-    fn a_message_is_read_of_text_as_of_the_response() {
+    fn message_of_a_text_equals_message_of_the_response() {
         let message = json!({"content": "a", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]});
-        let said =
+        let whole_response =
             json!({"id": "r", "choices": [{"index": 0, "message": message}, {"message": null}], "usage": {}});
         let of_text = |response: Value| AssistantMessage::from(&ModelResponseText::from(&response));
-        assert_eq!(of_text(said.clone()).into_fields(), message.as_object().unwrap().clone());
+        assert_eq!(of_text(whole_response.clone()).into_fields(), message.as_object().unwrap().clone());
         for response in [
-            said,
+            whole_response,
             json!({"choices": [{"message": message}, 5]}),
             json!({"choices": [{"index": 0}]}),
             json!({"choices": {"0": {"message": message}}}),

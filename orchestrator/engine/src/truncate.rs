@@ -1,13 +1,13 @@
-//! Shortens texts that come from outside, in V0's words.
+//! Truncates long text, with V0's notice.
 
 use std::borrow::Cow;
 
-/// What V0 puts in the place of what is left out.
+/// V0's replacement for the removed text.
 const NOTICE: &str = "\n[... Observation truncated due to length ...]\n";
 
-/// The text without its middle if it has more than `max_chars` characters. Keeps as much of the start as of the end.
+/// Removes the middle of a text that has more than `max_chars` characters. Keeps the same amount of its start and end.
 pub fn cut_middle(text: &str, max_chars: usize) -> Cow<'_, str> {
-    // Most texts are far shorter, and their characters need not be counted.
+    // Avoids counting the characters of a short text.
     if text.len() <= max_chars || text.chars().count() <= max_chars {
         return text.into();
     }
@@ -22,7 +22,7 @@ mod tests {
     use super::{NOTICE, cut_middle};
 
     #[test]
-    fn start_and_end_are_kept_and_short_texts_are_untouched() {
+    fn long_texts_keep_start_and_end_short_ones_are_unchanged() {
         assert_eq!(cut_middle("fünf!", 5), "fünf!");
         assert_eq!(cut_middle("schön & güt", 6), format!("sch{NOTICE}güt"));
         assert_eq!(cut_middle("schön & güt", 7), format!("sch{NOTICE}güt"));
