@@ -75,9 +75,7 @@ impl Step {
             }
             Self::Clippy => "no warnings of the compiler or of clippy",
             Self::Budget => "the action server is static, small and made of few crates",
-            Self::Docs => {
-                "links lead somewhere, the README tells the true command, cargo doc has no warnings"
-            }
+            Self::Docs => "links and commands of the documentation are valid, and cargo doc has no warnings",
             Self::Schema => "no request that the API's document leads to makes the server fail",
             Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
             Self::BenchShort => "every group of the benchmarks still runs",
@@ -128,4 +126,17 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Re
         report.step(step.name(), Outcome::of(result), start.elapsed())?;
     }
     report.summary(interrupt::requested())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contributors_guide_lists_all_steps_in_their_order() {
+        let guide = include_str!("../../CONTRIBUTING.md");
+        let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let listed: Vec<_> = rows.map(|(name, _)| name).filter(|name| Step::named(name).is_some()).collect();
+        assert_eq!(listed, Step::ALL.map(Step::name));
+    }
 }

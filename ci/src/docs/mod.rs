@@ -1,9 +1,12 @@
-//! Step `docs`: what is written down is still true, as far as a program can tell.
+//! Step `docs`: the documentation is still true, as far as a program can check it.
 //!
-//! Links of Markdown files lead to files, the README and `.ci/run` name the same test command, no file names a machine it
-//! was written on or a host it once downloaded from, and `cargo doc` has nothing to complain of.
+//! Links of Markdown files lead to files and headings of this repository. Calls of `cargo ci`
+//! name steps that exist. The README and `.ci/run` name the same test command. No file names a machine it was
+//! written on or a host it once downloaded from. `cargo doc` has no warnings.
 
+mod commands;
 mod links;
+mod markdown;
 mod traces;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let files = workspace.files()?;
-    let mut faults = broken_links(workspace, &files)?;
+    let mut faults = faults_of_pages(workspace, &files)?;
     faults.extend(test_command(workspace));
     faults.extend(traces(workspace, &files)?);
     faults.iter().for_each(|fault| report::note(fault));
@@ -28,14 +31,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     }
 }
 
-fn broken_links(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
+fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for page in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
-        for link in links::relative(&workspace.read(page)?) {
-            if !links::place(&workspace.root, page, &link).exists() {
-                faults.push(format!("{}: nothing is at {link}", page.display()));
-            }
-        }
+        let text = workspace.read(page)?;
+        faults.extend(links::faults(&workspace.root, page, &text));
+        faults.extend(commands::faults(page, &text));
     }
     Ok(faults)
 }
