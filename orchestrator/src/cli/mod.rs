@@ -8,6 +8,8 @@ mod conversation_id;
 mod conversations;
 mod demo;
 mod doctor;
+#[cfg(test)]
+mod documentation;
 mod exec;
 mod follow;
 mod image;

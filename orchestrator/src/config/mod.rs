@@ -7,6 +7,8 @@
 
 mod agent;
 mod condenser;
+#[cfg(test)]
+mod documentation;
 mod environment;
 mod file;
 mod keys;
