@@ -1,9 +1,9 @@
 //! The socket between the server and one shell: commands one way, reports of their end the other.
 //!
 //! The kernel states for each report which process wrote it, and what is not the shell's own process is dropped. So nothing
-//! that a command starts can complete it, whatever it prints, reads or inherits. Only the shell holds its end: it is closed
-//! while a command runs, but for a copy that does not survive `exec`, and a socket cannot be opened through `/proc`. Therefore
-//! no other process can read a command, or what is lent to it, from here either.
+//! that a command starts can complete it, whatever it prints, reads or inherits. Only the shell and its forks hold its end: it
+//! does not survive `exec`, and a socket cannot be opened through `/proc`. Therefore no other program can read a command, or
+//! what is lent to it, from here either; the shell code of a subshell that is left in the background can.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -27,7 +27,8 @@ pub(super) struct Report {
     pub(super) is_ready: bool,
     /// The number of the last *ready*, or of this.
     pub(super) turn: u64,
-    /// The turn of the command that has ended; `None` if none has since the last report.
+    /// The turn of the last command that the shell started, which has ended. `None` if there is none, or a command has overwritten
+    /// the variable.
     pub(super) ended: Option<u64>,
     /// The exit status of the last command.
     pub(super) status: i32,
@@ -190,10 +191,7 @@ fn parse(report: &[u8]) -> Option<Report> {
     };
     let mut field = || std::str::from_utf8(fields.next()?).ok();
     let turn = field()?.parse().ok()?;
-    let ended = match field()? {
-        "" => None,
-        turn => Some(turn.parse().ok()?),
-    };
+    let ended = field()?.parse().ok();
     let status = field()?.parse().ok()?;
     Some(Report { is_ready, turn, ended, status, working_dir: fields.next()?.to_vec() })
 }
@@ -214,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn reports_are_parsed_however_they_are_cut() {
         let (mut channel, mut end) = pair();
-        for part in ["E;1", "2;12;130;/a;b\nc\0R;13;;0;/", "\0junk\0E;x;;0;/\0E;1;y;0;/\0E;14;14;1;\0"] {
+        for part in ["E;1", "2;12;130;/a;b\nc\0R;13;;0;/", "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0"] {
             end.write_all(part.as_bytes()).unwrap();
         }
         let report = |is_ready, turn, ended, status, path: &str| {
@@ -223,6 +221,7 @@ mod tests {
         assert_eq!(channel.receive().await, report(false, 12, Some(12), 130, "/a;b\nc"));
         assert_eq!(channel.receive().await, report(true, 13, None, 0, "/"));
         assert_eq!(channel.receive().await, report(false, 14, Some(14), 1, ""));
+        assert_eq!(channel.receive().await, report(true, 1, None, 0, ""));
         drop(end);
         assert_eq!(channel.receive().await, None);
         assert!(!channel.is_unread());

@@ -39,7 +39,7 @@ fn lend(name: &str, value: &str) -> String {
 
 fn take(name: &str) -> String {
     format!(
-        "command unset -v {name}||exit $__glovebox_status;case ${{__glovebox_was_{name}-}} in \
+        "command unset -v {name}||exit \"$__glovebox_status\";case ${{__glovebox_was_{name}-}} in \
          x*)export {name}=\"${{__glovebox_was_{name}#x}}\";;-*){name}=${{__glovebox_was_{name}#-}};;esac;"
     )
 }

@@ -52,6 +52,11 @@ impl MarkReader {
         }
     }
 
+    /// Forgets the start of what may have become a mark: what comes next is of another command.
+    pub(super) fn reset(&mut self) {
+        self.begun.clear();
+    }
+
     fn skip_to_escape<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
         let escape = memchr::memchr(self.opening[0], rest);
         let (output, rest) = rest.split_at(escape.unwrap_or(rest.len()));

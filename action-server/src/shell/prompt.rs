@@ -40,6 +40,17 @@ pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 /// How many commands are run between two prompts. Each makes the script longer, which the shell parses whole.
 const COMMANDS: usize = 16;
 
+/// bash saves what a redirection replaces in a descriptor that programs do not inherit, and neither do they a copy of that.
+/// So commands need no redirection, in which the channel would be where a script may look for a file of its own (10).
+const START_BASH: &str = "shopt -s execfail
+__glovebox_keep() {
+for __glovebox_left in 10 11 12 13 14 15 16 17 18 19;do
+[ -S /proc/self/fd/$__glovebox_left ]&&eval \"exec 252<&$__glovebox_left\"&&return
+done
+}
+__glovebox_keep 251>&-
+exec 251<&252 252<&-";
+
 /// Which descriptor is the shell's end of its channel. dash reads one digit only. Others get a number that no script uses.
 pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
     match dialect {
@@ -58,20 +69,20 @@ pub(super) fn script(dialect: Dialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
     let prompt = prompt_variable(name);
     let (start, builtin) = match dialect {
-        Dialect::Bash => ("shopt -s execfail", "builtin "),
+        Dialect::Bash => (START_BASH, "builtin "),
         Dialect::Dash => (":", ""),
         Dialect::Ash => ("set -o ignoreeof", ""),
     };
-    // bash need not make the channel its standard input for `-u`.
-    let (from, to) = match dialect {
-        Dialect::Bash => (format!("-u {channel} "), String::new()),
-        Dialect::Dash | Dialect::Ash => (String::new(), format!(" <&{channel}")),
+    // bash need not make the channel its standard input for `-u`, and its programs do not inherit it.
+    let (from, to, closed) = match dialect {
+        Dialect::Bash => (format!("-u {channel} "), String::new(), String::new()),
+        Dialect::Dash | Dialect::Ash => (String::new(), format!(" <&{channel}"), format!(" {channel}>&-")),
     };
     let functions = format!(
         r#"__glovebox_return() {{ return "$__glovebox_status"; }}
 __glovebox_fail() {{ return 1; }}
 __glovebox_report() {{
-\command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_begun-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
+\command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_ended-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
 }}
 __glovebox_restore() {{
 case ${{__glovebox_back-}} in ?*) \command eval "$__glovebox_back";; esac
@@ -80,41 +91,44 @@ __glovebox_back=
 }}
 __glovebox_next() {{
 __glovebox_status=$1
+case ${{__glovebox_started-}} in -) ;; *) __glovebox_ended=$__glovebox_turn __glovebox_started=-;; esac
 case ${{__glovebox_back-}}${{PS1-}}${{PS2-}} in '{prompt}') ;; *) __glovebox_restore;; esac
 case ${{2-${{PROMPT_COMMAND-}}${{!-}}}} in ?*) __glovebox_leave;return 1;; esac
 __glovebox_turn=$((${{__glovebox_turn-0}}+1))
-__glovebox_report R||return
-__glovebox_begun=
-case $- in *[ax]*) __glovebox_unset;; esac
+__glovebox_report R||return 1
+__glovebox_text= __glovebox_piece= __glovebox_lent=
+case $- in *[akx]*) __glovebox_unset;; esac
 until
 __glovebox_line=-
-IFS= \command read -r {from}__glovebox_line{to}||return
+IFS= \command read -r {from}__glovebox_line{to}||return 1
 case $__glovebox_line in
 "{name}$__glovebox_turn;"*) __glovebox_text=${{__glovebox_line#*;}};;
-"{name}$__glovebox_turn") __glovebox_long||return;;
+"{name}$__glovebox_turn") __glovebox_long||return 1;;
 -) return 1;;
 *) __glovebox_fail;;
 esac
 do __glovebox_line=;done
-__glovebox_begun=$__glovebox_turn
+__glovebox_started=x
 case ${{__glovebox_lent-}}${{__glovebox_options-}} in ?*) __glovebox_lend;; esac
 }}
 __glovebox_unset() {{
 case $- in *x*) set +x;__glovebox_options='set -x
 ';; esac
+case $- in *k*) set +k;__glovebox_options="set -k
+${{__glovebox_options-}}";; esac
 case $- in *a*) set +a;__glovebox_options="set -a
 ${{__glovebox_options-}}";; esac
 }}
 __glovebox_long() {{
-IFS=\; \command read -r {from}__glovebox_lent __glovebox_count{to}||return
-__glovebox_lines "$__glovebox_lent"||return
+IFS=\; \command read -r {from}__glovebox_lent __glovebox_count{to}||return 1
+__glovebox_lines "$__glovebox_lent"||return 1
 __glovebox_lent=$__glovebox_text
 __glovebox_lines "$__glovebox_count"
 }}
 __glovebox_lines() {{
 __glovebox_text= __glovebox_piece= __glovebox_left=$1
 while case $__glovebox_left in 0) __glovebox_fail;; esac;do
-IFS= \command read -r {from}__glovebox_line{to}||return
+IFS= \command read -r {from}__glovebox_line{to}||return 1
 __glovebox_piece=$__glovebox_piece$__glovebox_line'
 '
 __glovebox_left=$((__glovebox_left-1))
@@ -127,22 +141,21 @@ __glovebox_lend() {{
 __glovebox_text=${{__glovebox_options-}}$__glovebox_text __glovebox_lent= __glovebox_options=
 }}
 __glovebox_leave() {{
-\command printf '\033]{name};%s\007' "$__glovebox_begun" >/dev/tty
+\command printf '\033]{name};%s\007' "$__glovebox_ended" >/dev/tty
 __glovebox_report E
-__glovebox_begun=
 }}"#
     );
-    let run = format!("__glovebox_return&&:\n\\command eval \" $__glovebox_text\" {channel}>&-\n");
-    let next = "{ __glovebox_next $?||\\return 0;} 2>/dev/null\n";
+    let run = format!("__glovebox_return&&:\n\\command eval \" $__glovebox_text\"{closed}\n");
+    let next = "{ __glovebox_next \"$?\"||\\return 0;} 2>/dev/null\n";
     format!(
         r#"{{
 {{ __glovebox_last=$?
 {functions}
-case ${{__glovebox_status-}} in '') __glovebox_status=0;__glovebox_restore;{start};; esac
-case ${{__glovebox_begun-}} in ?*) __glovebox_status=$__glovebox_last;; esac
+case ${{__glovebox_status-}} in '') __glovebox_status=0 __glovebox_started=-;__glovebox_restore;{start};; esac
+case ${{__glovebox_started-}} in -) ;; *) __glovebox_status=$__glovebox_last;; esac
 __glovebox_next "$__glovebox_status" ''||\return 0
 }} 2>/dev/null
-{commands}{{ __glovebox_next $? leave||:;}} 2>/dev/null
+{commands}{{ __glovebox_next "$?" leave||:;}} 2>/dev/null
 }}
 "#,
         commands = vec![run; COMMANDS].join(next)

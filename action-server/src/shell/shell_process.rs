@@ -54,6 +54,9 @@ const MAX_ASKS: u32 = 14;
 /// More than an interrupt and another that comes late take.
 const QUICK_ASKS: u32 = 3;
 
+/// How long a command is sent again to a shell that does not come to start it, before the shell is killed.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// After how long without progress a command that was sent is taken for unread. A shell that waits for one reads immediately.
 const UNREAD_DELAY: Duration = Duration::from_secs(1);
 
@@ -116,6 +119,8 @@ struct Sent {
     frame: Frame,
     /// The one that it was sent in last.
     turn: u64,
+    /// When the shell is killed that has lost it again.
+    deadline: Instant,
     /// The shell was interrupted since.
     is_interrupted: bool,
 }
@@ -142,6 +147,8 @@ pub(super) struct ShellProcess {
     name: String,
     /// The command that runs.
     sent: Option<Sent>,
+    /// Which command had ended last, in the shell's reports.
+    ended: Option<u64>,
     /// Something was typed that the kernel may act on later: interrupt what runs then, or echo.
     is_unsettled: bool,
     /// What is shown now is not the command's, or not known to be.
@@ -213,6 +220,7 @@ impl ShellProcess {
             session,
             name,
             sent: None,
+            ended: None,
             is_unsettled: false,
             is_muted: false,
             readiness: Readiness::Busy,
@@ -298,12 +306,13 @@ impl ShellProcess {
         self.asks = 0;
         let mut ended = None;
         if let Some(sent) = &self.sent {
-            let has_run = report.ended == Some(sent.turn);
+            let has_run = self.has_run(sent, &report);
             if has_run || report.is_ready && sent.is_interrupted {
                 ended = Some(if has_run { report.status } else { INTERRUPTED });
                 self.sent = None;
             }
         }
+        self.ended = report.ended;
         let is_lost = report.is_ready && self.sent.is_some();
         if !report.is_ready {
             self.expect_prompt();
@@ -316,11 +325,23 @@ impl ShellProcess {
         Event::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended, is_lost }
     }
 
+    /// Whether the command has run before this report. Commands can change the variables that a report is made of: they restore
+    /// them (`declare -p >saved`) or unset them. So only a report as the script alone makes it says that the command has not:
+    /// none runs twice.
+    fn has_run(&self, sent: &Sent, report: &Report) -> bool {
+        report.turn <= sent.turn || report.ended != self.ended
+    }
+
     fn on_ready(&mut self, turn: u64) {
         self.readiness = Readiness::Ready { turn };
         self.ask_at = None;
-        if let Some(Sent { frame, .. }) = self.sent.take() {
-            self.send(frame, turn);
+        match self.sent.take() {
+            Some(sent) if sent.deadline < Instant::now() => {
+                self.sent = Some(sent);
+                self.silence();
+            }
+            Some(Sent { frame, deadline, .. }) => self.send(frame, turn, deadline),
+            None => {}
         }
     }
 
@@ -520,14 +541,15 @@ impl ShellProcess {
         self.unsent.clear();
         self.pty.reset()?;
         if let Readiness::Ready { turn } = self.readiness {
-            self.send(Frame::new(command, Loan(environment)), turn);
+            self.marks.reset();
+            self.send(Frame::new(command, Loan(environment)), turn, Instant::now() + START_TIMEOUT);
         }
         Ok(baseline)
     }
 
-    fn send(&mut self, frame: Frame, turn: u64) {
+    fn send(&mut self, frame: Frame, turn: u64, deadline: Instant) {
         self.channel.send(frame.answering(&self.name, turn).as_bytes());
-        self.sent = Some(Sent { frame, turn, is_interrupted: false });
+        self.sent = Some(Sent { frame, turn, deadline, is_interrupted: false });
         self.readiness = Readiness::Busy;
         self.is_muted = false;
         self.ask_at = Some((Instant::now() + UNREAD_DELAY, Waiting::ToBeRead { unread: usize::MAX }));

@@ -48,6 +48,68 @@ on_every_shell! {
         }
     }
 
+    async fn trapped_signal_at_idle_repeats_no_command(fixture) {
+        let shell = fixture.shell_pid().await;
+        fixture.say("trap : USR1 CHLD").await;
+        fixture.say("echo run >>log; sleep 0.1 & sleep 0.2 & :").await;
+        for _ in 0..10 {
+            process_tree::send(shell, Signal::SIGUSR1);
+            sleep(Duration::from_millis(30)).await;
+        }
+        fixture.say("wait; :").await;
+        assert_eq!(fixture.say("cat log").await, "run");
+    }
+
+    async fn command_that_changes_our_variables_runs_once(fixture) {
+        fixture.say("case $BASH in '') set;; *) declare -p;; esac >saved 2>/dev/null; echo fine").await;
+        for change in [
+            ". ./saved 2>/dev/null",
+            "unset __glovebox_turn __glovebox_ended", "unset __glovebox_started",
+            "__glovebox_started=5",
+            "for name in $(set | sed -n 's/^\\(__[a-z_]*\\)=.*/\\1/p'); do unset $name; done",
+        ] {
+            for _ in 0..3 {
+                fixture.run(&format!("echo run >>log; {change}")).await;
+                assert_eq!(fixture.say("cat log; rm log").await, "run", "{change}");
+            }
+        }
+    }
+
+    async fn secret_of_a_command_cancelled_unread_is_forgotten(fixture) {
+        let long = "true\n".repeat(30_000);
+        for delay in [5, 20, 60, 150] {
+            let cancel = CancellationToken::new();
+            let running = fixture.act_with(&[("T", "value")], action(&long), None, cancel.clone());
+            let cancelling = async {
+                sleep(Duration::from_millis(delay)).await;
+                cancel.cancel();
+            };
+            tokio::join!(running, cancelling);
+            assert_eq!(fixture.say("echo \"[${T-unset}]\"; set | grep -c '[v]alue$' || :").await, "[unset]\n0");
+        }
+    }
+
+    async fn command_that_cannot_be_read_is_not_sent_for_ever(fixture) {
+        fixture.assert_survives("readonly IFS; echo one\necho two").await;
+        fixture.assert_survives("readonly __glovebox_line").await;
+    }
+
+    async fn exit_status_survives_any_separator(fixture) {
+        for separators in ["0123456789", "2"] {
+            fixture.say(&format!("IFS={separators}")).await;
+            for status in [5, 12, 127] {
+                assert_eq!(fixture.run(&format!("(exit {status})")).await.metadata.exit_code, status);
+            }
+        }
+    }
+
+    async fn half_an_escape_sequence_ends_with_its_command(fixture) {
+        for start in ["\\033", "\\033]"] {
+            fixture.run(&format!("printf 'abc{start}'")).await;
+            assert_eq!(fixture.say("echo hi").await, "hi");
+        }
+    }
+
     async fn stray_interrupts_lose_and_repeat_no_command(fixture) {
         let shell = fixture.shell_pid().await;
         let interrupts = tokio::spawn(async move {
@@ -109,6 +171,30 @@ async fn bash_that_cannot_report_is_replaced() {
         for command in ["ulimit -n 128", "set -r", "enable -n printf", "enable -n command", "exec 251>&-"] {
             fixture.assert_survives(command).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn descriptors_from_ten_are_the_commands_own_in_bash() {
+    run_on("bash", async |fixture: Fixture| {
+        for descriptor in 10..14 {
+            fixture.say(&format!("exec {descriptor}>file{descriptor}; echo written >&{descriptor}")).await;
+            assert_eq!(fixture.say(&format!("cat file{descriptor}")).await, "written");
+            fixture.say(&format!("exec {descriptor}>&-; ! true >&{descriptor}")).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn assignments_among_the_arguments_of_bash_lend_no_less() {
+    run_on("bash", async |fixture: Fixture| {
+        fixture.say("set -k").await;
+        let lent = [("T", "value")];
+        let answered =
+            fixture.act_with(&lent, action("echo \"[$T]$-\""), None, CancellationToken::new()).await;
+        assert!(answered.content.starts_with("[value]") && answered.content.contains('k'), "{answered:?}");
     })
     .await;
 }
