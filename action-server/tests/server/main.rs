@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test says what it expects by panicking; clippy.toml allows it in unit tests, and here only within #[test]"
+    reason = "a test says what it expects by panicking; .clippy.toml allows it in unit tests, and here only within #[test]"
 )]
 
 mod actions;

@@ -1,4 +1,4 @@
-//! `deny.toml` is for those who have cargo-deny; here it is held to the same bans and licences as `policy`.
+//! `.deny.toml` is for those who have cargo-deny; here it is held to the same bans and licences as `policy`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::policy;
 use crate::workspace::Workspace;
 
-const FILE: &str = "deny.toml";
+const FILE: &str = ".deny.toml";
 
 pub(super) fn disagreements(workspace: &Workspace) -> Result<Vec<String>> {
     let text = workspace.read(Path::new(FILE))?;
@@ -51,6 +51,6 @@ mod tests {
         let licences = &policy::LICENCES[1..];
         let text = format!("bans.deny = [{}]\nlicenses.allow = {licences:?}", bans.join(", "));
         let faults = compare(&text.parse().unwrap());
-        assert_eq!(faults, ["0BSD is in only one of deny.toml's licenses.allow and our policy"]);
+        assert_eq!(faults, ["0BSD is in only one of .deny.toml's licenses.allow and our policy"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Step `dependencies`: what we build on is allowed, licensed, new enough, and there for a reason.
 //!
-//! Looks at every package that any feature on any platform would bring. `deny.toml` says the same to cargo-deny, which
+//! Looks at every package that any feature on any platform would bring. `.deny.toml` says the same to cargo-deny, which
 //! also knows the advisory database; this step needs neither it nor a network.
 
 mod deny;

@@ -1,4 +1,4 @@
-//! What may be built on: bans, floors, licences. Each with its reason; `deny.toml` holds the same bans and licences.
+//! What may be built on: bans, floors, licences. Each with its reason; `.deny.toml` holds the same bans and licences.
 
 use anyhow::{Result, anyhow};
 use semver::Version;
