@@ -17,6 +17,7 @@ mod states;
 mod step;
 mod stuck;
 mod task;
+mod terminal;
 mod transition;
 
 pub use fork::fork;
@@ -26,4 +27,5 @@ pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{AgentId, Child, Pending, Request, Run, State};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
-pub use transition::{INTERRUPTED, NOT_PERFORMED, SANDBOX_REPLACED, transition};
+pub use terminal::{INTERRUPTED, NOT_PERFORMED};
+pub use transition::{SANDBOX_REPLACED, transition};

@@ -9,9 +9,6 @@ use protocol::record::WorkspaceSetup;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind};
 
-use super::state::Request;
-use super::step::Repository;
-
 /// How long a step may take, in seconds: V0's bound for set-up scripts. Silence ends none.
 pub(super) const STEP_TIME: f64 = 600.0;
 
@@ -38,6 +35,17 @@ pub enum SetupStep {
     RunScript,
     /// Have git call the script for commits, if there is one.
     InstallHook,
+}
+
+/// The repository that a set-up clones. All fields are empty if it clones none.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Repository {
+    pub(super) name: String,
+    pub(super) branch: String,
+    /// Folder that it is cloned to.
+    pub(super) folder: String,
+    /// Folder that the knowledge of its organization is cloned to, if there is any.
+    pub(super) knowledge: String,
 }
 
 /// How a step ended.
@@ -117,9 +125,9 @@ impl SetupStep {
 }
 
 /// A sentence on a set-up that cannot go on, with the end of what was said.
-pub(super) fn failure(request: &Request, observation: &Observation) -> String {
-    let thought = match request {
-        Request::Sandbox(ActionRequest { action: SandboxAction::Run(run), .. }) => &run.thought,
+pub(super) fn failure(request: &ActionRequest, observation: &Observation) -> String {
+    let thought = match &request.action {
+        SandboxAction::Run(run) => &run.thought,
         _ => "the set-up of the workspace",
     };
     let how = match &observation.kind {
@@ -487,11 +495,11 @@ mod tests {
         let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };
         let request = ActionRequest::new(SandboxAction::Run(run_action), None);
         let said = failure(
-            &Request::Sandbox(request.clone()),
+            &request,
             &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
         );
         assert_eq!(said, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
-        let said = failure(&Request::Sandbox(request), &Observation::new("é".repeat(100_000), run));
+        let said = failure(&request, &Observation::new("é".repeat(100_000), run));
         assert!(said.chars().count() < 700 && !said.contains('\n'));
     }
 }

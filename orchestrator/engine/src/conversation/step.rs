@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 
 use super::handle::Parts;
 use super::input::News;
+use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
 use crate::clock;
 use crate::condenser::CondenserOutput;
@@ -45,17 +46,6 @@ pub(super) struct Place {
     /// Nothing: it cannot be reached now, or is not there yet.
     pub(super) sandbox: Option<Arc<dyn Sandbox>>,
     pub(super) repository: Repository,
-}
-
-/// The repository that was cloned; empty: none was.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Repository {
-    pub(super) name: String,
-    pub(super) branch: String,
-    /// Its folder.
-    pub(super) folder: String,
-    /// Where the knowledge of its organization may be.
-    pub(super) knowledge: String,
 }
 
 /// What is known of a workspace, once it was looked at.

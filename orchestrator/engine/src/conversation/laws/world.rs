@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::agent::tools::DELEGATE;
 use crate::agent::{AgentStep, ModelCall};
-use crate::conversation::transition::interrupted;
+use crate::conversation::terminal::interrupted;
 use crate::conversation::{AgentId, Begin, Effect, Input, InputKind, News, State, Terms, transition};
 use crate::draft_editor::DraftResult;
 use crate::llm::{LlmError, LlmErrorKind};

@@ -15,10 +15,9 @@ use protocol::{
     Action, AgentState, BootId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
 };
 
-use super::setup::{self, Outcome, SetupStep};
-use super::step::Repository;
+use super::setup::{self, Outcome, Repository, SetupStep};
 use super::stuck::Stuck;
-use super::transition::INTERRUPTED;
+use super::terminal::INTERRUPTED;
 use crate::clock;
 
 pub use child::{AgentId, Child};

@@ -5,7 +5,8 @@ use protocol::observation::DelegateObservation;
 use protocol::{Action, AgentState, EventId, EventSource, Observation};
 use serde_json::{Value, json};
 
-use super::{Turn, interrupted, not_performed};
+use super::Turn;
+use crate::conversation::terminal::{interrupted, not_performed};
 
 /// How often a task can be handed on in turn.
 const DEEPEST: u32 = 3;

@@ -17,24 +17,19 @@ use std::time::Duration;
 
 use protocol::action::ChangeAgentStateAction;
 use protocol::metrics::Metrics;
-use protocol::observation::{AgentStateChangedObservation, UserRejectedObservation};
+use protocol::observation::AgentStateChangedObservation;
 use protocol::record::{ConversationTitled, Limit, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
 use super::state::{AgentId, Pending, Request, State};
+use super::terminal::{interrupted, not_performed};
 use crate::agent::ModelCall;
 use crate::clock;
 use delegation::Ending;
 
-/// The observation's `error_id` of an action whose sandbox was lost: whether it ran to its end is unknown.
-pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
-
-/// The observation's `error_id` of an action that was never sent to a sandbox.
-pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
-
-/// The observation's `error_id` of the word that the sandbox is another one than before.
+/// `error_id` of the notice that the sandbox is not the one that the agent used before.
 pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
 
 /// Why a draft is not written out where the budget is reached.
@@ -383,19 +378,4 @@ impl Turn {
             }
         }
     }
-}
-
-/// The ending of an action of which nobody knows how it ended.
-pub(super) fn interrupted(detail: &str) -> Observation {
-    let text = format!("The action was interrupted: {detail}. Whether it ran to its end is unknown.");
-    Observation::error(text, INTERRUPTED)
-}
-
-/// The ending of an action that the user did not let pass.
-fn rejected(text: &str) -> Observation {
-    Observation::new(text, UserRejectedObservation {})
-}
-
-fn not_performed(why: &str) -> Observation {
-    Observation::error(format!("The action was not performed: {why}."), NOT_PERFORMED)
 }

@@ -3,9 +3,10 @@
 use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
 use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 
-use super::{AgentId, SANDBOX_REPLACED, Turn, interrupted, not_performed};
+use super::{AgentId, SANDBOX_REPLACED, Turn};
 use crate::conversation::setup::{self, Outcome, SetupStep};
-use crate::conversation::state::Pending;
+use crate::conversation::state::{Pending, Request};
+use crate::conversation::terminal::{interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
 /// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
@@ -60,7 +61,7 @@ impl Turn {
         if self.state.agent_state != AgentState::Loading {
             return;
         }
-        if let Some(Pending { setup: Some(step), request, .. }) = ended {
+        if let Some(Pending { setup: Some(step), request: Request::Sandbox(request), .. }) = ended {
             match SetupStep::outcome(&observation) {
                 Outcome::Done => self.make_ready(),
                 Outcome::Failed if !step.is_required() => self.make_ready(),

@@ -7,9 +7,10 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, EventBody, EventId, EventSource, Observation, Record};
 
 use super::delegation::Ending;
-use super::{AgentId, Turn, not_performed};
+use super::{AgentId, Turn};
 use crate::agent::{AgentStep, update_task_list};
 use crate::conversation::input::News;
+use crate::conversation::terminal::not_performed;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 

@@ -4,9 +4,10 @@ use protocol::action::MessageAction;
 use protocol::record::{ConfirmationChanged, Limit, LimitExtended};
 use protocol::{Action, AgentState, EventId, EventSource, Record};
 
-use super::{AgentId, Turn, interrupted, not_performed, rejected};
+use super::{AgentId, Turn};
 use crate::conversation::input::Terms;
 use crate::conversation::stuck::Recovery;
+use crate::conversation::terminal::{interrupted, not_performed, rejected};
 use crate::security::approval;
 
 impl Turn {
