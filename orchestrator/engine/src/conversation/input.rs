@@ -159,8 +159,8 @@ pub struct Begin {
 pub enum Effect {
     /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
     Append(Vec<Event>),
-    /// Let an agent take a step on the log up to `seen`, or further: as soon as its sandbox answers, and its call to the
-    /// model fits into the budget beside those of others.
+    /// Let an agent take a step on the log up to `seen`, or further: as soon as its call to the model fits into the budget
+    /// beside those of others.
     Step {
         /// Which.
         agent: AgentId,
@@ -172,34 +172,29 @@ pub enum Effect {
         /// Which.
         agent: AgentId,
     },
-    /// Place a new sandbox, unless that is being done.
-    Place,
-    /// Reach the leased sandbox again, unless it is held.
+    /// Create a sandbox.
+    Create,
+    /// Attach to the leased sandbox.
     Attach(Box<SandboxLeased>),
-    /// Perform an action, or attach to it, as soon as there is a sandbox, unless that is being done. If that fails it is
-    /// dropped: the ending comes of the sandbox's failure. The draft of an edit is written out and performed by nobody:
-    /// what comes of it is [`InputKind::EditDrafted`].
+    /// Perform an action in the sandbox, or attach to it if the sandbox knows it. If the sandbox is lost, no result is
+    /// reported but [`InputKind::SandboxLost`]. The draft of an edit is written out, but not performed: its result is
+    /// [`InputKind::EditDrafted`].
     Execute {
         /// The action.
         action: EventId,
         /// What the sandbox is asked.
         request: Box<ActionRequest>,
-        /// After how long it is cancelled as if the user had stopped it; nothing: never.
+        /// Time after which it is cancelled as if the user had stopped it. `None` if its time is not limited.
         time_left: Option<Duration>,
     },
-    /// Ask a tool server, unless it is being asked. Its answer is the action's ending, whatever it is.
+    /// Call a tool of a tool server. The server's answer completes the action, whatever it is.
     CallTool {
         /// The action.
         action: EventId,
         /// What is asked.
         call: Box<CallToolMcpAction>,
     },
-    /// An action that waits for a sandbox is not to be performed any more: it has its ending.
-    Forget {
-        /// The action.
-        action: EventId,
-    },
-    /// End an action; its observation still comes.
+    /// Cancel an action in flight. Its observation still arrives.
     Cancel {
         /// The action.
         action: EventId,

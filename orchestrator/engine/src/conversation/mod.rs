@@ -25,7 +25,7 @@ pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind, News, Terms};
 pub use read_state::read_state;
 pub use setup::SetupStep;
-pub use state::{AgentId, Child, Pending, Request, Run, State};
+pub use state::{AgentId, Child, Pending, Request, Run, SandboxConnection, Schedule, State, WorkStatus};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};
 pub use transition::{SANDBOX_REPLACED, transition};

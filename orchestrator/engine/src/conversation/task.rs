@@ -53,14 +53,6 @@ struct Retry {
     is_rate_limited: bool,
 }
 
-/// The sandbox as the task holds it.
-enum Slot {
-    Absent,
-    /// It is being placed or reached.
-    Awaited,
-    Held(Arc<dyn Sandbox>),
-}
-
 /// What something that the task started ended with.
 enum Done {
     Step { agent: AgentId, seen: EventId, result: Result<Taken, LlmError> },
@@ -106,14 +98,13 @@ pub(super) struct Task {
     steps: Steps,
     /// What the steps that are being taken tell of their calls.
     retries: (mpsc::Sender<Retry>, mpsc::Receiver<Retry>),
-    slot: Slot,
+    /// The sandbox, while it is connected.
+    sandbox: Option<Arc<dyn Sandbox>>,
     /// The title that is being looked for.
     title: Option<TitleSearch>,
-    /// The actions that wait for the sandbox.
-    waiting: Vec<Performance>,
     /// The drafts that wait for others' calls.
     drafts: Vec<Draft>,
-    /// The actions that are being performed or wait. What is not here any more is not listened to.
+    /// Actions in flight. The result of an action that is not here is dropped.
     performing: BTreeMap<EventId, Performing>,
 }
 
@@ -159,9 +150,8 @@ impl Task {
             work: JoinSet::new(),
             workers: BTreeMap::new(),
             retries: mpsc::channel(RETRIES),
-            slot: Slot::Absent,
+            sandbox: None,
             title: None,
-            waiting: Vec::new(),
             drafts: Vec::new(),
             performing: BTreeMap::new(),
         }
@@ -249,13 +239,9 @@ impl Task {
                 Ok(())
             }
             Done::Sandbox(Ok(sandbox)) => {
-                self.slot = Slot::Held(Arc::clone(&sandbox));
-                // The lease is in the log before anything is performed under it.
-                self.take(InputKind::SandboxReady(sandbox.lease().clone())).await?;
-                for waiting in std::mem::take(&mut self.waiting) {
-                    self.perform(Arc::clone(&sandbox), waiting);
-                }
-                self.give_up_unpaid().await
+                let lease = sandbox.lease().clone();
+                self.sandbox = Some(sandbox);
+                self.take(InputKind::SandboxReady(lease)).await
             }
             Done::Sandbox(Err(error)) => self.lose_sandbox(&error).await,
             Done::Title { title, call } => {
@@ -300,8 +286,7 @@ impl Task {
     }
 
     async fn lose_sandbox(&mut self, error: &SandboxError) -> Result<(), ConversationError> {
-        self.slot = Slot::Absent;
-        self.waiting.clear();
+        self.sandbox = None;
         self.drafts.clear();
         for (_, performing) in self.performing.extract_if(.., |_, performing| performing.is_for_sandbox) {
             if let Some((_, draft)) = performing.draft {
@@ -371,15 +356,10 @@ impl Task {
                     step.abort();
                 }
             }
-            Effect::Place => self.place(),
+            Effect::Create => self.create(),
             Effect::Attach(lease) => self.attach(*lease),
             Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
             Effect::CallTool { action, call } => self.call_tool(action, *call),
-            Effect::Forget { action } => {
-                self.waiting.retain(|waiting| waiting.action != action);
-                self.drafts.retain(|draft| draft.performance.action != action);
-                self.performing.remove(&action);
-            }
             Effect::Cancel { action } => {
                 if let Some(performing) = self.performing.get(&action) {
                     performing.cancel.cancel();
@@ -410,7 +390,6 @@ impl Task {
         self.events.clear();
     }
 
-    /// An agent works in its sandbox: until there is one, and until it answers, the step waits.
     fn take_step(&mut self, agent: AgentId, seen: EventId) {
         self.take_in();
         if let Some(worker) = self.workers.get_mut(&agent) {
@@ -418,15 +397,8 @@ impl Task {
         }
     }
 
-    fn held(&self) -> Option<Arc<dyn Sandbox>> {
-        match &self.slot {
-            Slot::Held(sandbox) => Some(Arc::clone(sandbox)),
-            Slot::Absent | Slot::Awaited => None,
-        }
-    }
-
     fn current_place(&self) -> Place {
-        Place { sandbox: self.held(), repository: self.state.repository().unwrap_or_default() }
+        Place { sandbox: self.sandbox.clone(), repository: self.state.repository().unwrap_or_default() }
     }
 
     /// The steps of the agent whose action it is.
@@ -455,49 +427,34 @@ impl Task {
         });
     }
 
-    fn place(&mut self) {
-        if matches!(self.slot, Slot::Absent) {
-            self.slot = Slot::Awaited;
-            let Parts { provider, spec, .. } = self.parts.clone();
-            let live = self.live.clone();
-            let placing = async move {
-                let on_progress = move |progress| drop(live.send(Live::Start(progress)));
-                Done::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
-            };
-            self.work.spawn(placing.instrument(tracing::info_span!("create_sandbox")));
-        }
+    fn create(&mut self) {
+        let Parts { provider, spec, .. } = self.parts.clone();
+        let live = self.live.clone();
+        let creating = async move {
+            let on_progress = move |progress| drop(live.send(Live::Start(progress)));
+            Done::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
+        };
+        self.work.spawn(creating.instrument(tracing::info_span!("create_sandbox")));
     }
 
-    /// Also of a sandbox that is held: whoever asks waits for the word that it is ready.
     fn attach(&mut self, lease: SandboxLeased) {
-        match &self.slot {
-            Slot::Absent => {
-                self.slot = Slot::Awaited;
-                let provider = Arc::clone(&self.parts.provider);
-                self.work.spawn(async move {
-                    // It may have been left frozen. Where it cannot go on, attaching says so.
-                    if let Err(error) = provider.resume(&lease.sandbox_id).await {
-                        tracing::debug!(sandbox = %lease.sandbox_id, %error, "resuming the sandbox");
-                    }
-                    Done::Sandbox(provider.attach(&lease).await.map(Arc::from))
-                });
+        let provider = Arc::clone(&self.parts.provider);
+        self.work.spawn(async move {
+            // The sandbox may be paused. If it cannot be resumed, attaching fails.
+            if let Err(error) = provider.resume(&lease.sandbox_id).await {
+                tracing::debug!(sandbox = %lease.sandbox_id, %error, "resuming the sandbox");
             }
-            Slot::Held(sandbox) => {
-                let sandbox = Arc::clone(sandbox);
-                self.work.spawn(async move { Done::Sandbox(Ok(sandbox)) });
-            }
-            Slot::Awaited => {}
-        }
+            Done::Sandbox(provider.attach(&lease).await.map(Arc::from))
+        });
     }
 
     fn execute(&mut self, action: EventId, request: ActionRequest, time_left: Option<Duration>) {
+        let Some(sandbox) = self.sandbox.clone() else {
+            return tracing::error!(%action, "an action was started without a sandbox");
+        };
         let Some(cancel) = self.begin_performing(action, true) else { return };
         let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
-        let performance = Performance { action, request, cancel, cancelled_at };
-        match &self.slot {
-            Slot::Held(sandbox) => self.perform(Arc::clone(sandbox), performance),
-            Slot::Absent | Slot::Awaited => self.waiting.push(performance),
-        }
+        self.perform(sandbox, Performance { action, request, cancel, cancelled_at });
     }
 
     /// The word by which an action is told to end; nothing when it is being performed already.

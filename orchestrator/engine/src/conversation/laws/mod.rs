@@ -136,8 +136,8 @@ fn after(happenings: &[Happening]) -> (World, Option<SetupStep>) {
 }
 
 use Happening::{
-    ActionEnds, ActionFails, Crash, Message, Resume, SandboxComes, SandboxFails, SandboxIsLost, StepEnds,
-    Stop,
+    ActionEnds, ActionFails, Crash, Message, Pause, Resume, SandboxComes, SandboxFails, SandboxIsLost,
+    StepEnds, Stop,
 };
 
 #[test]
@@ -218,6 +218,15 @@ fn a_new_sandbox_is_set_up_again() {
     assert_eq!(world.state.setup_step(), Some(SetupStep::Clone));
 }
 
+#[test]
+fn setup_continues_without_reattaching_when_resumed() {
+    let (mut world, _) = after(&[Message, SandboxComes, Pause, ActionEnds]);
+    assert_eq!(world.executing(), None);
+    // The world refuses to attach to a sandbox that is connected.
+    world.happen(&Resume(false));
+    assert!(world.executing().is_some());
+}
+
 /// Whom it was told, in order, that the sandbox is another one.
 fn told_of_another(world: &World) -> Vec<Option<EventId>> {
     let is_it = |event: &&Event| {
@@ -240,7 +249,7 @@ fn an_agent_is_told_once_that_its_sandbox_is_another_one() {
     }
     assert_eq!((told_of_another(&world), world.is_stepping()), (Vec::new(), true));
     world.happen(&Stop);
-    world.tell(InputKind::SandboxRemoved);
+    world.remove_sandbox();
     for happening in [Crash, Message, SandboxComes] {
         world.happen(&happening);
     }
@@ -295,10 +304,13 @@ fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
 
 #[test]
 fn a_step_has_its_time_from_when_it_was_begun() {
-    let (mut world, _) = after(&[Message, SandboxComes]);
+    let (world, _) = after(&[Message, SandboxComes]);
     let later = Timestamp::try_from("2026-01-02T03:09:05.678901".to_owned()).unwrap();
-    let (_, effects) =
-        transition(std::mem::take(&mut world.state), Input { at: later, kind: InputKind::Recovered });
+    let mut state = State::fold(&world.log);
+    let mut effects = Vec::new();
+    for kind in [InputKind::Recovered, InputKind::SandboxReady(world.lease())] {
+        (state, effects) = transition(state, Input { at: later.clone(), kind });
+    }
     let time_left = effects.iter().find_map(|effect| match effect {
         Effect::Execute { time_left, .. } => *time_left,
         _ => None,

@@ -21,7 +21,10 @@ use serde_json::json;
 use crate::agent::tools::DELEGATE;
 use crate::agent::{AgentStep, ModelCall};
 use crate::conversation::terminal::interrupted;
-use crate::conversation::{AgentId, Begin, Effect, Input, InputKind, News, State, Terms, transition};
+use crate::conversation::{
+    AgentId, Begin, Effect, Input, InputKind, News, SandboxConnection, Schedule, State, Terms, WorkStatus,
+    transition,
+};
 use crate::draft_editor::DraftResult;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
@@ -84,15 +87,12 @@ pub(in crate::conversation) enum Decision {
 pub(in crate::conversation) struct World {
     pub(in crate::conversation) state: State,
     pub(in crate::conversation) log: Vec<Event>,
+    /// Steps in flight.
     stepping: BTreeMap<AgentId, EventId>,
-    /// Those of them whose steps wait for the sandbox.
-    waiting: BTreeSet<AgentId>,
     /// Calls to models that were due at once.
     most_asking: usize,
     sandbox: Sandbox,
-    /// One that is held was to be attached to.
-    is_ready_again: bool,
-    /// The actions that are performed, or wait for the sandbox; of each whether it is the sandbox's.
+    /// Actions in flight; of each whether it is the sandbox's.
     executing: BTreeMap<EventId, bool>,
     /// How much has happened: whose turn it is where several could be meant.
     turns: usize,
@@ -142,7 +142,7 @@ impl World {
         for (index, effect) in effects.iter().enumerate() {
             assert_eq!(
                 matches!(effect, Effect::Append(_)),
-                index == 0 && state != before,
+                index == 0 && folded(&state) != folded(&before),
                 "append comes first, once"
             );
         }
@@ -150,13 +150,7 @@ impl World {
         for effect in effects {
             self.perform(effect);
         }
-        if !self.waiting.is_empty() && self.sandbox == Sandbox::Absent {
-            self.sandbox = Sandbox::Awaited(self.state.lease.clone().map(Box::new));
-        }
         self.check();
-        if std::mem::take(&mut self.is_ready_again) {
-            self.tell(InputKind::SandboxReady(self.lease()));
-        }
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -171,30 +165,25 @@ impl World {
                 assert_eq!(seen, self.state.next_id);
                 assert_eq!(self.state.setup_step(), None, "agents work where everything is ready");
                 assert_eq!(self.stepping.insert(agent, seen), None, "an agent takes one step at a time");
-                if self.sandbox != Sandbox::Held {
-                    self.waiting.insert(agent);
-                }
+                assert!(self.sandbox == Sandbox::Held, "no agent steps without its sandbox");
                 self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
             }
             Effect::AbandonStep { agent } => {
                 assert!(self.stepping.remove(&agent).is_some(), "only a step that is taken is abandoned");
-                self.waiting.remove(&agent);
             }
-            Effect::Place if self.sandbox == Sandbox::Absent => {
-                assert_eq!(self.state.lease, None, "no second sandbox");
+            Effect::Create => {
+                assert!(self.sandbox == Sandbox::Absent && self.state.lease.is_none(), "no second sandbox");
                 self.sandbox = Sandbox::Awaited(None);
             }
-            Effect::Attach(lease) if self.sandbox == Sandbox::Absent => {
+            Effect::Attach(lease) => {
+                assert!(self.sandbox == Sandbox::Absent, "it is attached to once");
                 self.sandbox = Sandbox::Awaited(Some(lease));
             }
-            Effect::Attach(_) if self.sandbox == Sandbox::Held => self.is_ready_again = true,
-            Effect::Place | Effect::Attach(_) => {}
-            Effect::Execute { action, .. } => self.begin(action, true),
-            Effect::CallTool { action, .. } => self.begin(action, false),
-            Effect::Forget { action } => {
-                assert!(self.sandbox != Sandbox::Held, "only what waits is forgotten");
-                self.executing.remove(&action);
+            Effect::Execute { action, .. } => {
+                assert!(self.sandbox == Sandbox::Held, "nothing is performed without a sandbox");
+                self.begin(action, true);
             }
+            Effect::CallTool { action, .. } => self.begin(action, false),
             Effect::Cancel { action } => {
                 assert!(self.executing.contains_key(&action), "only what is performed is cancelled");
                 if !self.state.pending().any(|(_, pending)| pending.action == action) {
@@ -213,7 +202,7 @@ impl World {
             "no call is made past the budget"
         );
         self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
-        self.executing.insert(action, is_for_sandbox);
+        assert_eq!(self.executing.insert(action, is_for_sandbox), None, "an action is started once");
     }
 
     /// Whether any agent takes a step.
@@ -221,14 +210,14 @@ impl World {
         !self.stepping.is_empty()
     }
 
-    /// The first of the actions that are performed.
+    /// The first of the actions that are performed, or wait for the sandbox.
     pub(super) fn executing(&self) -> Option<EventId> {
-        self.executing.keys().next().copied()
+        self.state.schedule.actions.keys().next().copied()
     }
 
     /// One of those whose step is taken, with the first event that it does not see.
     fn end_step(&mut self) -> Option<(AgentId, EventId)> {
-        let begun: Vec<_> = self.stepping.keys().filter(|agent| !self.waiting.contains(agent)).collect();
+        let begun: Vec<_> = self.stepping.keys().collect();
         let agent = **begun.get(self.turns.checked_rem(begun.len())?)?;
         self.stepping.remove_entry(&agent)
     }
@@ -284,9 +273,6 @@ impl World {
                     ModelRetried { attempt: 2, attempts: 3, after: 1.0, reason: "too many calls".into() };
                 let is_rate_limited = *is_rate_limited;
                 let agent = self.stepping.keys().next().copied().flatten();
-                if self.waiting.contains(&agent) {
-                    return;
-                }
                 self.tell(InputKind::CallRetried { agent, retry, is_rate_limited });
             }
             Happening::StepEnds(decision) => {
@@ -322,7 +308,6 @@ impl World {
                     let lease = lease.take().map_or_else(|| self.lives.wrapping_add(1), |_| self.lives);
                     self.lives = lease;
                     self.sandbox = Sandbox::Held;
-                    self.waiting.clear();
                     self.tell(InputKind::SandboxReady(self.lease()));
                 }
             }
@@ -348,10 +333,13 @@ impl World {
         self.executing.retain(|_, is_for_sandbox| !*is_for_sandbox);
     }
 
+    pub(super) fn remove_sandbox(&mut self) {
+        self.lose_sandbox();
+        self.tell(InputKind::SandboxRemoved);
+    }
+
     fn end_action(&mut self, observation: Observation) {
-        let is_held = self.sandbox == Sandbox::Held;
-        let can_end = self.executing.iter().filter(|(_, is_for_sandbox)| is_held || !**is_for_sandbox);
-        let can_end: Vec<EventId> = can_end.map(|(action, _)| *action).collect();
+        let can_end: Vec<EventId> = self.executing.keys().copied().collect();
         if let Some(number) = self.turns.checked_rem(can_end.len()) {
             let action = can_end[number];
             self.executing.remove(&action);
@@ -370,15 +358,15 @@ impl World {
     }
 
     fn crash(&mut self) {
-        assert_eq!(State::fold(&self.log), self.state, "the state is the fold of the log");
+        assert_eq!(State::fold(&self.log), folded(&self.state), "the state is the fold of the log");
+        self.state = folded(&self.state);
         self.stepping.clear();
-        self.waiting.clear();
         self.executing.clear();
         self.sandbox = Sandbox::Absent;
         self.tell(InputKind::Recovered);
     }
 
-    fn lease(&self) -> SandboxLeased {
+    pub(super) fn lease(&self) -> SandboxLeased {
         SandboxLeased {
             runtime: "scripted".into(),
             sandbox_id: "s".parse().unwrap(),
@@ -389,13 +377,28 @@ impl World {
 
     fn check(&self) {
         let due = self.state.agents().map(|(agent, _)| agent).filter(|agent| self.state.is_stepping(*agent));
-        let stepping: BTreeSet<AgentId> = self.stepping.keys().copied().collect();
-        assert_eq!(stepping, due.collect(), "a step is taken exactly when it is due");
+        let schedule = &self.state.schedule;
+        assert!(schedule.steps.keys().copied().eq(due.collect::<BTreeSet<_>>()), "what is due is scheduled");
+        let started = |status: &WorkStatus| *status == WorkStatus::Started;
+        let steps = schedule.steps.iter().filter(|(_, status)| started(status)).map(|(agent, _)| agent);
+        assert!(steps.eq(self.stepping.keys()), "the schedule knows the steps in flight");
+        let connection = match self.sandbox {
+            Sandbox::Absent => SandboxConnection::Absent,
+            Sandbox::Awaited(_) => SandboxConnection::Connecting,
+            Sandbox::Held => SandboxConnection::Connected,
+        };
+        assert_eq!(schedule.sandbox, connection, "the schedule knows the connection");
         let pending: BTreeSet<EventId> = self.state.pending().map(|(_, pending)| pending.action).collect();
         let performed: BTreeSet<EventId> = self.executing.keys().copied().collect();
         assert!(performed.is_subset(&pending), "nothing is performed that has ended");
         for (_, pending) in self.state.pending().filter(|(_, pending)| self.state.is_performing(pending)) {
-            assert!(performed.contains(&pending.action), "no pending action is forgotten");
+            assert!(schedule.actions.contains_key(&pending.action), "no pending action is forgotten");
+        }
+        let actions = schedule.actions.iter().filter(|(_, status)| started(status)).map(|(id, _)| id);
+        assert!(actions.eq(performed.iter()), "the schedule knows the actions in flight");
+        if schedule.sandbox != SandboxConnection::Connecting {
+            let mut work = schedule.actions.values().chain(schedule.steps.values());
+            assert!(work.all(started), "work waits for nothing but the connection");
         }
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
         let cost = self.state.metrics.accumulated_cost;
@@ -406,7 +409,7 @@ impl World {
         let awaits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
         assert!(!awaits || self.state.asked().is_some(), "what waits for the user is there");
         if self.state.agent_state == AgentState::Loading {
-            let waits = self.sandbox != Sandbox::Held || self.is_ready_again;
+            let waits = matches!(self.sandbox, Sandbox::Awaited(_));
             assert!(waits || !self.executing.is_empty(), "what is loading comes to an end");
         }
         let mut endings: BTreeMap<u64, u32> = BTreeMap::new();
@@ -522,6 +525,11 @@ impl World {
         }
         panic!("no way out of {:?}", self.state);
     }
+}
+
+/// The part of a state that its log folds to.
+fn folded(state: &State) -> State {
+    State { schedule: Schedule::default(), ..state.clone() }
 }
 
 fn decide(decision: Decision) -> Result<Box<AgentStep>, LlmError> {

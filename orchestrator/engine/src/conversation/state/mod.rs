@@ -2,6 +2,7 @@
 
 mod child;
 mod run;
+mod schedule;
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,9 @@ use crate::clock;
 
 pub use child::{AgentId, Child};
 pub use run::{Pending, Request, Run};
+pub use schedule::{SandboxConnection, Schedule, WorkStatus};
 
-/// What the log says. The same log always folds to the same state.
+/// What the log says, and the work that this process does on it. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// Where the log ends.
@@ -64,6 +66,8 @@ pub struct State {
     pub own: Run,
     /// Those that a task was handed on to and that have not ended, by the action that did.
     pub children: BTreeMap<EventId, Child>,
+    /// Work in flight, and work that waits to be started.
+    pub schedule: Schedule,
 }
 
 impl Default for State {
@@ -88,6 +92,7 @@ impl Default for State {
             last_message: None,
             own: Run::default(),
             children: BTreeMap::new(),
+            schedule: Schedule::default(),
         }
     }
 }

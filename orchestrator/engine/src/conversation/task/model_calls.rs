@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
-use super::{Done, Draft, Performance, Retry, Slot, Task, Worker};
+use super::{Done, Draft, Performance, Retry, Task, Worker};
 use crate::conversation::budget;
 use crate::conversation::handle::{ConversationError, Live};
 use crate::conversation::input::InputKind;
@@ -39,16 +39,9 @@ impl Task {
     pub(super) fn begin_waiting(&mut self) {
         let waiting = self.workers.iter().filter(|(_, worker)| matches!(worker.step, Some((_, None))));
         let waiting: Vec<AgentId> = waiting.map(|(agent, _)| *agent).collect();
-        match (&self.slot, waiting.is_empty()) {
-            (Slot::Held(_), false) => {
-                self.take_in();
-                waiting.into_iter().for_each(|agent| self.begin_step(agent));
-            }
-            (Slot::Absent, false) => match self.state.lease.clone() {
-                Some(lease) => self.attach(lease),
-                None => self.place(),
-            },
-            (Slot::Awaited, _) | (_, true) => {}
+        if !waiting.is_empty() {
+            self.take_in();
+            waiting.into_iter().for_each(|agent| self.begin_step(agent));
         }
         for draft in std::mem::take(&mut self.drafts) {
             self.write_out(draft);

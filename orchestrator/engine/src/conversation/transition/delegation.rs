@@ -88,7 +88,7 @@ impl Turn {
                 true => not_performed("its agent has ended"),
                 false => interrupted("its agent has ended"),
             };
-            if self.was_performing.contains(&pending.action) {
+            if self.state.schedule.is_action_started(pending.action) {
                 self.cancelled.push(pending.action);
             }
             self.end_pending(Some(id), outcome);

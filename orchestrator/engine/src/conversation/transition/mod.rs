@@ -3,17 +3,15 @@
 //! Two laws keep it small. An agent is taking a step exactly when [`State::is_stepping`], and an action that has no ending
 //! is being performed when [`State::is_performing`]: not in `error`, so leaving `error` performs it again, under the same
 //! id; and not before the user confirmed it. What an input does is therefore only to change the state; [`Turn::settle`]
-//! finds whose step is due then, and [`Turn::end`] which steps and actions are to be begun or given up.
+//! finds whose step is due then, and [`Turn::reconcile`] which steps and actions are to be started or abandoned.
 //!
 //! Every way from state to state stands in `states.md`, which a test compares with this.
 
 mod delegation;
 mod sandbox;
+mod schedule;
 mod step;
 mod user;
-
-use std::collections::BTreeSet;
-use std::time::Duration;
 
 use protocol::action::ChangeAgentStateAction;
 use protocol::metrics::Metrics;
@@ -23,7 +21,7 @@ use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
-use super::state::{AgentId, Pending, Request, State};
+use super::state::{AgentId, Pending, State, WorkStatus};
 use super::terminal::{interrupted, not_performed};
 use crate::agent::ModelCall;
 use crate::clock;
@@ -37,12 +35,17 @@ pub(super) const UNPAID: &str = "the calls to the model have cost all that they 
 
 /// What comes of an input: the new state, and what is to be done, in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
-    let mut turn = Turn::new(state, input.at, &input.kind);
+    let mut turn = Turn::new(state, input.at);
+    let mut effects = Vec::new();
     if turn.state.started.is_some() || matches!(input.kind, InputKind::Begin(_)) {
         turn.take(input.kind);
         turn.settle();
+        effects = turn.reconcile();
     }
-    turn.end()
+    if !turn.events.is_empty() {
+        effects.insert(0, Effect::Append(turn.events));
+    }
+    (turn.state, effects)
 }
 
 /// One transition in the making: events are folded as they are made.
@@ -50,43 +53,15 @@ struct Turn {
     state: State,
     at: Timestamp,
     events: Vec<Event>,
-    /// Whose step is being taken, or is to be.
-    stepping: BTreeSet<AgentId>,
-    /// Whose step was being taken when the input came, and has not come to its end with it.
-    was_stepping: BTreeSet<AgentId>,
-    /// What was being performed when the input came.
-    was_performing: BTreeSet<EventId>,
-    wants_sandbox: bool,
-    forgotten: Vec<EventId>,
+    /// Effects that abandon work.
+    abandoned: Vec<Effect>,
+    /// Actions in flight that are to be cancelled.
     cancelled: Vec<EventId>,
 }
 
 impl Turn {
-    fn new(state: State, at: Timestamp, input: &InputKind) -> Self {
-        let (mut stepping, mut performing) = (BTreeSet::new(), BTreeSet::new());
-        // Nothing goes on in a new process.
-        if !matches!(input, InputKind::Recovered) {
-            stepping.extend(state.agents().map(|(agent, _)| agent).filter(|agent| state.is_stepping(*agent)));
-            let performed = state.pending().filter(|(_, pending)| state.is_performing(pending));
-            performing.extend(performed.map(|(_, pending)| pending.action));
-        }
-        if let InputKind::StepTold { agent, .. }
-        | InputKind::StepRefused { agent, .. }
-        | InputKind::StepDone { agent, .. } = input
-        {
-            stepping.remove(agent);
-        }
-        Self {
-            state,
-            at,
-            events: Vec::new(),
-            was_stepping: stepping.clone(),
-            stepping,
-            was_performing: performing,
-            wants_sandbox: false,
-            forgotten: Vec::new(),
-            cancelled: Vec::new(),
-        }
+    fn new(state: State, at: Timestamp) -> Self {
+        Self { state, at, events: Vec::new(), abandoned: Vec::new(), cancelled: Vec::new() }
     }
 
     fn take(&mut self, input: InputKind) {
@@ -101,22 +76,22 @@ impl Turn {
             InputKind::UserConfirm { action, and_similar } => self.confirm(action, and_similar),
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
             InputKind::CallRetried { agent, retry, is_rate_limited } => {
-                if self.state.is_stepping(agent) {
+                if self.state.schedule.is_step_started(agent) {
                     self.call_retried(agent, retry, is_rate_limited);
                 }
             }
             InputKind::StepTold { agent, news } => {
-                if self.state.is_stepping(agent) {
+                if self.finish_step(agent) {
                     self.tell(agent, news);
                 }
             }
             InputKind::StepRefused { agent, reason } => {
-                if self.state.is_stepping(agent) {
+                if self.finish_step(agent) {
                     self.fail(agent, &reason);
                 }
             }
             InputKind::StepDone { agent, seen, result } => {
-                if self.state.is_stepping(agent) {
+                if self.finish_step(agent) {
                     match result {
                         Ok(step) => self.act(agent, *step, seen),
                         Err(error) => self.fail_step(agent, &error),
@@ -155,7 +130,6 @@ impl Turn {
             self.append(None, EventSource::Environment, Record::from(begin.started));
             self.append(None, EventSource::Agent, Action::from(begin.system));
             self.change_state(AgentState::Loading, "");
-            self.wants_sandbox = true;
         }
     }
 
@@ -178,13 +152,10 @@ impl Turn {
         if has_answered {
             self.change_state(self.working_state(), "");
         }
-        match self.state.agent_state {
-            AgentState::Loading if self.state.own.pending.is_none() => self.wants_sandbox = true,
-            // The earlier process may have died before its cancel was heard.
-            AgentState::Stopped => {
-                self.cancelled.extend(self.state.pending().map(|(_, pending)| pending.action));
-            }
-            _ => {}
+        // The earlier process may have died before its cancel request arrived.
+        if self.state.agent_state == AgentState::Stopped {
+            let actions = self.state.pending().map(|(_, pending)| pending.action);
+            actions.collect::<Vec<_>>().into_iter().for_each(|action| self.cancel(action));
         }
     }
 
@@ -195,9 +166,11 @@ impl Turn {
                 self.end_child(child, &Ending::Stopped);
             } else if let Some(agent) = self.unpaid_draft() {
                 self.end_pending(agent, not_performed(UNPAID));
+            } else if self.is_setup_due() {
+                self.set_up();
             } else if let Some(agent) = self.due() {
                 if !self.is_held_up(agent) {
-                    self.stepping.insert(agent);
+                    self.state.schedule.steps.insert(agent, WorkStatus::Waiting);
                 }
             } else {
                 return;
@@ -210,7 +183,7 @@ impl Turn {
         let mut begun = self.state.pending().filter(|(_, pending)| {
             pending.is_draft()
                 && self.state.is_performing(pending)
-                && !self.was_performing.contains(&pending.action)
+                && !self.state.schedule.is_action_started(pending.action)
         });
         // Where the user has stopped, it is ended before a model is asked.
         let is_past = self.state.is_budget_reached() && self.state.agent_state != AgentState::Stopped;
@@ -219,14 +192,13 @@ impl Turn {
 
     fn due(&self) -> Option<AgentId> {
         let mut agents = self.state.agents().map(|(agent, _)| agent);
-        agents.find(|agent| self.state.is_stepping(*agent) && !self.stepping.contains(agent))
+        agents.find(|agent| self.state.is_stepping(*agent) && !self.state.schedule.steps.contains_key(agent))
     }
 
     /// Whether something comes before an agent's step: then it is seen to, and the agent is not stepping any more.
     fn is_held_up(&mut self, agent: AgentId) -> bool {
         if self.state.setup_step().is_some() {
             self.change_state(AgentState::Loading, "");
-            self.wants_sandbox = true;
             return true;
         }
         // The calls of one response were decided on at once.
@@ -234,7 +206,8 @@ impl Turn {
             return false;
         }
         // The others' steps count as soon as they are begun.
-        let underway = self.stepping.iter().filter(|agent| !self.state.waits_for_others(**agent)).count();
+        let underway =
+            self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_others(**agent)).count();
         let limit = self.state.limit(u32::try_from(underway).unwrap_or(u32::MAX));
         if let Some(stuck) = self.state.loop_to_end(agent) {
             let detected = stuck.detected();
@@ -332,50 +305,5 @@ impl Turn {
         self.state.apply(&event);
         self.events.push(event);
         id
-    }
-
-    /// The state, and what it asks for that was not going on before.
-    fn end(mut self) -> (State, Vec<Effect>) {
-        let mut effects = Vec::new();
-        if !self.events.is_empty() {
-            effects.push(Effect::Append(std::mem::take(&mut self.events)));
-        }
-        let is_stepping = |agent: &AgentId| self.state.is_stepping(*agent);
-        let abandoned = self.was_stepping.iter().filter(|agent| !is_stepping(agent));
-        effects.extend(abandoned.map(|agent| Effect::AbandonStep { agent: *agent }));
-        effects.extend(self.forgotten.iter().map(|action| Effect::Forget { action: *action }));
-        let begun: Vec<Effect> = self
-            .state
-            .pending()
-            .filter(|(_, pending)| self.state.is_performing(pending))
-            .filter(|(_, pending)| !self.was_performing.contains(&pending.action))
-            .map(|(_, pending)| self.performance(pending))
-            .collect();
-        if self.wants_sandbox || begun.iter().any(|effect| matches!(effect, Effect::Execute { .. })) {
-            effects.push(match &self.state.lease {
-                Some(lease) => Effect::Attach(Box::new(lease.clone())),
-                None => Effect::Place,
-            });
-        }
-        effects.extend(begun);
-        effects.extend(self.cancelled.iter().map(|action| Effect::Cancel { action: *action }));
-        let stepping = self.stepping.difference(&self.was_stepping).filter(|agent| is_stepping(agent));
-        let seen = self.state.next_id;
-        effects.extend(stepping.map(|agent| Effect::Step { agent: *agent, seen }));
-        (self.state, effects)
-    }
-
-    fn performance(&self, pending: &Pending) -> Effect {
-        let action = pending.action;
-        match &pending.request {
-            Request::Tool(call) => Effect::CallTool { action, call: Box::new(call.clone()) },
-            Request::Sandbox(request) => {
-                let now = clock::epoch_seconds(&self.at);
-                // What is not a time has passed.
-                let left = |at| Duration::try_from_secs_f64(at - now).unwrap_or_default();
-                let time_left = pending.cancelled_at.map(left);
-                Effect::Execute { action, request: Box::new(request.clone()), time_left }
-            }
-        }
     }
 }

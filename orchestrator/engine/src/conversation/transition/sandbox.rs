@@ -5,7 +5,7 @@ use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 
 use super::{AgentId, SANDBOX_REPLACED, Turn};
 use crate::conversation::setup::{self, Outcome, SetupStep};
-use crate::conversation::state::{Pending, Request};
+use crate::conversation::state::{Pending, Request, SandboxConnection};
 use crate::conversation::terminal::{interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
@@ -20,9 +20,7 @@ impl Turn {
             self.append(None, EventSource::Environment, Record::from(lease));
             self.tell_all(told);
         }
-        if self.state.agent_state == AgentState::Loading && self.state.own.pending.is_none() {
-            self.make_ready();
-        }
+        self.state.schedule.sandbox = SandboxConnection::Connected;
     }
 
     /// Tells every agent what it may have wrong now. In the log, so that it stands where it was told, and once.
@@ -33,8 +31,15 @@ impl Turn {
         }
     }
 
+    /// Whether the workspace waits for its next set-up step, and the sandbox for work.
+    pub(super) fn is_setup_due(&self) -> bool {
+        self.state.agent_state == AgentState::Loading
+            && self.is_connected()
+            && self.state.own.pending.is_none()
+    }
+
     /// Takes the next step of the workspace's set-up, or lets the agent work.
-    fn make_ready(&mut self) {
+    pub(super) fn set_up(&mut self) {
         if let Some(step) = self.state.setup_step() {
             return self.begin_setup_step(step);
         }
@@ -63,15 +68,12 @@ impl Turn {
         }
         if let Some(Pending { setup: Some(step), request: Request::Sandbox(request), .. }) = ended {
             match SetupStep::outcome(&observation) {
-                Outcome::Done => self.make_ready(),
-                Outcome::Failed if !step.is_required() => self.make_ready(),
+                Outcome::Done => {}
+                Outcome::Failed if !step.is_required() => {}
                 Outcome::Failed | Outcome::Cut => {
                     self.change_state(AgentState::Error, &setup::failure(&request, &observation));
                 }
             }
-        } else {
-            // A tool server's: what was to be made ready waited for it.
-            self.wants_sandbox = true;
         }
     }
 
@@ -93,14 +95,15 @@ impl Turn {
         }
         match refused {
             Some(why) => self.end_pending(agent, not_performed(&why)),
-            // What was being performed was the draft.
-            None => _ = self.was_performing.remove(&action),
+            // What was in flight was the draft. The edit is started under the same id.
+            None => _ = self.state.schedule.actions.remove(&action),
         }
     }
 
     /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends. No agent
     /// steps without its sandbox.
     pub(super) fn sandbox_failed(&mut self, reason: &str) {
+        self.disconnect();
         let waiting =
             self.of_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
         if self.state.lease.is_none() {
@@ -111,7 +114,7 @@ impl Turn {
         match self.state.agent_state {
             AgentState::Loading => self.change_state(AgentState::Error, reason),
             AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation => {
-                if !waiting.is_empty() || !self.stepping.is_empty() {
+                if !waiting.is_empty() || !self.state.schedule.steps.is_empty() {
                     self.change_state(AgentState::Error, reason);
                 }
             }
@@ -137,8 +140,6 @@ impl Turn {
         if self.state.setup_losses >= MOST_SETUP_LOSSES {
             let reason = format!("the sandbox was lost while its workspace was set up: {detail}");
             self.change_state(AgentState::Error, &reason);
-        } else {
-            self.wants_sandbox = true;
         }
     }
 
@@ -158,13 +159,14 @@ impl Turn {
         if self.state.agent_state == AgentState::AwaitingUserConfirmation && self.state.asked().is_none() {
             self.change_state(AgentState::Running, "");
         }
-        // Whoever is taking a step takes it anew when everything is ready.
+        // The agents step again when the next sandbox is set up.
         if self.state.setup_step().is_some() {
-            self.stepping.clear();
+            self.abandon_steps();
         }
     }
 
     fn release(&mut self) {
+        self.disconnect();
         if let Some(lease) = self.state.lease.clone() {
             let released = SandboxReleased { sandbox_id: lease.sandbox_id };
             self.append(None, EventSource::Environment, Record::from(released));

@@ -29,11 +29,7 @@ impl Turn {
     fn go_on(&mut self) {
         match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => {}
-            _ if self.state.setup_step().is_some() => {
-                self.change_state(AgentState::Loading, "");
-                // What is being performed is waited for.
-                self.wants_sandbox |= self.state.own.pending.is_none();
-            }
+            _ if self.state.setup_step().is_some() => self.change_state(AgentState::Loading, ""),
             _ => self.change_state(self.working_state(), ""),
         }
     }
@@ -49,7 +45,6 @@ impl Turn {
                 if self.state.last_user_message.is_none() && !self.state.is_underway() =>
             {
                 self.change_state(AgentState::Loading, "");
-                self.wants_sandbox = true;
             }
             AgentState::Finished
             | AgentState::Rejected
@@ -97,7 +92,7 @@ impl Turn {
         let is_at_work = match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => true,
             // The others.
-            AgentState::AwaitingUserConfirmation => !self.was_stepping.is_empty(),
+            AgentState::AwaitingUserConfirmation => !self.state.schedule.steps.is_empty(),
             _ => false,
         };
         if is_at_work {
@@ -153,12 +148,11 @@ impl Turn {
         let Some(pending) = self.state.run(agent).and_then(|run| run.pending.as_ref()) else { return };
         let action = pending.action;
         if !pending.is_for_sandbox() {
-            self.cancelled.push(action);
+            self.cancel(action);
         } else if self.state.lease.is_none() {
             self.end_pending(agent, not_performed("the user stopped before it was begun"));
-            self.forgotten.push(action);
-        } else if self.was_performing.contains(&action) {
-            self.cancelled.push(action);
+        } else if self.state.schedule.actions.contains_key(&action) {
+            self.cancel(action);
         } else {
             self.end_pending(agent, interrupted("its sandbox could not be reached"));
         }
