@@ -134,7 +134,7 @@ mod tests {
             let (title, call) = generate_title(&FixedTitle(Some(said)), "fix login").await;
             let effects;
             (state, effects) =
-                transition(state, Input { at: clock::now(), kind: InputKind::Titled { title, call } });
+                transition(state, Input { at: clock::now(), kind: InputKind::TitleFound { title, call } });
             let events = effects.iter().map(|effect| match effect {
                 Effect::Append(events) => events.len(),
                 other => panic!("{other:?}"),

@@ -294,7 +294,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn set_title(&self, title: &str) -> Result<(), ConversationError> {
-        self.tell(InputKind::Titled { title: first_line(title), call: None })
+        self.tell(InputKind::UserTitle(first_line(title)))
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::action::{CallToolMcpAction, MessageAction, SystemAction};
+use protocol::action::{CallToolMcpAction, EditAction, MessageAction, SystemAction};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
 
-use super::state::AgentId;
+use super::state::{AgentId, ModelCallId};
 use super::stuck::Recovery;
 use crate::agent::{AgentStep, ModelCall};
 use crate::draft_editor::DraftResult;
@@ -114,13 +114,29 @@ pub enum InputKind {
     },
     /// The leased sandbox was removed on purpose.
     SandboxRemoved,
-    /// A title was found for the conversation; the first one stays.
-    Titled {
+    /// The maximum cost of a call to a model is known.
+    CostEstimated {
+        /// The call.
+        call: ModelCallId,
+        /// In US dollars.
+        max_cost: f64,
+    },
+    /// A model is to find a title for the conversation, unless it has one.
+    TitleRequested {
+        /// The message that the conversation starts with.
+        message: String,
+        /// Maximum cost of the call, in US dollars.
+        max_cost: f64,
+    },
+    /// The search for a title has ended.
+    TitleFound {
         /// One short line.
         title: String,
-        /// What asking a model for it took, if one answered.
+        /// The model's call. `None` if the model failed.
         call: Option<ModelCall>,
     },
+    /// The user names the conversation. A title that it has stays.
+    UserTitle(String),
 }
 
 /// What the user changes in letting the agent go on; what is absent stays.
@@ -159,8 +175,7 @@ pub struct Begin {
 pub enum Effect {
     /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
     Append(Vec<Event>),
-    /// Let an agent take a step on the log up to `seen`, or further: as soon as its call to the model fits into the budget
-    /// beside those of others.
+    /// Let an agent take a step on the log up to `seen`.
     Step {
         /// Which.
         agent: AgentId,
@@ -177,8 +192,7 @@ pub enum Effect {
     /// Attach to the leased sandbox.
     Attach(Box<SandboxLeased>),
     /// Perform an action in the sandbox, or attach to it if the sandbox knows it. If the sandbox is lost, no result is
-    /// reported but [`InputKind::SandboxLost`]. The draft of an edit is written out, but not performed: its result is
-    /// [`InputKind::EditDrafted`].
+    /// reported but [`InputKind::SandboxLost`].
     Execute {
         /// The action.
         action: EventId,
@@ -186,6 +200,15 @@ pub enum Effect {
         request: Box<ActionRequest>,
         /// Time after which it is cancelled as if the user had stopped it. `None` if its time is not limited.
         time_left: Option<Duration>,
+    },
+    /// Have a model write out the draft of an edit. The result is [`InputKind::EditDrafted`], or the sandbox's loss as above.
+    WriteDraft {
+        /// The action.
+        action: EventId,
+        /// The draft.
+        draft: Box<EditAction>,
+        /// What the sandbox is asked to read the file.
+        request: Box<ActionRequest>,
     },
     /// Call a tool of a tool server. The server's answer completes the action, whatever it is.
     CallTool {
@@ -199,4 +222,13 @@ pub enum Effect {
         /// The action.
         action: EventId,
     },
+    /// Report the maximum cost of a call as [`InputKind::CostEstimated`], before any other input.
+    EstimateCost(ModelCallId),
+    /// Ask a model for a title for the conversation that starts with a message.
+    FindTitle {
+        /// The message.
+        message: String,
+    },
+    /// Abandon the search for a title.
+    AbandonTitle,
 }

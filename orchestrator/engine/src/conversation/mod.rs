@@ -3,12 +3,12 @@
 //! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
 //! what was decided.
 
-mod budget;
 mod fork;
 mod handle;
 mod input;
 #[cfg(test)]
 mod laws;
+mod limits;
 mod read_state;
 mod setup;
 mod state;
@@ -25,7 +25,10 @@ pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
 pub use input::{Begin, Effect, Input, InputKind, News, Terms};
 pub use read_state::read_state;
 pub use setup::SetupStep;
-pub use state::{AgentId, Child, Pending, Request, Run, SandboxConnection, Schedule, State, WorkStatus};
+pub use state::{
+    AgentId, Child, ModelCallId, Pending, Request, Run, SandboxConnection, Schedule, State, TitleSearch,
+    Work, WorkStatus,
+};
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};
 pub use transition::{SANDBOX_REPLACED, transition};

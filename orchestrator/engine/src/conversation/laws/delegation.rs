@@ -186,7 +186,7 @@ fn an_agent_that_was_not_told_all_of_its_task_does_not_begin() {
     let last = briefing.next_back().unwrap().id.previous().unwrap();
     let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
     assert!(State::fold(&log).children.is_empty());
-    assert_eq!(outcomes(&world.with_log(log))[0].1, "error");
+    assert_eq!(outcomes(&World::with_log(log))[0].1, "error");
 }
 
 #[test]

@@ -41,7 +41,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<bool>().prop_map(Happening::Resume),
         2 => Just(Happening::Confirm),
         1 => Just(Happening::Approve),
+        1 => Just(Happening::TitleIsRequested),
         1 => Just(Happening::TitleIsFound),
+        1 => Just(Happening::UserNamesIt),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
         1 => Just(Happening::AgentIsTold),
@@ -102,7 +104,7 @@ proptest! {
         let log = fork(&world.log, &"other".parse().unwrap(), last, &timestamp()).unwrap();
         let state = State::fold(&log);
         prop_assert!(!state.is_working() && state.lease.is_none());
-        let mut forked = world.with_log(log);
+        let mut forked = World::with_log(log);
         forked.happen(&Happening::Crash);
         forked.reach_rest();
     }

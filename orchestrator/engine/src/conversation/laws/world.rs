@@ -22,7 +22,7 @@ use crate::agent::tools::DELEGATE;
 use crate::agent::{AgentStep, ModelCall};
 use crate::conversation::terminal::interrupted;
 use crate::conversation::{
-    AgentId, Begin, Effect, Input, InputKind, News, SandboxConnection, Schedule, State, Terms, WorkStatus,
+    AgentId, Begin, Effect, Input, InputKind, ModelCallId, News, SandboxConnection, Schedule, State, Terms,
     transition,
 };
 use crate::draft_editor::DraftResult;
@@ -44,7 +44,9 @@ pub(in crate::conversation) enum Happening {
     Resume(bool),
     Confirm,
     Approve,
+    TitleIsRequested,
     TitleIsFound,
+    UserNamesIt,
     Reject(&'static str),
     CallIsRetried(bool),
     AgentIsTold,
@@ -89,11 +91,12 @@ pub(in crate::conversation) struct World {
     pub(in crate::conversation) log: Vec<Event>,
     /// Steps in flight.
     stepping: BTreeMap<AgentId, EventId>,
-    /// Calls to models that were due at once.
-    most_asking: usize,
     sandbox: Sandbox,
     /// Actions in flight; of each whether it is the sandbox's.
     executing: BTreeMap<EventId, bool>,
+    is_finding_title: bool,
+    /// Calls whose maximum cost is to be reported.
+    estimated: Vec<ModelCallId>,
     /// How much has happened: whose turn it is where several could be meant.
     turns: usize,
     last_ended: Option<EventId>,
@@ -131,8 +134,8 @@ impl World {
     }
 
     /// A world in which nothing goes on, with a log that began in this one.
-    pub(super) fn with_log(&self, log: Vec<Event>) -> Self {
-        Self { state: State::fold(&log), log, most_asking: self.most_asking, ..Self::default() }
+    pub(super) fn with_log(log: Vec<Event>) -> Self {
+        Self { state: State::fold(&log), log, ..Self::default() }
     }
 
     pub(super) fn tell(&mut self, kind: InputKind) {
@@ -146,9 +149,15 @@ impl World {
                 "append comes first, once"
             );
         }
+        let (cost, budget) = (before.metrics.accumulated_cost, before.max_budget.unwrap_or(f64::MAX));
+        let is_paid_for = state.metrics.accumulated_cost == cost || cost < budget;
+        assert!(is_paid_for, "at most one call exceeds the budget");
         self.state = state;
         for effect in effects {
             self.perform(effect);
+        }
+        while let Some(call) = self.estimated.pop() {
+            self.tell(InputKind::CostEstimated { call, max_cost: self.max_cost(call) });
         }
         self.check();
     }
@@ -166,7 +175,6 @@ impl World {
                 assert_eq!(self.state.setup_step(), None, "agents work where everything is ready");
                 assert_eq!(self.stepping.insert(agent, seen), None, "an agent takes one step at a time");
                 assert!(self.sandbox == Sandbox::Held, "no agent steps without its sandbox");
-                self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
             }
             Effect::AbandonStep { agent } => {
                 assert!(self.stepping.remove(&agent).is_some(), "only a step that is taken is abandoned");
@@ -183,7 +191,23 @@ impl World {
                 assert!(self.sandbox == Sandbox::Held, "nothing is performed without a sandbox");
                 self.begin(action, true);
             }
+            Effect::WriteDraft { action, .. } => {
+                assert!(self.sandbox == Sandbox::Held, "no draft is written out without a sandbox");
+                assert_ne!(self.state.agent_state, AgentState::Stopped, "nor once the user has stopped it");
+                self.begin(action, true);
+            }
             Effect::CallTool { action, .. } => self.begin(action, false),
+            Effect::EstimateCost(call) => self.estimated.push(call),
+            Effect::FindTitle { .. } => {
+                assert!(
+                    !self.is_finding_title && self.state.title.is_none(),
+                    "one title is searched for once"
+                );
+                self.is_finding_title = true;
+            }
+            Effect::AbandonTitle => {
+                assert!(std::mem::take(&mut self.is_finding_title), "only a search in flight is abandoned");
+            }
             Effect::Cancel { action } => {
                 assert!(self.executing.contains_key(&action), "only what is performed is cancelled");
                 if !self.state.pending().any(|(_, pending)| pending.action == action) {
@@ -195,13 +219,6 @@ impl World {
 
     fn begin(&mut self, action: EventId, is_for_sandbox: bool) {
         self.check_confirmed(action);
-        let is_draft = self.drafts().any(|draft| draft == action);
-        let is_stopped = self.state.agent_state == AgentState::Stopped;
-        assert!(
-            !is_draft || is_stopped || !self.state.is_budget_reached(),
-            "no call is made past the budget"
-        );
-        self.most_asking = self.most_asking.max(self.stepping.len() + self.drafts().count());
         assert_eq!(self.executing.insert(action, is_for_sandbox), None, "an action is started once");
     }
 
@@ -237,9 +254,15 @@ impl World {
             }
             Happening::Confirm => self.tell(InputKind::UserConfirm { action: None, and_similar: false }),
             Happening::Approve => self.tell(InputKind::UserConfirm { action: None, and_similar: true }),
-            Happening::TitleIsFound => {
-                self.tell(InputKind::Titled { title: "work".into(), call: None });
+            Happening::TitleIsRequested => {
+                self.tell(InputKind::TitleRequested { message: "do it".into(), max_cost: PRICE });
             }
+            Happening::TitleIsFound => {
+                if std::mem::take(&mut self.is_finding_title) {
+                    self.tell(InputKind::TitleFound { title: "work".into(), call: call() });
+                }
+            }
+            Happening::UserNamesIt => self.tell(InputKind::UserTitle("mine".into())),
             Happening::Reject(reason) => {
                 self.tell(InputKind::UserReject { action: None, reason: (*reason).to_owned() });
             }
@@ -362,6 +385,7 @@ impl World {
         self.state = folded(&self.state);
         self.stepping.clear();
         self.executing.clear();
+        self.is_finding_title = false;
         self.sandbox = Sandbox::Absent;
         self.tell(InputKind::Recovered);
     }
@@ -379,8 +403,7 @@ impl World {
         let due = self.state.agents().map(|(agent, _)| agent).filter(|agent| self.state.is_stepping(*agent));
         let schedule = &self.state.schedule;
         assert!(schedule.steps.keys().copied().eq(due.collect::<BTreeSet<_>>()), "what is due is scheduled");
-        let started = |status: &WorkStatus| *status == WorkStatus::Started;
-        let steps = schedule.steps.iter().filter(|(_, status)| started(status)).map(|(agent, _)| agent);
+        let steps = schedule.steps.iter().filter(|(_, work)| work.is_started()).map(|(agent, _)| agent);
         assert!(steps.eq(self.stepping.keys()), "the schedule knows the steps in flight");
         let connection = match self.sandbox {
             Sandbox::Absent => SandboxConnection::Absent,
@@ -394,18 +417,14 @@ impl World {
         for (_, pending) in self.state.pending().filter(|(_, pending)| self.state.is_performing(pending)) {
             assert!(schedule.actions.contains_key(&pending.action), "no pending action is forgotten");
         }
-        let actions = schedule.actions.iter().filter(|(_, status)| started(status)).map(|(id, _)| id);
+        let actions = schedule.actions.iter().filter(|(_, work)| work.is_started()).map(|(id, _)| id);
         assert!(actions.eq(performed.iter()), "the schedule knows the actions in flight");
-        if schedule.sandbox != SandboxConnection::Connecting {
-            let mut work = schedule.actions.values().chain(schedule.steps.values());
-            assert!(work.all(started), "work waits for nothing but the connection");
-        }
+        let is_title_started = schedule.title.as_ref().is_some_and(|search| search.work.is_started());
+        assert_eq!(is_title_started, self.is_finding_title, "the schedule knows the search for a title");
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
-        let cost = self.state.metrics.accumulated_cost;
-        let most = self.state.max_budget.unwrap_or(f64::MAX);
-        let calls = self.most_asking.max(1) as f64;
-        // Which of the calls that are due wait for others' is the task's to say: the simulation sees to that.
-        assert!(cost < most + calls * PRICE, "no call is due when the budget is reached");
+        if self.estimated.is_empty() {
+            self.check_waiting();
+        }
         let awaits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
         assert!(!awaits || self.state.asked().is_some(), "what waits for the user is there");
         if self.state.agent_state == AgentState::Loading {
@@ -435,6 +454,27 @@ impl World {
         }
         assert!(endings.values().all(|count| *count == 1), "no ending is doubled");
         self.check_children();
+    }
+
+    /// Work waits for the connection to the sandbox, or for calls in flight that leave it too little of the budget.
+    fn check_waiting(&self) {
+        let Schedule { sandbox, steps, actions, .. } = &self.state.schedule;
+        let is_draft = |action: &EventId| self.drafts().any(|draft| draft == *action);
+        let drafts = actions.iter().filter(|(action, _)| is_draft(action)).map(|(_, work)| work);
+        let calls: Vec<_> = steps.values().chain(drafts).collect();
+        let in_flight: f64 =
+            calls.iter().filter(|work| work.is_started()).filter_map(|work| work.max_cost).sum();
+        let title = if self.is_finding_title { PRICE } else { 0.0 };
+        let spent = self.state.metrics.accumulated_cost + in_flight + title;
+        let budget = self.state.max_budget.unwrap_or(f64::MAX);
+        let is_connecting = *sandbox == SandboxConnection::Connecting;
+        for work in calls.iter().filter(|work| !work.is_started()) {
+            let waits_for_calls =
+                in_flight > 0.0 && work.max_cost.is_some_and(|cost| cost > 0.0 && spent + cost > budget);
+            assert!(is_connecting || waits_for_calls, "{work:?} waits for nothing");
+        }
+        let mut others = actions.iter().filter(|(action, work)| !work.is_started() && !is_draft(action));
+        assert!(is_connecting || others.next().is_none(), "an action waits only for the connection");
     }
 
     /// Whose an event is can be told, and nothing is heard of an agent that has ended.
@@ -470,11 +510,23 @@ impl World {
         self.tell(InputKind::StepDone { agent, seen, result });
     }
 
-    /// What an agent decides; the calls of a response are made one after another, before anything else.
-    fn decide(&self, agent: AgentId, decision: Decision) -> Result<Box<AgentStep>, LlmError> {
+    fn view(&self, agent: AgentId) -> View {
         let mut view = View::for_agent(agent);
         view.update(&self.log.iter().cloned().map(Arc::new).collect::<Vec<_>>());
-        if let Some((_, metadata)) = view.pending_call() {
+        view
+    }
+
+    fn max_cost(&self, call: ModelCallId) -> f64 {
+        match call {
+            ModelCallId::Step(agent) if self.view(agent).pending_call().is_some() => 0.0,
+            ModelCallId::Step(_) | ModelCallId::Draft(_) => PRICE,
+            ModelCallId::Title => panic!("the request for a title says its cost"),
+        }
+    }
+
+    /// What an agent decides; the calls of a response are made one after another, before anything else.
+    fn decide(&self, agent: AgentId, decision: Decision) -> Result<Box<AgentStep>, LlmError> {
+        if let Some((_, metadata)) = self.view(agent).pending_call() {
             return Ok(Box::new(delegate(metadata, None)));
         }
         let Decision::Delegate(count) = decision else { return decide(decision) };

@@ -23,7 +23,7 @@ use crate::clock;
 
 pub use child::{AgentId, Child};
 pub use run::{Pending, Request, Run};
-pub use schedule::{SandboxConnection, Schedule, WorkStatus};
+pub use schedule::{ModelCallId, SandboxConnection, Schedule, TitleSearch, Work, WorkStatus};
 
 /// What the log says, and the work that this process does on it. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
@@ -221,22 +221,6 @@ impl State {
     pub(super) fn loop_to_end(&self, agent: AgentId) -> Option<Stuck> {
         let lets_be = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
         self.run(agent)?.stuck.found().filter(|_| !lets_be)
-    }
-
-    /// Whether the calls have cost all that they may.
-    pub(super) fn is_budget_reached(&self) -> bool {
-        self.max_budget.is_some_and(|most| self.metrics.accumulated_cost >= most)
-    }
-
-    /// The limit that is reached when so many steps are on their way, and what at.
-    pub(super) fn limit(&self, underway: u32) -> Option<(Limit, f64)> {
-        if self.iterations.saturating_add(underway) >= self.max_iterations {
-            Some((Limit::Iterations, f64::from(self.iterations)))
-        } else if self.is_budget_reached() {
-            Some((Limit::Budget, self.metrics.accumulated_cost))
-        } else {
-            None
-        }
     }
 
     /// The next step of the workspace's set-up in this sandbox; nothing: the agent can work in it. One that is not there

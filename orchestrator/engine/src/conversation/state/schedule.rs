@@ -14,9 +14,11 @@ pub struct Schedule {
     /// Connection to the sandbox.
     pub sandbox: SandboxConnection,
     /// Steps that are due, by agent.
-    pub steps: BTreeMap<AgentId, WorkStatus>,
+    pub steps: BTreeMap<AgentId, Work>,
     /// Actions that are due, by the event of the action.
-    pub actions: BTreeMap<EventId, WorkStatus>,
+    pub actions: BTreeMap<EventId, Work>,
+    /// Search for a title. `None` if none was requested, or if it has ended.
+    pub title: Option<TitleSearch>,
 }
 
 /// Connection of this process to the conversation's sandbox.
@@ -31,10 +33,20 @@ pub enum SandboxConnection {
     Connected,
 }
 
-/// Status of a step or an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A step, an action or a title search that is due.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// How far it has got.
+    pub status: WorkStatus,
+    /// Maximum cost of its call to a model, in US dollars. `None` if it is not estimated yet, or if no model is called.
+    pub max_cost: Option<f64>,
+}
+
+/// Status of due work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WorkStatus {
     /// Not started yet.
+    #[default]
     Waiting,
     /// Not started by this process. It is cancelled as soon as it is, because an earlier process may have started it.
     Cancelled,
@@ -42,14 +54,58 @@ pub enum WorkStatus {
     Started,
 }
 
+/// A model is asked for the conversation's title.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TitleSearch {
+    /// The user's message that the title is found for.
+    pub message: String,
+    /// How far it has got.
+    pub work: Work,
+}
+
+/// A call to a model, by the work that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ModelCallId {
+    /// An agent's step.
+    Step(AgentId),
+    /// An action: the draft of an edit.
+    Draft(EventId),
+    /// The search for a title.
+    Title,
+}
+
+impl Work {
+    /// Whether it is in flight.
+    pub fn is_started(&self) -> bool {
+        self.status == WorkStatus::Started
+    }
+}
+
 impl Schedule {
     /// Whether an agent's step is in flight.
     pub fn is_step_started(&self, agent: AgentId) -> bool {
-        self.steps.get(&agent) == Some(&WorkStatus::Started)
+        self.steps.get(&agent).is_some_and(Work::is_started)
     }
 
     /// Whether an action is in flight.
     pub fn is_action_started(&self, action: EventId) -> bool {
-        self.actions.get(&action) == Some(&WorkStatus::Started)
+        self.actions.get(&action).is_some_and(Work::is_started)
+    }
+
+    /// The work that makes a call. `None` if it is not due.
+    pub(in crate::conversation) fn work(&self, call: ModelCallId) -> Option<&Work> {
+        match call {
+            ModelCallId::Step(agent) => self.steps.get(&agent),
+            ModelCallId::Draft(action) => self.actions.get(&action),
+            ModelCallId::Title => self.title.as_ref().map(|search| &search.work),
+        }
+    }
+
+    pub(in crate::conversation) fn work_mut(&mut self, call: ModelCallId) -> Option<&mut Work> {
+        match call {
+            ModelCallId::Step(agent) => self.steps.get_mut(&agent),
+            ModelCallId::Draft(action) => self.actions.get_mut(&action),
+            ModelCallId::Title => self.title.as_mut().map(|search| &mut search.work),
+        }
     }
 }

@@ -1,175 +1,129 @@
-//! The calls to models that the task makes, and which of them wait: for the sandbox, and for each other where the budget is
-//! near.
-
-use std::sync::Arc;
+//! Work that calls models: steps, drafts and titles.
 
 use protocol::EventId;
+use protocol::action::EditAction;
 use protocol::record::ModelRetried;
+use protocol::sandbox_api::ActionRequest;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
-use super::{Done, Draft, Performance, Retry, Task, Worker};
-use crate::conversation::budget;
-use crate::conversation::handle::{ConversationError, Live};
-use crate::conversation::input::InputKind;
-use crate::conversation::state::AgentId;
-use crate::conversation::transition::UNPAID;
+use super::{StepRetry, Task, WorkResult};
+use crate::conversation::handle::Live;
+use crate::conversation::state::{AgentId, ModelCallId};
+use crate::conversation::step::{Place, Steps};
 use crate::draft_editor::{self, DraftResult};
-use crate::llm::{Llm, LlmErrorKind, LlmProgress};
+use crate::llm::{LlmErrorKind, LlmProgress};
 use crate::title;
+use crate::view::View;
 
-/// A title that a model is asked for.
-pub(super) struct TitleSearch {
-    pub(super) llm: Arc<dyn Llm>,
-    /// What the user said first.
-    pub(super) message: String,
-    pub(super) begun: Option<AbortHandle>,
-}
-
-impl TitleSearch {
-    fn max_cost(&self) -> f64 {
-        title::max_cost(self.llm.as_ref(), &self.message)
-    }
+/// An agent's view, and the step that it is taking.
+pub(super) struct AgentWorker {
+    view: View,
+    steps: Steps,
+    /// The step in flight, by the first event that it does not see.
+    pub(super) running_step: Option<(EventId, AbortHandle)>,
 }
 
 impl Task {
-    /// Begins the steps that waited, as far as they have a sandbox and the budget lets them, then drafts and the search for a
-    /// title.
-    pub(super) fn begin_waiting(&mut self) {
-        let waiting = self.workers.iter().filter(|(_, worker)| matches!(worker.step, Some((_, None))));
-        let waiting: Vec<AgentId> = waiting.map(|(agent, _)| *agent).collect();
-        if !waiting.is_empty() {
-            self.take_in();
-            waiting.into_iter().for_each(|agent| self.begin_step(agent));
-        }
-        for draft in std::mem::take(&mut self.drafts) {
-            self.write_out(draft);
-        }
-        self.begin_title();
+    pub(super) fn is_step_running(&self, agent: AgentId, seen: EventId) -> bool {
+        let step = self.workers.get(&agent).and_then(|worker| worker.running_step.as_ref());
+        step.is_some_and(|(running, _)| *running == seen)
     }
 
-    fn begin_step(&mut self, agent: AgentId) {
-        let Some(worker) = self.workers.get(&agent) else { return };
-        if !self.admits(|| worker.steps.max_cost(&worker.view)) {
-            return;
-        }
+    pub(super) fn start_step(&mut self, agent: AgentId, seen: EventId) {
         let place = self.current_place();
-        let seen = self.state.next_id;
+        let on_progress = report_progress(agent, seen, self.live.clone(), self.retries.0.clone());
+        self.update_views();
         let Some(worker) = self.workers.get_mut(&agent) else { return };
         let (view, steps) = (worker.view.clone(), worker.steps.clone());
-        let on_progress = tell_progress(agent, seen, self.live.clone(), self.retries.0.clone());
-        let step =
-            async move { Done::Step { agent, seen, result: steps.take(view, &place, &on_progress).await } };
-        let begun = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
-        worker.step = Some((seen, Some(begun)));
+        let step = async move {
+            WorkResult::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
+        };
+        let abort = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
+        worker.running_step = Some((seen, abort));
     }
 
-    /// Whether a call to a model may begin beside those that are underway, by what it can cost at most. One alone does not
-    /// wait for the search for a title, which is given up where it could reach the budget.
-    fn admits(&self, own: impl FnOnce() -> f64) -> bool {
-        let budget = self.state.max_budget;
-        // Looked at only where it matters: all that a model is told is measured for it.
-        if budget.is_none() || self.calls_underway() == 0 {
-            return true;
-        }
-        let title = self.title.as_ref().filter(|title| title.begun.is_some()).map(TitleSearch::max_cost);
-        let steps = self.steps_underway().map(|worker| worker.steps.max_cost(&worker.view));
-        let drafts = self.drafts_underway().map(|llm| draft_editor::max_cost(llm.as_ref()));
-        let others = steps.chain(drafts).chain(title);
-        budget::admits(budget, self.state.metrics.accumulated_cost, others, own())
-    }
-
-    /// How many there are, the search for a title apart.
-    fn calls_underway(&self) -> usize {
-        self.steps_underway().count() + self.drafts_underway().count()
-    }
-
-    fn steps_underway(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.values().filter(|worker| matches!(worker.step, Some((_, Some(_)))))
-    }
-
-    fn drafts_underway(&self) -> impl Iterator<Item = &Arc<dyn Llm>> {
-        self.performing.values().filter_map(|performing| performing.draft.as_ref()).map(|(llm, _)| llm)
-    }
-
-    /// Begins the search for a title that waits, unless it could have one of several others' calls pass the budget.
-    fn begin_title(&mut self) {
-        let Some(title) = self.title.as_ref().filter(|title| title.begun.is_none()) else { return };
-        if self.calls_underway() > 1 && !self.admits(|| title.max_cost()) {
-            return;
-        }
-        let (llm, message) = (Arc::clone(&title.llm), title.message.clone());
-        let begun = self.work.spawn(async move {
-            let (title, call) = title::generate_title(llm.as_ref(), &message).await;
-            Done::Title { title, call }
-        });
-        if let Some(title) = &mut self.title {
-            title.begun = Some(begun);
+    pub(super) fn abandon_step(&mut self, agent: AgentId) {
+        let step = self.workers.get_mut(&agent).and_then(|worker| worker.running_step.take());
+        if let Some((_, step)) = step {
+            step.abort();
         }
     }
 
-    /// The agents whose steps waited while others' calls reached the budget. Whether they are still to be taken is decided
-    /// anew.
-    pub(super) fn take_back(&mut self) -> Vec<AgentId> {
-        if !self.state.is_budget_reached() {
-            return Vec::new();
-        }
-        let waits = |worker: &mut Worker| worker.step.take_if(|(_, begun)| begun.is_none()).is_some();
-        self.workers.iter_mut().filter_map(|(agent, worker)| waits(worker).then_some(*agent)).collect()
-    }
-
-    /// Gives up what would be paid for though the budget is reached, and a title that could reach it.
-    pub(super) async fn give_up_unpaid(&mut self) -> Result<(), ConversationError> {
-        let (budget, spent) = (self.state.max_budget, self.state.metrics.accumulated_cost);
-        let is_too_much =
-            |title: &mut TitleSearch| budget.is_some_and(|most| spent + title.max_cost() >= most);
-        if let Some(TitleSearch { begun: Some(begun), .. }) = self.title.take_if(is_too_much) {
-            begun.abort();
-        }
-        if !self.state.is_budget_reached() {
-            return Ok(());
-        }
-        for draft in std::mem::take(&mut self.drafts) {
-            let action = draft.performance.action;
-            self.performing.remove(&action);
-            self.follow(InputKind::EditDrafted { action, drafted: DraftResult::refused(UNPAID) }).await?;
-        }
-        Ok(())
-    }
-
-    /// The edit that comes of a draft, or that the user stopped it: of one that waits for others' calls too. It is performed
-    /// when it is in the log.
-    pub(super) fn write_out(&mut self, draft: Draft) {
-        let action = draft.performance.action;
+    /// Has a model write out the draft of an edit. The edit is performed when it is in the log.
+    pub(super) fn write_draft(&mut self, action: EventId, draft: EditAction, request: ActionRequest) {
+        let Some(sandbox) = self.sandbox.clone() else {
+            return tracing::error!(%action, "a draft was started without a sandbox");
+        };
         let llm = self.steps_of(action).draft_editor();
-        let is_stopped = draft.performance.cancel.is_cancelled();
-        let is_unpaid = self.state.is_budget_reached();
-        if !is_stopped && (is_unpaid || !self.admits(|| draft_editor::max_cost(llm.as_ref()))) {
-            return self.drafts.push(draft);
-        }
-        let Draft { edit, sandbox, performance: Performance { request, cancel, .. } } = draft;
-        let asked = Arc::clone(&llm);
-        let work = self.work.spawn(async move {
+        self.start_action(action, true, |cancel| async move {
             let result = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Ok(DraftResult::refused("the user stopped it")),
-                result = draft_editor::write_out(&edit, &request, sandbox.as_ref(), asked.as_ref()) => result,
+                result = draft_editor::write_out(&draft, &request, sandbox.as_ref(), llm.as_ref()) => result,
             };
-            Done::Draft { action, result }
+            WorkResult::Draft { action, result }
         });
-        if let Some(performing) = self.performing.get_mut(&action) {
-            performing.draft = Some((llm, work));
+    }
+
+    pub(super) fn find_title(&mut self, message: String) {
+        let Some(llm) = self.title_model.clone() else { return };
+        self.title_search = Some(self.work.spawn(async move {
+            let (title, call) = title::generate_title(llm.as_ref(), &message).await;
+            WorkResult::Title { title, call }
+        }));
+    }
+
+    /// Maximum cost of a call to a model, in US dollars.
+    pub(super) fn max_cost(&mut self, call: ModelCallId) -> f64 {
+        match call {
+            ModelCallId::Step(agent) => {
+                self.update_views();
+                let worker = self.workers.get(&agent);
+                worker.map_or(f64::INFINITY, |worker| worker.steps.max_cost(&worker.view))
+            }
+            ModelCallId::Draft(action) => {
+                draft_editor::max_cost(self.steps_of(action).draft_editor().as_ref())
+            }
+            // Known since the title was requested.
+            ModelCallId::Title => f64::INFINITY,
         }
+    }
+
+    /// Brings the views of all agents up to the end of the log.
+    fn update_views(&mut self) {
+        for (agent, _) in self.state.agents() {
+            let worker = self.workers.entry(agent).or_insert_with(|| {
+                let child = agent.and_then(|id| self.state.children.get(&id));
+                let steps = child.and_then(|child| self.steps.of(&child.agent));
+                let steps = steps.unwrap_or_else(|| self.steps.clone());
+                AgentWorker { view: View::for_agent(agent), steps, running_step: None }
+            });
+            worker.view.update(&self.events);
+        }
+        self.events.clear();
+    }
+
+    pub(super) fn current_place(&self) -> Place {
+        let repository = self.state.repository().unwrap_or_default();
+        Place { sandbox: self.sandbox.clone(), repository }
+    }
+
+    /// The steps of the agent that takes an action.
+    pub(super) fn steps_of(&self, action: EventId) -> Steps {
+        let pending = self.state.pending().find(|(_, pending)| pending.action == action);
+        let child = pending.and_then(|(agent, _)| self.state.children.get(&agent?));
+        child.and_then(|child| self.steps.of(&child.agent)).unwrap_or_else(|| self.steps.clone())
     }
 }
 
-/// Tells who listens what happens during an agent's call to its model, and the task when it is made again.
-fn tell_progress(
+/// Reports the progress of an agent's call to its model to clients, and retries to the task, which records them.
+fn report_progress(
     agent: AgentId,
     seen: EventId,
     live: broadcast::Sender<Live>,
-    retries: mpsc::Sender<Retry>,
+    retries: mpsc::Sender<StepRetry>,
 ) -> impl Fn(LlmProgress) {
     move |progress| {
         if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
@@ -180,10 +134,10 @@ fn tell_progress(
                 reason: error.to_string(),
             };
             let is_rate_limited = *error == LlmErrorKind::RateLimited;
-            // That the task is far behind is no failure.
-            drop(retries.try_send(Retry { agent, seen, retry, is_rate_limited }));
+            // A full queue is no failure: see `MAX_QUEUED_RETRIES`.
+            drop(retries.try_send(StepRetry { agent, seen, retry, is_rate_limited }));
         }
-        // Nor that nobody hears it now.
+        // Fails if no client listens.
         drop(live.send(Live::Model { agent, progress }));
     }
 }

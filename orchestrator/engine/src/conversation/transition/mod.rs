@@ -13,15 +13,18 @@ mod schedule;
 mod step;
 mod user;
 
+use std::collections::BTreeSet;
+
 use protocol::action::ChangeAgentStateAction;
 use protocol::metrics::Metrics;
 use protocol::observation::AgentStateChangedObservation;
-use protocol::record::{ConversationTitled, Limit, LimitReached};
+use protocol::record::{ConversationTitled, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 
 use super::input::{Begin, Effect, Input, InputKind};
-use super::state::{AgentId, Pending, State, WorkStatus};
+use super::limits::{BUDGET_REACHED, LimitExceeded};
+use super::state::{AgentId, ModelCallId, Pending, State, TitleSearch, Work};
 use super::terminal::{interrupted, not_performed};
 use crate::agent::ModelCall;
 use crate::clock;
@@ -29,9 +32,6 @@ use delegation::Ending;
 
 /// `error_id` of the notice that the sandbox is not the one that the agent used before.
 pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
-
-/// Why a draft is not written out where the budget is reached.
-pub(super) const UNPAID: &str = "the calls to the model have cost all that they may";
 
 /// What comes of an input: the new state, and what is to be done, in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
@@ -57,11 +57,20 @@ struct Turn {
     abandoned: Vec<Effect>,
     /// Actions in flight that are to be cancelled.
     cancelled: Vec<EventId>,
+    /// Calls that wait until their maximum cost, or that of others, is known.
+    estimated: BTreeSet<ModelCallId>,
 }
 
 impl Turn {
     fn new(state: State, at: Timestamp) -> Self {
-        Self { state, at, events: Vec::new(), abandoned: Vec::new(), cancelled: Vec::new() }
+        Self {
+            state,
+            at,
+            events: Vec::new(),
+            abandoned: Vec::new(),
+            cancelled: Vec::new(),
+            estimated: BTreeSet::new(),
+        }
     }
 
     fn take(&mut self, input: InputKind) {
@@ -114,14 +123,17 @@ impl Turn {
             InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
             InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
             InputKind::SandboxRemoved => self.sandbox_removed(),
-            InputKind::Titled { title, call } => {
-                if self.state.title.is_none() {
-                    let title = Record::from(ConversationTitled { title });
-                    let mut event = self.event(None, EventSource::Environment, title);
-                    event.llm_metrics = self.metrics_with(call.as_ref());
-                    self.push(event);
+            InputKind::CostEstimated { call, max_cost } => {
+                if let Some(work) = self.state.schedule.work_mut(call) {
+                    work.max_cost = Some(max_cost);
                 }
             }
+            InputKind::TitleRequested { message, max_cost } => self.request_title(message, max_cost),
+            InputKind::TitleFound { title, call } => {
+                self.state.schedule.title = None;
+                self.set_title(title, call.as_ref());
+            }
+            InputKind::UserTitle(title) => self.set_title(title, None),
         }
     }
 
@@ -130,6 +142,23 @@ impl Turn {
             self.append(None, EventSource::Environment, Record::from(begin.started));
             self.append(None, EventSource::Agent, Action::from(begin.system));
             self.change_state(AgentState::Loading, "");
+        }
+    }
+
+    fn request_title(&mut self, message: String, max_cost: f64) {
+        if self.state.title.is_none() && self.state.schedule.title.is_none() {
+            let work = Work { max_cost: Some(max_cost), ..Work::default() };
+            self.state.schedule.title = Some(TitleSearch { message, work });
+        }
+    }
+
+    /// The first title stays.
+    fn set_title(&mut self, title: String, call: Option<&ModelCall>) {
+        if self.state.title.is_none() {
+            let title = Record::from(ConversationTitled { title });
+            let mut event = self.event(None, EventSource::Environment, title);
+            event.llm_metrics = self.metrics_with(call);
+            self.push(event);
         }
     }
 
@@ -161,16 +190,20 @@ impl Turn {
 
     /// Brings to their ends the tasks that nobody works on any more, and finds whose step is due.
     fn settle(&mut self) {
+        if self.state.is_budget_reached() {
+            // What waits for the calls in flight to end is decided again: it does not start any more.
+            self.state.schedule.steps.retain(|_, work| work.is_started());
+        }
         loop {
             if let Some(child) = self.given_up() {
                 self.end_child(child, &Ending::Stopped);
-            } else if let Some(agent) = self.unpaid_draft() {
-                self.end_pending(agent, not_performed(UNPAID));
+            } else if let Some((agent, reason)) = self.refused_draft() {
+                self.end_pending(agent, not_performed(reason));
             } else if self.is_setup_due() {
                 self.set_up();
             } else if let Some(agent) = self.due() {
                 if !self.is_held_up(agent) {
-                    self.state.schedule.steps.insert(agent, WorkStatus::Waiting);
+                    self.state.schedule.steps.insert(agent, Work::default());
                 }
             } else {
                 return;
@@ -178,16 +211,22 @@ impl Turn {
         }
     }
 
-    /// Whose draft would be written out past the limit of money. Its agent hears so, and is held at its next step.
-    fn unpaid_draft(&self) -> Option<AgentId> {
-        let mut begun = self.state.pending().filter(|(_, pending)| {
+    /// The draft of an edit that no model is asked to write out any more, with the reason. Its agent is told so, and where
+    /// the budget is reached it is held at its next step.
+    fn refused_draft(&self) -> Option<(AgentId, &'static str)> {
+        let reason = if self.state.agent_state == AgentState::Stopped {
+            "the user stopped it"
+        } else if self.state.is_budget_reached() {
+            BUDGET_REACHED
+        } else {
+            return None;
+        };
+        let mut drafts = self.state.pending().filter(|(_, pending)| {
             pending.is_draft()
                 && self.state.is_performing(pending)
                 && !self.state.schedule.is_action_started(pending.action)
         });
-        // Where the user has stopped, it is ended before a model is asked.
-        let is_past = self.state.is_budget_reached() && self.state.agent_state != AgentState::Stopped;
-        begun.next().filter(|_| is_past).map(|(agent, _)| agent)
+        drafts.next().map(|(agent, _)| (agent, reason))
     }
 
     fn due(&self) -> Option<AgentId> {
@@ -205,25 +244,20 @@ impl Turn {
         if self.state.waits_for_others(agent) {
             return false;
         }
-        // The others' steps count as soon as they are begun.
-        let underway =
-            self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_others(**agent)).count();
-        let limit = self.state.limit(u32::try_from(underway).unwrap_or(u32::MAX));
+        // The steps of other agents count as soon as they are due.
+        let due = self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_others(**agent));
+        let limit = self.state.limit_exceeded(due.count());
         if let Some(stuck) = self.state.loop_to_end(agent) {
             let detected = stuck.detected();
             let reason = detected.content.clone();
             self.append(agent, EventSource::Environment, detected);
             self.fail(agent, &reason);
-        } else if let Some((limit, at)) = limit {
-            let reason = match limit {
-                Limit::Iterations if agent.is_some() => "no more steps may be taken".to_owned(),
-                Limit::Iterations => format!("the agent has taken all of its {at} steps"),
-                Limit::Budget => format!("the calls to the model have cost ${at:.4}, which is all they may"),
-            };
+        } else if let Some(exceeded) = limit {
             if agent.is_none() {
+                let LimitExceeded { limit, at } = exceeded;
                 self.append(agent, EventSource::Environment, Record::from(LimitReached { limit, at }));
             }
-            self.fail(agent, &reason);
+            self.fail(agent, &exceeded.reason(agent));
         } else {
             return false;
         }
@@ -302,6 +336,11 @@ impl Turn {
 
     fn push(&mut self, event: Event) -> EventId {
         let id = event.id;
+        // A step that waits is taken on the whole log, and may cost more by then.
+        let call = ModelCallId::Step(event.delegation);
+        if let Some(work) = self.state.schedule.work_mut(call).filter(|work| !work.is_started()) {
+            work.max_cost = None;
+        }
         self.state.apply(&event);
         self.events.push(event);
         id

@@ -1,13 +1,15 @@
-//! Starts work that is due, and abandons work that no longer is.
+//! Starts work that is due and that its sandbox and the budget allow, and abandons work that is no longer due.
 
 use std::time::Duration;
 
+use protocol::sandbox_api::SandboxAction;
 use protocol::{AgentState, EventId};
 
 use super::Turn;
 use crate::clock;
 use crate::conversation::input::Effect;
-use crate::conversation::state::{AgentId, Pending, Request, SandboxConnection, WorkStatus};
+use crate::conversation::limits::Admission;
+use crate::conversation::state::{AgentId, ModelCallId, Pending, Request, SandboxConnection, WorkStatus};
 
 impl Turn {
     /// Brings the schedule in line with the state. Returns the effects that do so, in order.
@@ -20,6 +22,8 @@ impl Turn {
         effects
             .extend(std::mem::take(&mut self.cancelled).into_iter().map(|action| Effect::Cancel { action }));
         effects.extend(self.start_steps());
+        effects.extend(self.start_title_search());
+        effects.extend(std::mem::take(&mut self.estimated).into_iter().map(Effect::EstimateCost));
         effects
     }
 
@@ -36,27 +40,26 @@ impl Turn {
     /// Abandons the steps of all agents.
     pub(super) fn abandon_steps(&mut self) {
         let steps = std::mem::take(&mut self.state.schedule.steps);
-        let started = steps.into_iter().filter(|(_, status)| *status == WorkStatus::Started);
+        let started = steps.into_iter().filter(|(_, work)| work.is_started());
         self.abandoned.extend(started.map(|(agent, _)| Effect::AbandonStep { agent }));
     }
 
     /// Cancels an action that is in flight or waits for its sandbox.
     pub(super) fn cancel(&mut self, action: EventId) {
-        if self.state.schedule.is_action_started(action) {
-            self.cancelled.push(action);
-        } else {
-            self.state.schedule.actions.insert(action, WorkStatus::Cancelled);
+        let work = self.state.schedule.actions.entry(action).or_default();
+        match work.status {
+            WorkStatus::Waiting | WorkStatus::Cancelled => work.status = WorkStatus::Cancelled,
+            WorkStatus::Started => self.cancelled.push(action),
         }
     }
 
-    /// The connection was lost, and with it all actions that were in flight in the sandbox.
+    /// Drops the connection, and with it all actions in the sandbox.
     pub(super) fn disconnect(&mut self) {
-        let is_for_sandbox = |action: EventId| {
-            let pending = self.state.pending().find(|(_, pending)| pending.action == action);
-            pending.is_none_or(|(_, pending)| pending.is_for_sandbox())
-        };
-        let mut actions = self.state.schedule.actions.clone();
-        actions.retain(|action, _| !is_for_sandbox(*action));
+        let mut actions = std::mem::take(&mut self.state.schedule.actions);
+        actions.retain(|action, _| {
+            let pending = self.state.pending().find(|(_, pending)| pending.action == *action);
+            pending.is_some_and(|(_, pending)| !pending.is_for_sandbox())
+        });
         self.state.schedule.actions = actions;
         self.state.schedule.sandbox = SandboxConnection::Absent;
     }
@@ -67,31 +70,31 @@ impl Turn {
 
     fn drop_obsolete(&mut self) {
         let mut schedule = std::mem::take(&mut self.state.schedule);
-        for (agent, status) in schedule.steps.extract_if(.., |agent, _| !self.state.is_stepping(*agent)) {
-            if status == WorkStatus::Started {
-                self.abandoned.push(Effect::AbandonStep { agent });
-            }
+        for (agent, work) in schedule.steps.extract_if(.., |agent, _| !self.state.is_stepping(*agent)) {
+            self.abandoned.extend(work.is_started().then_some(Effect::AbandonStep { agent }));
         }
-        schedule.actions.retain(|action, status| {
+        schedule.actions.retain(|action, work| {
             let pending = self.state.pending().find(|(_, pending)| pending.action == *action);
-            pending.is_some_and(|(_, pending)| {
-                *status == WorkStatus::Started || self.state.is_performing(pending)
-            })
+            pending.is_some_and(|(_, pending)| work.is_started() || self.state.is_performing(pending))
         });
         self.state.schedule = schedule;
+        if self.state.title.is_some() || self.state.is_title_too_expensive() {
+            let search = self.state.schedule.title.take();
+            let is_started = search.is_some_and(|search| search.work.is_started());
+            self.abandoned.extend(is_started.then_some(Effect::AbandonTitle));
+        }
     }
 
     fn schedule_actions(&mut self) {
         let due = self.state.pending().filter(|(_, pending)| self.state.is_performing(pending));
         for action in due.map(|(_, pending)| pending.action).collect::<Vec<_>>() {
-            self.state.schedule.actions.entry(action).or_insert(WorkStatus::Waiting);
+            self.state.schedule.actions.entry(action).or_default();
         }
     }
 
     /// Connects to a sandbox as soon as something needs one.
     fn connect(&mut self) -> Option<Effect> {
-        let schedule = &self.state.schedule;
-        if schedule.sandbox != SandboxConnection::Absent || !self.needs_sandbox() {
+        if self.state.schedule.sandbox != SandboxConnection::Absent || !self.needs_sandbox() {
             return None;
         }
         self.state.schedule.sandbox = SandboxConnection::Connecting;
@@ -103,59 +106,86 @@ impl Turn {
 
     fn needs_sandbox(&self) -> bool {
         self.state.agent_state == AgentState::Loading
-            || self.state.schedule.steps.values().any(|status| *status == WorkStatus::Waiting)
-            || self.waiting_actions().any(|(pending, _)| pending.is_for_sandbox())
+            || self.state.schedule.steps.values().any(|work| !work.is_started())
+            || self.waiting_actions().any(Pending::is_for_sandbox)
     }
 
-    /// Actions that are not started yet, each with whether it is to be cancelled then.
-    fn waiting_actions(&self) -> impl Iterator<Item = (&Pending, bool)> {
-        self.state.pending().filter_map(|(_, pending)| {
-            match self.state.schedule.actions.get(&pending.action)? {
-                WorkStatus::Waiting => Some((pending, false)),
-                WorkStatus::Cancelled => Some((pending, true)),
-                WorkStatus::Started => None,
-            }
+    fn waiting_actions(&self) -> impl Iterator<Item = &Pending> {
+        let pending = self.state.pending().map(|(_, pending)| pending);
+        pending.filter(|pending| {
+            let work = self.state.schedule.actions.get(&pending.action);
+            work.is_some_and(|work| !work.is_started())
         })
     }
 
     fn start_actions(&mut self) -> Vec<Effect> {
-        let (mut effects, mut cancelled) = (Vec::new(), Vec::new());
-        for (pending, is_cancelled) in self.waiting_actions() {
-            if self.is_connected() || !pending.is_for_sandbox() {
-                effects.push((pending.action, self.start(pending)));
-                cancelled.extend(is_cancelled.then_some(pending.action));
+        let waiting: Vec<Pending> = self.waiting_actions().cloned().collect();
+        let mut effects = Vec::new();
+        for pending in waiting {
+            let action = pending.action;
+            let has_sandbox = self.is_connected() || !pending.is_for_sandbox();
+            if has_sandbox && (!pending.is_draft() || self.is_admitted(ModelCallId::Draft(action))) {
+                let work = self.state.schedule.actions.entry(action).or_default();
+                let status = std::mem::replace(&mut work.status, WorkStatus::Started);
+                self.cancelled.extend((status == WorkStatus::Cancelled).then_some(action));
+                effects.push(self.start_action(&pending));
             }
         }
-        self.cancelled.extend(cancelled);
-        let started = effects.iter().map(|(action, _)| (*action, WorkStatus::Started));
-        self.state.schedule.actions.extend(started);
-        effects.into_iter().map(|(_, effect)| effect).collect()
+        effects
     }
 
-    fn start(&self, pending: &Pending) -> Effect {
+    fn start_action(&self, pending: &Pending) -> Effect {
         let action = pending.action;
         match &pending.request {
             Request::Tool(call) => Effect::CallTool { action, call: Box::new(call.clone()) },
             Request::Sandbox(request) => {
+                let request = Box::new(request.clone());
+                if let SandboxAction::Edit(draft) = &request.action
+                    && draft.is_draft()
+                {
+                    return Effect::WriteDraft { action, draft: Box::new(draft.clone()), request };
+                }
                 let now = clock::epoch_seconds(&self.at);
                 // A difference that is no duration is negative: the time has passed.
                 let remaining = |at| Duration::try_from_secs_f64(at - now).unwrap_or_default();
-                let time_left = pending.cancelled_at.map(remaining);
-                Effect::Execute { action, request: Box::new(request.clone()), time_left }
+                Effect::Execute { action, request, time_left: pending.cancelled_at.map(remaining) }
             }
         }
     }
 
     fn start_steps(&mut self) -> Vec<Effect> {
-        let (is_connected, seen) = (self.is_connected(), self.state.next_id);
-        let waiting =
-            self.state.schedule.steps.iter_mut().filter(|(_, status)| **status == WorkStatus::Waiting);
-        waiting
-            .filter(|_| is_connected)
-            .map(|(agent, status)| {
-                *status = WorkStatus::Started;
-                Effect::Step { agent: *agent, seen }
-            })
-            .collect()
+        let (seen, is_connected) = (self.state.next_id, self.is_connected());
+        let waiting = self.state.schedule.steps.iter().filter(|(_, work)| is_connected && !work.is_started());
+        let mut effects = Vec::new();
+        for agent in waiting.map(|(agent, _)| *agent).collect::<Vec<_>>() {
+            if self.start_call(ModelCallId::Step(agent)) {
+                effects.push(Effect::Step { agent, seen });
+            }
+        }
+        effects
+    }
+
+    fn start_title_search(&mut self) -> Option<Effect> {
+        let search = self.state.schedule.title.as_ref().filter(|search| !search.work.is_started())?;
+        let message = search.message.clone();
+        self.start_call(ModelCallId::Title).then_some(Effect::FindTitle { message })
+    }
+
+    /// Marks a call as started if the budget allows it now. Returns whether it does.
+    fn start_call(&mut self, call: ModelCallId) -> bool {
+        let is_admitted = self.is_admitted(call);
+        if let Some(work) = self.state.schedule.work_mut(call).filter(|_| is_admitted) {
+            work.status = WorkStatus::Started;
+        }
+        is_admitted
+    }
+
+    fn is_admitted(&mut self, call: ModelCallId) -> bool {
+        let admission = self.state.admission(call);
+        let is_admitted = admission == Admission::Start;
+        if let Admission::Estimate(calls) = admission {
+            self.estimated.extend(calls);
+        }
+        is_admitted
     }
 }

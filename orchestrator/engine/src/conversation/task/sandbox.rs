@@ -1,0 +1,174 @@
+//! Work in the sandbox and at tool servers: connecting, and performing actions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::action::CallToolMcpAction;
+use protocol::record::SandboxLeased;
+use protocol::sandbox_api::ActionRequest;
+use protocol::{ActionId, EventId};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::{Task, WorkResult};
+use crate::agent::tools::add_code_graph;
+use crate::conversation::handle::{Live, Parts};
+use crate::conversation::input::InputKind;
+use crate::conversation::terminal::interrupted;
+use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
+
+/// Interval at which a cancel request is repeated: one may be lost with its connection.
+const CANCEL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An action in flight.
+pub(super) struct RunningAction {
+    pub(super) cancel: CancellationToken,
+    is_for_sandbox: bool,
+    abort: AbortHandle,
+}
+
+impl Task {
+    pub(super) fn create_sandbox(&mut self) {
+        let Parts { provider, spec, .. } = self.parts.clone();
+        let live = self.live.clone();
+        let creating = async move {
+            let on_progress = move |progress| drop(live.send(Live::Start(progress)));
+            WorkResult::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
+        };
+        self.work.spawn(creating.instrument(tracing::info_span!("create_sandbox")));
+    }
+
+    pub(super) fn attach_sandbox(&mut self, lease: SandboxLeased) {
+        let provider = Arc::clone(&self.parts.provider);
+        self.work.spawn(async move {
+            // The sandbox may be paused. If it cannot be resumed, attaching fails.
+            if let Err(error) = provider.resume(&lease.sandbox_id).await {
+                tracing::debug!(sandbox = %lease.sandbox_id, %error, "resuming the sandbox");
+            }
+            WorkResult::Sandbox(provider.attach(&lease).await.map(Arc::from))
+        });
+    }
+
+    /// Drops the sandbox with all actions in it. Returns the input that reports why.
+    pub(super) fn lose_sandbox(&mut self, error: &SandboxError) -> InputKind {
+        self.sandbox = None;
+        for (_, running) in self.actions.extract_if(.., |_, running| running.is_for_sandbox) {
+            running.abort.abort();
+        }
+        match error {
+            SandboxError::Lost { detail } => InputKind::SandboxLost { detail: detail.clone() },
+            other => InputKind::SandboxFailed { reason: describe(other) },
+        }
+    }
+
+    /// Starts work on an action, and hands it the token by which it is cancelled.
+    pub(super) fn start_action<F>(
+        &mut self,
+        action: EventId,
+        is_for_sandbox: bool,
+        work: impl FnOnce(CancellationToken) -> F,
+    ) where
+        F: Future<Output = WorkResult> + Send + 'static,
+    {
+        let cancel = CancellationToken::new();
+        let span = tracing::info_span!("action", id = %action);
+        let abort = self.work.spawn(work(cancel.clone()).instrument(span));
+        self.actions.insert(action, RunningAction { cancel, is_for_sandbox, abort });
+    }
+
+    /// Has a tool server perform an action. A cancelled call is interrupted: the server cannot be asked for its result.
+    pub(super) fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
+        let (steps, place) = (self.steps_of(action), self.current_place());
+        self.start_action(action, false, |cancel| async move {
+            let answer = async {
+                // Starts servers that an earlier process had started, or that have exited.
+                drop(steps.offer(&place).await);
+                steps.tool_servers().call(&call.name, &call.arguments).await
+            };
+            let observation = tokio::select! {
+                biased;
+                () = cancel.cancelled() => interrupted("the user stopped the tool server's call"),
+                observation = answer => observation,
+            };
+            WorkResult::Action { action, result: Ok(observation) }
+        });
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        action: EventId,
+        mut request: ActionRequest,
+        time_left: Option<Duration>,
+    ) {
+        let Some(sandbox) = self.sandbox.clone() else {
+            return tracing::error!(%action, "an action was started without a sandbox");
+        };
+        add_code_graph(&mut request);
+        let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
+        let id = ActionId::for_event(&self.id, action);
+        let live = self.live.clone();
+        self.start_action(action, true, |cancel| async move {
+            tracing::debug!("performing an action");
+            let on_output = move |chunk: OutputChunk<'_>| {
+                drop(live.send(match chunk {
+                    OutputChunk::Bytes { bytes, .. } => Live::Output { action, bytes: bytes.to_vec() },
+                    OutputChunk::Gap { from, to } => {
+                        Live::OutputGap { action, bytes: to.saturating_sub(from) }
+                    }
+                }));
+            };
+            let result = tokio::select! {
+                biased;
+                result = sandbox.execute(&id, &request, &on_output) => result,
+                never = cancel_on_request(sandbox.as_ref(), &id, &cancel, cancelled_at) => match never {},
+            };
+            if let Err(error) = &result
+                && !matches!(error, SandboxError::Lost { .. })
+                && let Err(error) = sandbox.cancel(&id).await
+            {
+                tracing::warn!(action = %id, %error, "cancelling an action that cannot be followed");
+            }
+            tracing::debug!(is_ok = result.is_ok(), "the action has ended");
+            WorkResult::Action { action, result }
+        });
+    }
+}
+
+/// Cancels an action on request, or when its time is over, and repeats that until the action ends and this future is
+/// dropped.
+async fn cancel_on_request(
+    sandbox: &dyn Sandbox,
+    id: &ActionId,
+    cancel: &CancellationToken,
+    cancelled_at: Option<Instant>,
+) -> std::convert::Infallible {
+    match cancelled_at {
+        None => cancel.cancelled().await,
+        // Both the request and the timeout cancel it.
+        Some(at) => drop(tokio::time::timeout_at(at, cancel.cancelled()).await),
+    }
+    loop {
+        if let Err(error) = sandbox.cancel(id).await {
+            tracing::warn!(action = %id, %error, "cancelling an action");
+        }
+        tokio::time::sleep(CANCEL_INTERVAL).await;
+    }
+}
+
+/// An error with its causes, and the end of the sandbox's logs if there are any.
+fn describe(error: &SandboxError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    if let SandboxError::Start { logs, .. } = error
+        && !logs.trim().is_empty()
+    {
+        text.push_str(&format!("\nthe sandbox wrote:\n{}", logs.trim_end()));
+    }
+    text
+}
