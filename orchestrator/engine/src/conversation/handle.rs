@@ -115,7 +115,8 @@ pub struct Conversation {
     /// Receives from the start, for the first listener: what is attached to may send output before anyone can listen.
     first_live: Mutex<Option<broadcast::Receiver<Live>>>,
     state: watch::Receiver<Arc<State>>,
-    task: JoinHandle<Result<(), ConversationError>>,
+    /// `None` once the conversation is closed.
+    task: Mutex<Option<JoinHandle<Result<(), ConversationError>>>>,
 }
 
 /// What the handle tells the task.
@@ -174,7 +175,7 @@ impl Conversation {
         let task = Task::new(parts, id.clone(), Arc::clone(&log), live.clone(), show_state, state, events);
         let span = tracing::info_span!("conversation", %id);
         let task = tokio::spawn(task.run(commands, first).instrument(span));
-        let first_live = Mutex::new(Some(first_live));
+        let (first_live, task) = (Mutex::new(Some(first_live)), Mutex::new(Some(task)));
         Ok(Self { id, mailbox, log, live, first_live, state: shown_state, task })
     }
 
@@ -300,14 +301,13 @@ impl Conversation {
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.
     ///
     /// # Errors
-    /// Why the task ended before, if it did.
-    pub async fn close(self, sandbox: Afterwards) -> Result<(), ConversationError> {
+    /// Why the task ended before, if it did; [`ConversationError::Closed`] if it was closed before.
+    pub async fn close(&self, sandbox: Afterwards) -> Result<(), ConversationError> {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = task.ok_or_else(|| ConversationError::Closed(self.id.clone()))?;
         // If it cannot be sent the task has ended already; its result says why.
         let _ = self.mailbox.send(Command::Close { sandbox }).await;
-        match self.task.await {
-            Ok(result) => result,
-            Err(_) => Err(ConversationError::Panicked(self.id)),
-        }
+        task.await.unwrap_or_else(|_| Err(ConversationError::Panicked(self.id.clone())))
     }
 
     fn tell(&self, input: InputKind) -> Result<(), ConversationError> {
