@@ -33,6 +33,15 @@ pub enum ConversationsError {
     /// Another process runs the conversation. Worth a retry when that process has ended.
     #[error("conversation {0} is being run by another process")]
     Locked(ConversationId),
+    /// This process does not run the conversation.
+    #[error("conversation {0} is not running")]
+    NotRunning(ConversationId),
+    /// The user decided on an action, and none waits.
+    #[error("no action of conversation {0} waits for your approval")]
+    NothingToDecide(ConversationId),
+    /// The user chose a way out of a loop, and the agent is in none.
+    #[error("the agent of conversation {0} was not stopped in a loop")]
+    NotInLoop(ConversationId),
     /// The event store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -55,6 +64,9 @@ impl ConversationsError {
             | Self::NoConversations
             | Self::Ambiguous(_)
             | Self::UnknownEvent { .. }
+            | Self::NotRunning(_)
+            | Self::NothingToDecide(_)
+            | Self::NotInLoop(_)
             | Self::Host(HostError::Refused(_)) => true,
             Self::Locked(_)
             | Self::Store(_)

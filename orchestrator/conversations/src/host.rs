@@ -1,6 +1,7 @@
 //! What the application layer needs of the machine it runs on: locks and folders, as traits.
 
 use std::error::Error;
+use std::path::Path;
 
 use async_trait::async_trait;
 use protocol::ConversationId;
@@ -15,6 +16,12 @@ pub trait ConversationLocks: Send + Sync {
     /// # Errors
     /// [`HostError::Failed`] if the lock can be neither taken nor found taken.
     fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError>;
+
+    /// Marks a folder of this host as one that a process works in. `None` if another one has marked it.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`] if the folder cannot be opened.
+    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError>;
 
     /// Whether a process, perhaps this one, holds a conversation's lock.
     fn is_locked(&self, conversation: &ConversationId) -> bool;

@@ -2,22 +2,21 @@
 
 use std::io::IsTerminal as _;
 
-use super::follow::{Interrupts, Output};
+use conversations::Decision;
+
+use super::interrupts::Interrupts;
 use super::print;
+use super::screen::Output;
 use crate::terminal_input::TerminalInput;
 
 const REASON: &str = "  reason for the agent, or Enter for none: ";
 
 const INSTRUCTION: &str = "  what should the agent do? (Enter to leave): ";
 
-/// What the user decides on an action.
+/// What the user answers to the question about an action.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    Approve,
-    /// This one, and those like it for the rest of the conversation.
-    ApproveSimilar,
-    /// With what the agent is told; empty: it waits for the user.
-    Reject(String),
+pub(super) enum Answer {
+    Decision(Decision),
     Stop,
     /// Nobody answers any more. The question stays open.
     Leave,
@@ -75,7 +74,7 @@ impl Questions {
         description: &str,
         similar: Option<&str>,
         interrupts: &mut Interrupts,
-    ) -> Decision {
+    ) -> Answer {
         print::note(description);
         let always =
             similar.map(|what| format!(", [a]lways {what} in this conversation")).unwrap_or_default();
@@ -83,18 +82,20 @@ impl Questions {
         loop {
             let line = match self.line(&question, interrupts).await {
                 Typed::Line(line) => line,
-                Typed::Interrupted => return Decision::Stop,
-                Typed::End => return Decision::Leave,
+                Typed::Interrupted => return Answer::Stop,
+                Typed::End => return Answer::Leave,
             };
             match choice(&line) {
-                Some(Choice::Approve) => return Decision::Approve,
-                Some(Choice::ApproveSimilar) if similar.is_some() => return Decision::ApproveSimilar,
-                Some(Choice::Stop) => return Decision::Stop,
+                Some(Choice::Approve) => return Answer::Decision(Decision::Approve),
+                Some(Choice::ApproveSimilar) if similar.is_some() => {
+                    return Answer::Decision(Decision::ApproveSimilar);
+                }
+                Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
                     return match self.line(REASON, interrupts).await {
-                        Typed::Line(reason) => Decision::Reject(reason.trim().to_owned()),
-                        Typed::Interrupted => Decision::Stop,
-                        Typed::End => Decision::Leave,
+                        Typed::Line(reason) => Answer::Decision(Decision::Reject(reason.trim().to_owned())),
+                        Typed::Interrupted => Answer::Stop,
+                        Typed::End => Answer::Leave,
                     };
                 }
                 Some(Choice::ApproveSimilar) | None => {}

@@ -2,23 +2,18 @@
 
 mod list;
 mod remove;
-mod trajectory_file;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use conversations::Conversations;
-use engine::conversation::State;
-use protocol::{AgentState, ConversationId, EventId};
-
-pub(super) use trajectory_file::TrajectoryFile;
+use protocol::{ConversationId, EventId};
 
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
-use super::{load_config_to_read, print};
+use super::{load_config_to_read, print, trajectory_file};
 use crate::compose::{self, StateDir};
-use crate::config::{Config, Overrides};
-use crate::exit::{Exit, UsageError};
+use crate::config::Overrides;
+use crate::exit::Exit;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConversationsCommand {
@@ -85,10 +80,12 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
             let id = conversations.find(&conversation.selector()).await?;
             match output.filter(|path| path != Path::new("-")) {
                 Some(path) => {
-                    let file = open_trajectory(&path, &id)?;
-                    save_trajectory(&conversations, &id, file, config.saves_screenshots).await?;
+                    let file = trajectory_file::open(&path, &id)?;
+                    trajectory_file::save(&conversations, &id, file, config.saves_screenshots).await?;
                 }
-                None => print::line(&trajectory(&conversations, &id, config.saves_screenshots).await?)?,
+                None => print::line(
+                    &trajectory_file::to_text(&conversations, &id, config.saves_screenshots).await?,
+                )?,
             }
             Ok(Exit::Finished)
         }
@@ -108,84 +105,4 @@ async fn show(conversations: &Conversations, id: &ConversationId, as_json: bool)
         }
     }
     Ok(Exit::Finished)
-}
-
-/// A trajectory as its file holds it.
-async fn trajectory(
-    conversations: &Conversations,
-    id: &ConversationId,
-    with_screenshots: bool,
-) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&conversations.export(id, with_screenshots).await?)?)
-}
-
-/// The configured file for the trajectory. Fails where it could not be saved at the end.
-pub(super) fn prepare_trajectory(
-    config: &Config,
-    id: &ConversationId,
-) -> anyhow::Result<Option<TrajectoryFile>> {
-    config.save_trajectory.as_deref().map(|path| open_trajectory(path, id)).transpose()
-}
-
-fn open_trajectory(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
-    TrajectoryFile::open(path, id)
-        .map_err(|error| UsageError(format!("saving the trajectory to {}: {error}", path.display())).into())
-}
-
-/// Writes a trajectory to its file.
-pub(super) async fn save_trajectory(
-    conversations: &Conversations,
-    id: &ConversationId,
-    file: TrajectoryFile,
-    with_screenshots: bool,
-) -> anyhow::Result<()> {
-    let text = trajectory(conversations, id, with_screenshots).await? + "\n";
-    let failed = format!("saving the trajectory to {}", file.path().display());
-    file.write(&text).context(failed)
-}
-
-/// How a conversation ended, what it took, and how to go on.
-pub(super) fn closing_words(id: &ConversationId, state: &State, exit: Exit) -> String {
-    let usage = &state.metrics.accumulated_token_usage;
-    let steps = if state.iterations == 1 { "step" } else { "steps" };
-    let ended = match (exit, state.agent_state) {
-        // It was left before it could stop: `running` would read as if it were.
-        (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
-        (_, agent_state) => agent_state.as_str(),
-    };
-    // Nothing is what a model without a known price has cost.
-    let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
-    let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
-    let mut text = format!(
-        "\n{ended}: {} {steps}, {} tokens in, {} out{cost}\n",
-        state.iterations, usage.prompt_tokens, usage.completion_tokens
-    );
-    let word = match (exit, state.agent_state) {
-        (Exit::Finished, _) => return text,
-        (_, AgentState::AwaitingUserInput) => " -t ANSWER",
-        (_, AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
-        _ => "",
-    };
-    text.push_str(&format!("go on with: glovebox resume {id}{word}\n"));
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_left_before_it_could_stop_is_not_called_running() {
-        let id: ConversationId = "one".parse().unwrap();
-        let said = |agent_state, exit| {
-            let state = State { agent_state, ..State::default() };
-            closing_words(&id, &state, exit).trim_start().replace(": 0 steps, 0 tokens in, 0 out\n", "; ")
-        };
-        let go_on = "go on with: glovebox resume one";
-        assert_eq!(said(AgentState::Running, Exit::Interrupted), format!("interrupted; {go_on}\n"));
-        assert_eq!(said(AgentState::Stopped, Exit::Interrupted), format!("stopped; {go_on}\n"));
-        assert_eq!(said(AgentState::Finished, Exit::Finished), "finished; ");
-        let asks = said(AgentState::AwaitingUserInput, Exit::Waiting);
-        assert_eq!(asks, format!("awaiting_user_input; {go_on} -t ANSWER\n"));
-    }
 }

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use conversations::Conversations;
+use conversations::{Conversations, Task};
 use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
+use protocol::action::MessageAction;
 
-use super::run::{Task, What, WorkArguments, perform};
-use super::{exec, prepare, print};
+use super::fresh_sandbox::{self, Ended};
+use super::session::{self, NewSession};
+use super::work::WorkArguments;
+use super::{prepare, print};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::Exit;
@@ -75,26 +78,26 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         replay: None,
         save_trajectory: None,
     };
-    let task = Task {
+    let new = NewSession {
         title: None,
         id: id.clone(),
-        what: What::Asked { text: TASK.to_owned(), image_urls: Vec::new() },
+        task: Task::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,
         model: "scripted:demo".to_owned(),
         work,
     };
-    match perform(task, &config, &state_dir).await? {
+    match session::start(new, &config, &state_dir).await? {
         Exit::Finished => {}
         other => return Ok(other),
     }
     let spec =
         SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, Conversations::new_id()) };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
-    let test = exec::Command { text: TEST.to_owned(), timeout: None };
-    let tested = exec::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
-    let exec::Ended::Done(tested) = tested else { return Ok(Exit::Interrupted) };
+    let test = fresh_sandbox::Command { text: TEST.to_owned(), timeout: None };
+    let tested = fresh_sandbox::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
+    let Ended::Done(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
     print::note(&format!("\nThe repaired project: {}\n", workspace.display()));

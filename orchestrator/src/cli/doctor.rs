@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::follow::Interrupts;
+use super::interrupts::Interrupts;
 use super::{load_config, print};
 use crate::compose::{self, Models, StateDir};
 use crate::config::{Config, Overrides};

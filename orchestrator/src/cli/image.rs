@@ -10,8 +10,8 @@ use engine::sandbox::SandboxSpec;
 use engine::sandbox_tools;
 use protocol::ObservationKind;
 
-use super::exec::Command;
-use super::{exec, prepare, print};
+use super::fresh_sandbox::{Command, Ended, in_fresh_sandbox};
+use super::{prepare, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 use probed::Probed;
@@ -41,8 +41,8 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
     let probe = Command { text, timeout: Some(PATIENCE) };
-    let ended = exec::in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
-    let exec::Ended::Done(observation) = ended else { return Ok(Exit::Interrupted) };
+    let ended = in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
+    let Ended::Done(observation) = ended else { return Ok(Exit::Interrupted) };
     let ObservationKind::Run(ran) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
     };

@@ -6,13 +6,16 @@ mod completions;
 mod confirm;
 mod conversation_id;
 mod conversations;
+mod decided_config;
 mod demo;
 mod doctor;
 #[cfg(test)]
 mod documentation;
 mod exec;
 mod follow;
+mod fresh_sandbox;
 mod image;
+mod interrupts;
 mod palette;
 mod pictures;
 pub(crate) mod print;
@@ -22,10 +25,14 @@ mod resume;
 mod run;
 mod sandbox;
 mod sandbox_host;
+mod saved_trajectory;
+mod screen;
+mod session;
 mod table;
-mod title;
+mod trajectory_file;
 mod transcript;
 mod trust;
+mod work;
 mod writing;
 mod written;
 
@@ -206,13 +213,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 
 /// Loads the configuration for a command that runs nothing, and prints its warnings.
 fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(trust::load(overrides)?)
+    introduce_config(decided_config::load(overrides)?)
 }
 
 /// The same for a command that only looks at what is stored: whatever the current folder's file says is no obstacle.
 fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
-    let config = trust::load(overrides).or_else(|error| {
-        let without = trust::load(&Overrides { without_folder_file: true, ..overrides.clone() });
+    let config = decided_config::load(overrides).or_else(|error| {
+        let without = decided_config::load(&Overrides { without_folder_file: true, ..overrides.clone() });
         if without.is_ok() {
             print::warning(&format!("{error:#}: the file is ignored here"));
         }
@@ -223,14 +230,14 @@ fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
 
 /// The same for a command that runs something: the user decides about each file that is not trusted.
 fn load_decided_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(trust::load_decided(overrides)?)
+    introduce_config(decided_config::load_decided(overrides)?)
 }
 
 fn introduce_config(config: Config) -> anyhow::Result<Config> {
     // Before anything is printed or logged that may quote one.
     hiding::hide(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
-    trust::warnings(&config).for_each(|warning| print::warning(&warning));
+    decided_config::warnings(&config).for_each(|warning| print::warning(&warning));
     Ok(config)
 }
 

@@ -10,7 +10,7 @@ use protocol::ProcessId;
 use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
 use tokio::time::sleep;
 
-use super::follow::Interrupts;
+use super::interrupts::Interrupts;
 use super::print;
 use super::written::Written;
 use crate::exit::Exit;

@@ -1,25 +1,22 @@
 //! `glovebox replay`: what a saved trajectory's agent did is done again in a fresh sandbox.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use conversations::Conversations;
-use engine::replay::{ReplayDifference, Trajectory};
-use protocol::{Event, Observation, python_json};
+use conversations::{Conversations, Task};
+use engine::replay::ReplayDifference;
+use protocol::Observation;
 use serde_json::{Value, json};
 
-use super::run::{Task, What, WorkArguments, perform};
-use super::{PlaceArguments, prepare, print};
+use super::session::{self, NewSession};
+use super::work::WorkArguments;
+use super::{PlaceArguments, prepare, print, saved_trajectory};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
-use crate::exit::{Exit, UsageError};
-use crate::input_file;
+use crate::exit::Exit;
 use crate::workspace::{self, WorkFolder};
 
 /// How much of an observation a difference quotes, in lines.
 const LINES_SHOWN: usize = 12;
-
-/// Longest trajectory, in bytes.
-const MAX_LENGTH: usize = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -43,7 +40,7 @@ pub(super) struct ReplayArguments {
 
 pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let ReplayArguments { file, diff, place, work } = arguments;
-    let trajectory = read(&file)?;
+    let trajectory = saved_trajectory::read(&file)?;
     let overrides = place.overrides(work.overrides(overrides));
     let (config, state_dir) = prepare(&overrides).await?;
     let id = Conversations::new_id();
@@ -57,15 +54,14 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
         (models, compose::lasting_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
-    let what = What::Replayed { trajectory: trajectory.clone(), hands_over: !diff };
-    let task = Task { id: id.clone(), title: None, what, workspace, setup, models, model, work };
-    let exit = perform(task, &config, &state_dir).await?;
+    let task = Task::Replay { trajectory: trajectory.clone(), continues: !diff };
+    let new = NewSession { id: id.clone(), title: None, task, workspace, setup, models, model, work };
+    let exit = session::start(new, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
-    let store = state_dir.store(config.durability).await?;
-    let log = compose::conversations(store, &state_dir).events(&id).await?;
-    let differences = trajectory.differences(&log);
+    let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
+    let differences = conversations.differences(&id, &trajectory).await?;
     if is_json {
         let told: Vec<_> = differences.iter().map(to_json).collect();
         print::line(&serde_json::to_string(&told)?)?;
@@ -75,35 +71,6 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
         print::note(&format!("{same} of {of} actions came to what they had come to\n"));
     }
     Ok(if differences.is_empty() { Exit::Finished } else { Exit::Failed })
-}
-
-/// A saved trajectory.
-pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
-    let wrong = |problem: String| UsageError(format!("the trajectory {}: {problem}", path.display()));
-    let text = input_file::read_named(path, MAX_LENGTH).map_err(|error| wrong(error.to_string()))?;
-    let values: Vec<Value> = serde_json::from_slice(&python_json::to_json(&text))
-        .map_err(|error| wrong(format!("not a JSON array of events: {error}")))?;
-    let event = |(number, value)| {
-        Event::from_value(value).map_err(|error| wrong(format!("entry {number}, counted from 0: {error}")))
-    };
-    let events = values.iter().enumerate().map(event).collect::<Result<Vec<_>, _>>()?;
-    let trajectory = Trajectory::new(&events);
-    if trajectory.is_empty() {
-        return Err(wrong("its agent did nothing that could be done again".into()).into());
-    }
-    if trajectory.cancelled() > 0 {
-        print::note(&format!(
-            "not done again: {} that the user stopped or rejected\n",
-            trajectory.cancelled()
-        ));
-    }
-    if trajectory.undrafted() > 0 {
-        print::note(&format!(
-            "not done again: {} drafts of edits that came to nothing\n",
-            trajectory.undrafted()
-        ));
-    }
-    Ok(trajectory)
 }
 
 fn to_json(difference: &ReplayDifference) -> Value {

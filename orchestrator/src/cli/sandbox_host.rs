@@ -10,7 +10,7 @@ use sandbox::{HostKeys, SandboxHost, SandboxHostConfig, ServerUrl};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::Interrupts;
+use super::interrupts::Interrupts;
 use super::{prepare, print};
 use crate::compose::{self, StateDir};
 use crate::config::Overrides;

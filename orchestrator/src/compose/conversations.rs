@@ -32,6 +32,11 @@ impl ConversationLocks for StateDir {
         Ok(lock.map(|lock| Box::new(lock) as LockGuard))
     }
 
+    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
+        let lock = Self::lock_folder(self, folder).map_err(host_error)?;
+        Ok(lock.map(|lock| Box::new(lock) as LockGuard))
+    }
+
     fn is_locked(&self, conversation: &ConversationId) -> bool {
         Self::is_locked(self, conversation)
     }

@@ -21,8 +21,8 @@ pub(crate) use sandboxes::{
     RUNTIMES, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,
     provider_with_spares, spec, sweep,
 };
+use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};
-use secrets::{guarded_store, guarded_tool_servers};
 pub(crate) use security::security;
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use browser::BrowsingProvider;
-use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
-use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry};
-use engine::tool_servers::ToolServers;
+use engine::secrets::{GuardedProvider, Redactor, SecretRegistry};
 use llm::RecordingRedaction;
 use mcp::McpServer;
 use protocol::ConversationId;
@@ -58,32 +56,27 @@ fn redactor_of_keys_from(config: &Config, shortest: usize) -> anyhow::Result<Red
     Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)
 }
 
-/// The store of a conversation's log.
-pub(crate) fn guarded_store(store: Arc<dyn EventStore>, redactor: &Redactor) -> Arc<dyn EventStore> {
-    Arc::new(GuardedStore::new(store, redactor.clone()))
-}
-
-/// What places a sandbox whose commands may use the secrets, and show none; and in which there is a browser if one is wanted.
+/// The provider of sandboxes whose commands may use the secrets, and show none.
 pub(crate) fn guarded_provider(
     config: &Config,
     state_dir: &StateDir,
     redactor: &Redactor,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    let mut provider = super::provider(config, state_dir)?;
-    if config.enable_browser {
-        // Within the guard: what pages say is redacted too.
-        let has_marks = std::iter::once(config).chain(config.team.values()).any(|agent| agent.marks_pages);
-        provider = Arc::new(BrowsingProvider::new(provider).with_marks(has_marks));
-    }
+    let provider = browsing_provider(config, state_dir)?;
     Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(config))))
 }
 
-/// The tool servers of a conversation.
-pub(crate) fn guarded_tool_servers(
-    servers: Arc<dyn ToolServers>,
-    redactor: &Redactor,
-) -> Arc<dyn ToolServers> {
-    Arc::new(GuardedToolServers::new(servers, redactor.clone()))
+/// The provider of sandboxes that have a browser, if one is configured. What pages say is not redacted yet.
+pub(super) fn browsing_provider(
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+    let provider = super::provider(config, state_dir)?;
+    if !config.enable_browser {
+        return Ok(provider);
+    }
+    let has_marks = std::iter::once(config).chain(config.team.values()).any(|agent| agent.marks_pages);
+    Ok(Arc::new(BrowsingProvider::new(provider).with_marks(has_marks)))
 }
 
 /// What commands may name: the secrets that the user named, none of the program's own keys.

@@ -8,12 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use engine::events::EventStore;
-use protocol::{ConversationId, EventId};
+use protocol::ConversationId;
 use sandbox::HostSecret;
 use storage::{Durability, SqliteStore};
-
-use crate::exit::UsageError;
 
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -156,18 +153,6 @@ impl StateDir {
 
     fn lock_path(&self, conversation: &ConversationId) -> PathBuf {
         self.0.join("locks").join(conversation.as_str())
-    }
-
-    /// The same for a conversation that there must be: one that there is not leaves no lock behind.
-    pub(crate) async fn lock_existing(
-        &self,
-        store: &dyn EventStore,
-        conversation: &ConversationId,
-    ) -> anyhow::Result<Lock> {
-        if store.read(conversation, EventId::FIRST, 1).await?.is_empty() {
-            return Err(UsageError(format!("there is no conversation {conversation}")).into());
-        }
-        self.lock(conversation)
     }
 
     /// The folder itself.

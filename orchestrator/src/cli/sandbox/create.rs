@@ -7,8 +7,9 @@ use engine::sandbox::{Lifetime, ResourceLimits, SandboxSpec, Volume};
 
 use super::host::{At, Host};
 use super::name::Name;
-use crate::cli::follow::{Interrupts, Output, Screen};
-use crate::cli::{print, trust};
+use crate::cli::interrupts::Interrupts;
+use crate::cli::screen::{Output, Screen};
+use crate::cli::{decided_config, print};
 use crate::compose::{self, Lock};
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
@@ -143,7 +144,7 @@ pub(super) fn spec(
         },
         ..usual
     };
-    trust::check_sandbox(config, &spec)?;
+    decided_config::check_sandbox(config, &spec)?;
     Ok(spec)
 }
 

@@ -8,7 +8,7 @@ use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::completions;
-use crate::cli::follow::Interrupts;
+use crate::cli::interrupts::Interrupts;
 use crate::cli::program;
 use crate::compose;
 use crate::config::Overrides;

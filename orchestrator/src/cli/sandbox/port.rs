@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::follow::Interrupts;
+use crate::cli::interrupts::Interrupts;
 use crate::cli::{completions, print, table};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};

@@ -17,7 +17,7 @@ use super::hosts::Hosts;
 use super::name::Name;
 use super::terminal_mode::{RawMode, size};
 use crate::cli::program::exit_of_program;
-use crate::cli::{completions, follow::Interrupts, print};
+use crate::cli::{completions, interrupts::Interrupts, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 

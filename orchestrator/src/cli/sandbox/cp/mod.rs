@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::host::At;
 use super::hosts::Hosts;
-use crate::cli::follow::Interrupts;
+use crate::cli::interrupts::Interrupts;
 use crate::cli::print;
 use crate::cli::written::Written;
 use crate::config::Overrides;

@@ -1,4 +1,4 @@
-//! A title for a conversation, found beside it.
+//! Finds a title for a conversation, alongside the agent's work.
 
 use std::sync::Arc;
 
@@ -6,17 +6,15 @@ use engine::conversation::Conversation;
 use engine::llm::Llm;
 use protocol::{Action, EventBody, EventId, EventSource};
 
-/// Has a title found as soon as the user has said something, if there is a model for it and no title. What fails in this has
-/// no effect on the conversation; what is not done when the conversation ends is dropped.
-pub(super) async fn entitle(conversation: &Conversation, llm: Option<Arc<dyn Llm>>) {
-    let Some(llm) = llm.filter(|_| conversation.state().title.is_none()) else { return };
-    let Some(message) = first_message(conversation).await else { return };
+/// Has a model find a title as soon as the user has said something. A failure has no effect on the conversation.
+pub(crate) async fn find_title(conversation: Arc<Conversation>, llm: Arc<dyn Llm>) {
+    let Some(message) = first_message(&conversation).await else { return };
     if let Err(error) = conversation.entitle(llm, message) {
-        tracing::debug!(%error, "no title is looked for");
+        tracing::debug!(%error, "cannot look for a title");
     }
 }
 
-/// What the user says first, once it is said.
+/// Waits for the first message of the user. `None` if the conversation ends before, or its log cannot be read.
 async fn first_message(conversation: &Conversation) -> Option<String> {
     let mut cursor = conversation.log().cursor(EventId::FIRST);
     loop {

@@ -10,11 +10,16 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+use conversations::Conversations;
 use protocol::ConversationId;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use crate::config::Config;
+use crate::exit::UsageError;
+
 /// Where a trajectory goes.
-pub(in crate::cli) struct TrajectoryFile {
+pub(super) struct TrajectoryFile {
     path: PathBuf,
     target: Target,
 }
@@ -29,7 +34,7 @@ enum Target {
 impl TrajectoryFile {
     /// Opens the file at `path`, or chooses a new one; in a folder it is named by the conversation's id. Makes the folders
     /// that it lies in. Fails where the trajectory could not be saved.
-    pub(in crate::cli) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
         let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let path = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
@@ -51,12 +56,12 @@ impl TrajectoryFile {
     }
 
     /// The path that was chosen.
-    pub(in crate::cli) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes the trajectory.
-    pub(in crate::cli) fn write(self, text: &str) -> io::Result<()> {
+    pub(super) fn write(self, text: &str) -> io::Result<()> {
         match self.target {
             Target::Existing(mut file) => {
                 if file.metadata()?.is_file() {
@@ -75,6 +80,38 @@ impl TrajectoryFile {
             }
         }
     }
+}
+
+/// Opens the configured file. Fails where the trajectory could not be saved at the end.
+pub(super) fn prepare(config: &Config, id: &ConversationId) -> anyhow::Result<Option<TrajectoryFile>> {
+    config.save_trajectory.as_deref().map(|path| open(path, id)).transpose()
+}
+
+/// Opens a file that the user named.
+pub(super) fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
+    TrajectoryFile::open(path, id)
+        .map_err(|error| UsageError(format!("saving the trajectory to {}: {error}", path.display())).into())
+}
+
+/// Writes a conversation's trajectory to its file.
+pub(super) async fn save(
+    conversations: &Conversations,
+    id: &ConversationId,
+    file: TrajectoryFile,
+    with_screenshots: bool,
+) -> anyhow::Result<()> {
+    let text = to_text(conversations, id, with_screenshots).await? + "\n";
+    let failed = format!("saving the trajectory to {}", file.path().display());
+    file.write(&text).context(failed)
+}
+
+/// A conversation's trajectory as its file holds it.
+pub(super) async fn to_text(
+    conversations: &Conversations,
+    id: &ConversationId,
+    with_screenshots: bool,
+) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&conversations.export(id, with_screenshots).await?)?)
 }
 
 #[cfg(test)]

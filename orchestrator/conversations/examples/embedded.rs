@@ -1,0 +1,119 @@
+//! Embeds conversations in a program: starts one, follows it until it waits, answers once, and closes it.
+//!
+//! The parts are the engine's test parts. A real program takes `storage`, `sandbox` and `llm` instead.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use conversations::{
+    CloseReason, ConversationParts, Conversations, FollowOptions, NewConversation, NoWorkspaces,
+    ProcessLocks, Progress, Task,
+};
+use engine::agent::{Agent, AgentStep, Team, TeamMember};
+use engine::condenser::Noop;
+use engine::conversation::Afterwards;
+use engine::llm::{Llm, LlmError, LlmProgress};
+use engine::sandbox::SandboxSpec;
+use engine::secrets::{Redactor, SecretRegistry};
+use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
+use engine::tool_servers::NoToolServers;
+use engine::view::View;
+use protocol::action::{FinishAction, MessageAction, SystemAction};
+use protocol::observation::RunObservation;
+use protocol::record::ConversationStarted;
+use protocol::{Action, ConversationId, EventBody, EventSource, Observation};
+
+#[tokio::main]
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
+    let conversations = Conversations::new(
+        Arc::new(MemoryStore::default()),
+        Arc::new(ProcessLocks::default()),
+        Arc::new(NoWorkspaces),
+    );
+    let id = Conversations::new_id();
+    let new = NewConversation {
+        started: ConversationStarted { max_iterations: 10, ..Default::default() },
+        parts: parts(id.clone()),
+        title: Some("An example".to_owned()),
+        task: Task::Message(MessageAction { content: "Greet me.".to_owned(), ..Default::default() }),
+    };
+    conversations.start(conversations.create(id.clone())?, new).await?;
+
+    let mut follower = conversations.follow(&id, FollowOptions::default()).await?;
+    let mut is_answered = false;
+    loop {
+        match follower.next().await? {
+            Progress::Event(event) => tracing::info!(id = %event.id, "appended"),
+            Progress::Waiting(_) if !is_answered => {
+                is_answered = true;
+                follower.send("Ada")?;
+            }
+            Progress::Waiting(_) | Progress::Closed => break,
+            Progress::Attached(_) | Progress::Live(_) | Progress::LiveGap => {}
+        }
+    }
+    let closed = conversations.close(&id, CloseReason::AtRest).await?;
+    tracing::info!(state = closed.state.agent_state.as_str(), answer = follower.answer(), "closed");
+    Ok(())
+}
+
+pub(crate) fn parts(id: ConversationId) -> ConversationParts {
+    let script = |_: &_| ScriptedResult::Observation(Observation::new("foo", RunObservation::default()));
+    ConversationParts {
+        own: TeamMember {
+            agent: Arc::new(Greeter),
+            llm: Arc::new(UnusedLlm),
+            draft_editor: Arc::new(UnusedLlm),
+            condenser: Arc::new(Noop),
+            tool_servers: Arc::new(NoToolServers),
+        },
+        team: Team::new(),
+        provider: Arc::new(ScriptedProvider::new(script)),
+        spec: SandboxSpec::new(id),
+        analyzer: None,
+        memory: None,
+        redactor: Redactor::default(),
+        secrets: SecretRegistry::default(),
+        title_model: None,
+        afterwards: Afterwards::Remove,
+    }
+}
+
+/// Asks for the user's name, then greets. Calls no model.
+struct Greeter;
+
+#[async_trait]
+impl Agent for Greeter {
+    fn name(&self) -> &str {
+        "Greeter"
+    }
+
+    fn system(&self) -> SystemAction {
+        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+    }
+
+    async fn step(
+        &self,
+        view: &View,
+        _: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<AgentStep, LlmError> {
+        let messages = view.events().filter_map(|event| match (event.source, &event.body) {
+            (EventSource::User, EventBody::Action(Action::Message(message))) => Some(message),
+            _ => None,
+        });
+        let action = match messages.skip(1).last() {
+            None => Action::from(MessageAction {
+                content: "What is your name?".to_owned(),
+                wait_for_response: true,
+                ..Default::default()
+            }),
+            Some(name) => Action::from(FinishAction {
+                final_thought: format!("Hello, {}!", name.content),
+                ..Default::default()
+            }),
+        };
+        Ok(AgentStep::new(action))
+    }
+}

@@ -1,0 +1,186 @@
+//! Lists, reads, forks, exports and deletes stored conversations.
+
+use std::sync::Arc;
+
+use engine::clock;
+use engine::conversation::{self, read_state};
+use engine::replay::{ReplayDifference, Trajectory};
+use engine::sandbox::SandboxProvider;
+use protocol::{ConversationId, Event, EventBody, EventId, Record};
+
+use crate::{
+    ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
+    HostError, list, trajectory,
+};
+
+/// Number of events per read: bounds what a page of a long log takes in memory.
+const PAGE: usize = 256;
+
+/// Finds the provider of a runtime's sandboxes.
+pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
+
+/// What [`Conversations::delete`] does with a conversation whose sandbox or folder cannot be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteMode {
+    /// Keeps the conversation, so that deleting can be repeated.
+    Whole,
+    /// Deletes it all the same.
+    Force,
+}
+
+impl Conversations {
+    /// Compares a conversation that replayed a trajectory with it: where an action's observation differs.
+    ///
+    /// # Errors
+    /// See [`events`](Self::events).
+    pub async fn differences(
+        &self,
+        id: &ConversationId,
+        trajectory: &Trajectory,
+    ) -> Result<Vec<ReplayDifference>, ConversationsError> {
+        Ok(trajectory.differences(&self.events(id).await?))
+    }
+
+    /// Lists the conversations that a filter selects, the latest first.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`]. A damaged conversation is part of the list.
+    pub async fn list(
+        &self,
+        filter: &ConversationFilter,
+    ) -> Result<Vec<ConversationEntry>, ConversationsError> {
+        Ok(list::list(self.store.as_ref(), self.locks.as_ref(), filter).await?)
+    }
+
+    /// Lists the conversations whose title, first message, model or folder contain a text, in any case.
+    ///
+    /// # Errors
+    /// See [`list`](Self::list).
+    pub async fn search(&self, text: &str) -> Result<Vec<ConversationEntry>, ConversationsError> {
+        self.list(&ConversationFilter { text: Some(text.to_owned()), ..Default::default() }).await
+    }
+
+    /// Finds the conversation that is meant.
+    ///
+    /// # Errors
+    /// See [`ConversationSelector::find_in`]; [`ConversationsError::Store`].
+    pub async fn find(&self, selector: &ConversationSelector) -> Result<ConversationId, ConversationsError> {
+        selector.find_in(&self.store.conversations().await?.conversations)
+    }
+
+    /// Finds the conversations that no process runs and whose last event is older than `age_secs` seconds.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn older_than(&self, age_secs: f64) -> Result<Vec<ConversationId>, ConversationsError> {
+        let limit = clock::epoch_seconds(&clock::now()) - age_secs;
+        let all = self.store.conversations().await?.conversations.into_iter();
+        let old = all.filter(|known| clock::epoch_seconds(&known.last_updated_at) < limit);
+        Ok(old.map(|known| known.id).filter(|id| !self.locks.is_locked(id)).collect())
+    }
+
+    /// Reads the whole log of a conversation.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub async fn events(&self, id: &ConversationId) -> Result<Vec<Event>, ConversationsError> {
+        let mut events = Vec::new();
+        loop {
+            let page = self.store.read(id, EventId(events.len() as u64), PAGE).await?;
+            if page.is_empty() {
+                break;
+            }
+            events.extend(page);
+        }
+        if events.is_empty() { Err(ConversationsError::Unknown(id.clone())) } else { Ok(events) }
+    }
+
+    /// Returns a conversation as a V0 trajectory. Screenshots of pages are left out unless they are requested.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub async fn export(
+        &self,
+        id: &ConversationId,
+        with_screenshots: bool,
+    ) -> Result<Vec<Event>, ConversationsError> {
+        Ok(trajectory::trajectory(self.events(id).await?, with_screenshots))
+    }
+
+    /// Creates a paused conversation that shares the events of another one up to `last`, or all of them. It has no sandbox
+    /// yet, and a copy of the other one's own workspace.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or what the store and the workspaces fail with.
+    pub async fn fork(
+        &self,
+        from: &ConversationId,
+        last: Option<EventId>,
+    ) -> Result<ConversationId, ConversationsError> {
+        let log = self.events(from).await?;
+        let end = log.last().map_or(EventId::FIRST, |event| event.id);
+        let last = last.unwrap_or(end);
+        let Some(mut events) = conversation::fork(&log, from, last, &clock::now()) else {
+            return Err(ConversationsError::UnknownEvent {
+                conversation: from.clone(),
+                event: last,
+                last: end,
+            });
+        };
+        let id = Self::new_id();
+        if let Some(EventBody::Record(Record::ConversationStarted(started))) =
+            events.first_mut().map(|event| &mut event.body)
+            && let Some(copy) = self.workspaces.fork(from, started.workspace.as_deref(), &id).await?
+        {
+            started.workspace = Some(copy);
+        }
+        self.store.append(&id, &events).await?;
+        Ok(id)
+    }
+
+    /// Deletes a conversation with its sandbox and its own workspace. The log goes last: after a failure, deleting can be
+    /// repeated. Returns the failures that [`DeleteMode::Force`] ignored.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Locked`] while a process runs it; what the provider, the workspaces and the store fail with.
+    pub async fn delete(
+        &self,
+        id: &ConversationId,
+        mode: DeleteMode,
+        find_provider: &FindProvider<'_>,
+    ) -> Result<Vec<ConversationsError>, ConversationsError> {
+        let _claim = self.claim(id, false)?;
+        let sandbox = self.delete_sandbox(id, find_provider).await;
+        let workspace = self.workspaces.remove(id).map_err(ConversationsError::from);
+        let mut ignored = Vec::new();
+        for deleted in [sandbox, workspace] {
+            match deleted {
+                Err(error) if mode == DeleteMode::Force => ignored.push(error),
+                deleted => deleted?,
+            }
+        }
+        self.store.remove(id).await?;
+        Ok(ignored)
+    }
+
+    async fn delete_sandbox(
+        &self,
+        id: &ConversationId,
+        find_provider: &FindProvider<'_>,
+    ) -> Result<(), ConversationsError> {
+        let Some(lease) = read_state(self.store.as_ref(), id).await?.lease else { return Ok(()) };
+        let provider = find_provider(&lease.runtime)?;
+        provider.destroy(&lease.sandbox_id).await.map_err(ConversationsError::RemoveSandbox)
+    }
+
+    /// Removes a conversation's own workspace if it is empty and no sandbox can have it mounted. Requires its lock.
+    pub(crate) async fn remove_empty_workspace(&self, id: &ConversationId) {
+        if !self.workspaces.is_empty(id) {
+            return;
+        }
+        let has_sandbox = read_state(self.store.as_ref(), id).await.map(|state| state.lease.is_some());
+        if has_sandbox.is_ok_and(|has_sandbox| !has_sandbox) {
+            self.workspaces.remove_if_empty(id);
+        }
+    }
+}

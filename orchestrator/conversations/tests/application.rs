@@ -1,0 +1,119 @@
+//! The application layer on the engine's test parts.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+#[path = "../examples/embedded.rs"]
+mod embedded;
+
+use std::sync::Arc;
+
+use conversations::{
+    CloseReason, ConversationFilter, ConversationSelector, ConversationStatus, Conversations,
+    ConversationsError, DeleteMode, FollowOptions, HostError, NewConversation, NoWorkspaces, ProcessLocks,
+    Progress, ResumeRequest, RunOutcome, Task,
+};
+use engine::sandbox::SandboxProvider;
+use engine::testing::MemoryStore;
+use protocol::action::MessageAction;
+use protocol::record::ConversationStarted;
+use protocol::risk::ConfirmationPolicy;
+use protocol::{AgentState, ConversationId, EventId};
+
+fn conversations() -> Conversations {
+    let store = Arc::new(MemoryStore::default());
+    Conversations::new(store, Arc::new(ProcessLocks::default()), Arc::new(NoWorkspaces))
+}
+
+async fn start(conversations: &Conversations) -> ConversationId {
+    let id = Conversations::new_id();
+    let new = NewConversation {
+        started: ConversationStarted { max_iterations: 10, ..Default::default() },
+        parts: embedded::parts(id.clone()),
+        title: Some("Greeting".to_owned()),
+        task: Task::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
+    };
+    conversations.start(conversations.create(id.clone()).unwrap(), new).await.unwrap();
+    id
+}
+
+/// Follows until the conversation waits. Returns what the agent said.
+async fn follow(
+    conversations: &Conversations,
+    id: &ConversationId,
+    options: FollowOptions,
+) -> Option<String> {
+    let mut follower = conversations.follow(id, options).await.unwrap();
+    while !matches!(follower.next().await.unwrap(), Progress::Waiting(_)) {}
+    follower.answer().map(str::to_owned)
+}
+
+#[test]
+fn embedding_example_runs() {
+    embedded::main().unwrap();
+}
+
+#[tokio::test]
+async fn running_conversation_is_locked_until_closed() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    let answer = follow(&conversations, &id, FollowOptions::default()).await;
+    assert_eq!(answer.as_deref(), Some("What is your name?"));
+    assert_eq!(conversations.running(), std::slice::from_ref(&id));
+    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    assert_eq!(RunOutcome::from_state(&closed.state), RunOutcome::AwaitingUser);
+    assert!(conversations.running().is_empty());
+    assert!(matches!(conversations.stop(&id), Err(ConversationsError::NotRunning(_))));
+    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    drop(closed);
+    conversations.open(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn message_of_a_resume_is_received_before_it_returns() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    follow(&conversations, &id, FollowOptions::default()).await;
+    drop(conversations.close(&id, CloseReason::AtRest).await.unwrap());
+    let stored = conversations.open(&id).await.unwrap();
+    assert!(stored.awaits_message());
+    let from = stored.state.next_id;
+    let request = ResumeRequest { message: Some("Ada".to_owned()), ..Default::default() };
+    let parts = embedded::parts(id.clone());
+    conversations.resume(stored, parts, request, ConfirmationPolicy::Never).await.unwrap();
+    let answer = follow(&conversations, &id, FollowOptions { from, auto_continue: false }).await;
+    assert_eq!(answer.as_deref(), Some("Hello, Ada!"));
+}
+
+#[tokio::test]
+async fn auto_continue_answers_an_agent_that_asks() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    follow(&conversations, &id, FollowOptions { from: EventId::FIRST, auto_continue: true }).await;
+    let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    assert_eq!(RunOutcome::from_state(&closed.state), RunOutcome::Finished);
+}
+
+#[tokio::test]
+async fn fork_is_listed_and_deleted_on_its_own() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    follow(&conversations, &id, FollowOptions::default()).await;
+    let fork = conversations.fork(&id, None).await.unwrap();
+    let listed = conversations.search("greeting").await.unwrap();
+    assert_eq!(listed.len(), 2);
+    let filter = ConversationFilter {
+        statuses: vec![ConversationStatus::Agent(AgentState::AwaitingUserInput)],
+        limit: Some(1),
+        ..Default::default()
+    };
+    assert_eq!(conversations.list(&filter).await.unwrap().len(), 1);
+    let no_provider =
+        |_: &str| -> Result<Arc<dyn SandboxProvider>, HostError> { Err(HostError::Refused("none".into())) };
+    let running = conversations.delete(&id, DeleteMode::Force, &no_provider).await;
+    assert!(matches!(running, Err(ConversationsError::Locked(_))));
+    assert!(conversations.delete(&fork, DeleteMode::Whole, &no_provider).await.unwrap().is_empty());
+    let selector = ConversationSelector::IdPrefix(fork);
+    assert!(conversations.find(&selector).await.is_err_and(|error| error.is_bad_request()));
+    assert_eq!(conversations.find(&ConversationSelector::Latest).await.unwrap(), id);
+}

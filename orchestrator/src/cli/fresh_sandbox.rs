@@ -1,0 +1,113 @@
+//! Work in a sandbox that is removed afterwards.
+
+use std::pin::pin;
+
+use engine::sandbox::{Sandbox, SandboxSpec};
+use protocol::action::RunAction;
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ActionId, EventId, Observation};
+use tokio::time::timeout;
+
+use super::interrupts::{Interrupts, STOP_GRACE_PERIOD};
+use super::print;
+use super::screen::{Output, Screen};
+use crate::compose::{self, StateDir};
+use crate::config::Config;
+
+/// What is run in a fresh sandbox.
+pub(super) struct Command {
+    /// A line of shell.
+    pub(super) text: String,
+    /// How long it may take, in seconds; nothing: as long as it likes.
+    pub(super) timeout: Option<f64>,
+}
+
+/// How a command came to its end.
+pub(super) enum Ended {
+    /// By itself.
+    Done(Observation),
+    /// By ^C; what came of it until then, if that could be had.
+    Interrupted(Option<Observation>),
+}
+
+/// Runs one command in a sandbox that is removed afterwards, also after ^C. It may name secrets, and shows none.
+pub(super) async fn in_fresh_sandbox(
+    config: &Config,
+    state_dir: &StateDir,
+    spec: SandboxSpec,
+    command: Command,
+) -> anyhow::Result<Ended> {
+    let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
+    let ended = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
+        perform_or_end(sandbox, &id, command, interrupts).await
+    });
+    Ok(ended.await?.unwrap_or(Ended::Interrupted(None)))
+}
+
+/// Works in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was there.
+pub(super) async fn with_fresh_sandbox<T>(
+    config: &Config,
+    state_dir: &StateDir,
+    spec: SandboxSpec,
+    progress: Output,
+    work: impl AsyncFnOnce(&dyn Sandbox, &mut Interrupts) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let mut interrupts = Interrupts::listen()?;
+    let _lock = state_dir.lock(&spec.conversation)?;
+    let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
+    let sweep = compose::sweep(&provider, config, state_dir);
+    let screen = std::sync::Mutex::new(Screen::new(progress));
+    let on_progress = |progress| {
+        screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
+    };
+    let created = tokio::select! {
+        created = provider.create(&spec, &on_progress) => created,
+        () = interrupts.next() => {
+            provider.wait_for_cleanup().await;
+            return Ok(None);
+        }
+    };
+    let sandbox = created?;
+    drop(screen);
+    let result = work(sandbox.as_ref(), &mut interrupts).await;
+    let sandbox_id = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    if let Err(error) = provider.destroy(&sandbox_id).await {
+        print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
+    }
+    sweep.finish().await;
+    result.map(Some)
+}
+
+/// Performs a command; the first interrupt ends it and waits for its observation, the second leaves immediately: the
+/// removal of its sandbox ends it.
+async fn perform_or_end(
+    sandbox: &dyn Sandbox,
+    id: &ActionId,
+    command: Command,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Ended> {
+    // Not for an agent's eyes: of what is, only 30,000 characters would come.
+    let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
+    let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
+    let mut performing = pin!(sandbox.execute(id, &request, &|_| ()));
+    tokio::select! {
+        observation = &mut performing => return Ok(Ended::Done(observation?)),
+        () = interrupts.next() => {}
+    }
+    let ending =
+        async { tokio::try_join!(sandbox.cancel(id), performing).map(|((), observation)| observation) };
+    let ended = tokio::select! {
+        ended = timeout(STOP_GRACE_PERIOD, ending) => ended,
+        () = interrupts.next() => return Ok(Ended::Interrupted(None)),
+    };
+    Ok(Ended::Interrupted(match ended {
+        Ok(Ok(observation)) => Some(observation),
+        // Its sandbox is removed, and it with that.
+        Ok(Err(error)) => {
+            print::warning(&format!("ending the command: {error:#}"));
+            None
+        }
+        Err(_) => None,
+    }))
+}

@@ -1,0 +1,43 @@
+//! Reads a saved trajectory: a JSON array of V0's events.
+
+use std::path::Path;
+
+use engine::replay::Trajectory;
+use protocol::{Event, python_json};
+use serde_json::Value;
+
+use super::print;
+use crate::exit::UsageError;
+use crate::input_file;
+
+/// Longest trajectory, in bytes.
+const MAX_LENGTH: usize = 256 << 20;
+
+/// Reads a saved trajectory, and tells what of it cannot be done again.
+pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
+    let wrong = |problem: String| UsageError(format!("the trajectory {}: {problem}", path.display()));
+    let text = input_file::read_named(path, MAX_LENGTH).map_err(|error| wrong(error.to_string()))?;
+    let values: Vec<Value> = serde_json::from_slice(&python_json::to_json(&text))
+        .map_err(|error| wrong(format!("not a JSON array of events: {error}")))?;
+    let event = |(number, value)| {
+        Event::from_value(value).map_err(|error| wrong(format!("entry {number}, counted from 0: {error}")))
+    };
+    let events = values.iter().enumerate().map(event).collect::<Result<Vec<_>, _>>()?;
+    let trajectory = Trajectory::new(&events);
+    if trajectory.is_empty() {
+        return Err(wrong("its agent did nothing that could be done again".into()).into());
+    }
+    if trajectory.cancelled() > 0 {
+        print::note(&format!(
+            "not done again: {} that the user stopped or rejected\n",
+            trajectory.cancelled()
+        ));
+    }
+    if trajectory.undrafted() > 0 {
+        print::note(&format!(
+            "not done again: {} drafts of edits that came to nothing\n",
+            trajectory.undrafted()
+        ));
+    }
+    Ok(trajectory)
+}

@@ -1,0 +1,166 @@
+//! What a person at the terminal looks at while a conversation or a sandbox is followed.
+
+use std::time::Duration;
+
+use engine::conversation::{Live, State};
+use engine::llm::LlmProgress;
+use engine::sandbox::StartProgress;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use protocol::{AgentState, ConversationId, Event, EventId};
+
+use super::palette::{self, Palette};
+use super::{print, transcript::Transcript};
+
+/// How often the line on what is waited for is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How events are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// For people, on standard error.
+    Transcript,
+    /// One event a line, on standard output.
+    Json,
+    /// Not at all.
+    Silent,
+}
+
+/// What the user looks at: the transcript, and below it one line on what is waited for.
+pub(super) struct Screen {
+    output: Output,
+    transcript: Transcript,
+    status: ProgressBar,
+    /// The last line that was shown goes on: the status would overdraw it, and is away.
+    is_line_open: bool,
+}
+
+impl Screen {
+    pub(super) fn new(output: Output) -> Self {
+        let status = match output {
+            // Draws nothing when standard error is not a terminal.
+            Output::Transcript if !palette::is_dumb_terminal() => ProgressBar::new_spinner(),
+            Output::Transcript | Output::Json | Output::Silent => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        status.enable_steady_tick(TICK);
+        let transcript = Transcript::coloured(Palette::of_stderr());
+        Self { output, transcript, status, is_line_open: false }
+    }
+
+    /// Those that were begun before what is shown.
+    pub(super) fn know_agents(&mut self, state: &State) {
+        for (id, child) in &state.children {
+            self.transcript.know_agent(*id, &child.agent);
+        }
+    }
+
+    /// Lets somebody ask with nothing drawn over the question.
+    pub(super) async fn aside<T>(&self, asking: impl Future<Output = T>) -> T {
+        self.hide_status();
+        let answer = asking.await;
+        self.show_status();
+        answer
+    }
+
+    pub(super) fn event(&mut self, conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
+        match self.output {
+            Output::Silent => {}
+            Output::Json => print::event(conversation, event)?,
+            Output::Transcript => {
+                let text = self.transcript.event(event);
+                self.show(&text);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn gap(&mut self, action: Option<EventId>) {
+        let text = self.transcript.gap(action);
+        self.show(&text);
+    }
+
+    /// Shows what happens between events.
+    pub(super) fn live(&mut self, notice: Live) {
+        match notice {
+            Live::Output { action, bytes } => {
+                let text = self.transcript.output(action, &bytes);
+                self.show(&text);
+            }
+            Live::OutputGap { action, .. } => self.gap(Some(action)),
+            Live::Start(progress) => self.start(&progress),
+            Live::Model { agent, progress: LlmProgress::Text(piece) } => {
+                // Only where someone watches; of several that write at once, only one.
+                if agent.is_none() && !self.status.is_hidden() {
+                    let text = self.transcript.written(&piece);
+                    self.show(&text);
+                }
+            }
+            Live::Model { progress: LlmProgress::Reasoning(_), .. } => {}
+            Live::Model { progress: LlmProgress::Retrying { attempt, attempts, after, error }, .. } => {
+                self.transcript.forget_writing();
+                let wait = after.as_secs_f64();
+                self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, progress: &StartProgress) {
+        match progress {
+            StartProgress::Pulling { image, received_bytes, total_bytes } => {
+                let of = total_bytes.map(|total| format!(" of {}", HumanBytes(total))).unwrap_or_default();
+                self.status(&format!("pulling {image}: {}{of}", HumanBytes(*received_bytes)));
+            }
+            StartProgress::Starting => self.status("starting the sandbox"),
+            StartProgress::Connecting => self.status("connecting to the sandbox"),
+        }
+    }
+
+    pub(super) fn status_of(&self, state: &State) {
+        self.status(match (state.agent_state, state.is_underway()) {
+            (AgentState::Loading, false) => "creating the sandbox",
+            (AgentState::Loading, true) => "setting up the workspace",
+            (_, true) => "running in the sandbox",
+            _ => "waiting for the model",
+        });
+    }
+
+    pub(super) fn status(&self, text: &str) {
+        if self.status.message() != text {
+            self.status.set_message(text.to_owned());
+            self.status.reset_elapsed();
+        }
+    }
+
+    pub(super) fn show(&mut self, text: &str) {
+        if self.output != Output::Transcript || text.is_empty() {
+            return;
+        }
+        let was_open = std::mem::replace(&mut self.is_line_open, !text.ends_with('\n'));
+        match (was_open, self.is_line_open) {
+            (false, false) => return self.status.suspend(|| print::note(text)),
+            (false, true) => self.hide_status(),
+            (true, _) => {}
+        }
+        print::note(text);
+        if !self.is_line_open {
+            self.show_status();
+        }
+    }
+
+    fn hide_status(&self) {
+        self.status.disable_steady_tick();
+        self.status.finish_and_clear();
+    }
+
+    fn show_status(&self) {
+        self.status.reset();
+        self.status.enable_steady_tick(TICK);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.status.finish_and_clear();
+    }
+}
