@@ -121,8 +121,8 @@ pub struct Conversation {
 
 /// What the handle tells the task.
 pub(super) enum Command {
-    Tell(InputKind),
-    Entitle { llm: Arc<dyn Llm>, message: String },
+    Input(InputKind),
+    FindTitle { llm: Arc<dyn Llm>, message: String },
     Close { sandbox: Afterwards },
 }
 
@@ -217,7 +217,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn say(&self, message: MessageAction) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserMessage(message))
+        self.send_input(InputKind::UserMessage(message))
     }
 
     /// Ends what is going on. The action that is being performed is killed; its observation still comes.
@@ -225,7 +225,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn stop(&self) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserStop)
+        self.send_input(InputKind::UserStop)
     }
 
     /// Holds the agent. The action that is being performed goes on to its end.
@@ -233,7 +233,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn pause(&self) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserPause)
+        self.send_input(InputKind::UserPause)
     }
 
     /// Lets the agent go on, perhaps on other terms.
@@ -241,7 +241,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn resume(&self, terms: Terms) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserResume(terms))
+        self.send_input(InputKind::UserResume(terms))
     }
 
     /// Lets an agent go on that was stopped in a loop, or ends it.
@@ -249,7 +249,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn recover_from_loop(&self, recovery: Recovery) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserRecover(recovery))
+        self.send_input(InputKind::UserRecover(recovery))
     }
 
     /// Lets the action pass that waits for it. Where one is named, no other.
@@ -257,7 +257,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserConfirm { action, and_similar: false })
+        self.send_input(InputKind::UserConfirm { action, and_similar: false })
     }
 
     /// Does the same for the rest of the conversation: actions like this one are not asked about again. What is alike is
@@ -266,7 +266,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm_similar(&self, action: EventId) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserConfirm { action: Some(action), and_similar: true })
+        self.send_input(InputKind::UserConfirm { action: Some(action), and_similar: true })
     }
 
     /// Does not let the action pass that waits, as above. With a reason the agent goes on, without one it waits for the user.
@@ -278,7 +278,7 @@ impl Conversation {
         action: Option<EventId>,
         reason: impl Into<String>,
     ) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserReject { action, reason: reason.into() })
+        self.send_input(InputKind::UserReject { action, reason: reason.into() })
     }
 
     /// Has a model find a title for a conversation that begins with a message, beside the agents' work and within the
@@ -287,7 +287,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn entitle(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
-        self.send(Command::Entitle { llm, message })
+        self.send(Command::FindTitle { llm, message })
     }
 
     /// Gives the conversation a title, cut to one short line. A title that it has stays.
@@ -295,7 +295,7 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn set_title(&self, title: &str) -> Result<(), ConversationError> {
-        self.tell(InputKind::UserTitle(first_line(title)))
+        self.send_input(InputKind::UserTitle(first_line(title)))
     }
 
     /// Ends the task, and does with its sandbox what is asked. What is in the log stays.
@@ -310,8 +310,8 @@ impl Conversation {
         task.await.unwrap_or_else(|_| Err(ConversationError::Panicked(self.id.clone())))
     }
 
-    fn tell(&self, input: InputKind) -> Result<(), ConversationError> {
-        self.send(Command::Tell(input))
+    fn send_input(&self, input: InputKind) -> Result<(), ConversationError> {
+        self.send(Command::Input(input))
     }
 
     fn send(&self, command: Command) -> Result<(), ConversationError> {

@@ -1,4 +1,4 @@
-//! What a conversation can be told, and what it asks for in turn. Both closed: a new one is a design change.
+//! Inputs of the transition, and the effects that it asks for. Both enums are closed: a new variant is a design change.
 
 use std::time::Duration;
 
@@ -14,102 +14,102 @@ use crate::agent::{AgentStep, ModelCall};
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
 
-/// Something happened, at a time.
+/// An input, with the time at which it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// The time that the events get which come of it.
+    /// Timestamp of the events that it causes.
     pub at: Timestamp,
-    /// What happened.
+    /// The input itself.
     pub kind: InputKind,
 }
 
-/// What happened.
+/// Kind of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputKind {
-    /// A new conversation is asked for.
+    /// A new conversation starts.
     Begin(Box<Begin>),
-    /// The log of an earlier process was folded; what it left undone goes on.
+    /// The log of an earlier process was folded. Its unfinished work is resumed.
     Recovered,
-    /// The user says something.
+    /// The user sends a message.
     UserMessage(MessageAction),
-    /// The user ends what is going on.
+    /// The user stops all work.
     UserStop,
-    /// The user holds the agent: what runs goes on to its end, and nothing is begun after it.
+    /// The user pauses the agent: actions in flight complete, and no further work starts.
     UserPause,
-    /// The user lets the agent go on, perhaps on other terms.
+    /// The user resumes the agent, possibly with other limits.
     UserResume(Terms),
-    /// The user lets an agent go on that went in circles; V0's options.
+    /// The user resumes an agent that was stopped in a loop, by one of V0's options.
     UserRecover(Recovery),
-    /// The user lets the action pass that waits for it.
+    /// The user confirms the action that awaits confirmation.
     UserConfirm {
-        /// Which one is meant: of several the first waits for the word. Nothing: whichever waits.
+        /// The action. `None` for the first one that awaits confirmation.
         action: Option<EventId>,
-        /// Whether those like it pass for the rest of the conversation too.
+        /// Whether similar actions are approved for the rest of the conversation.
         and_similar: bool,
     },
-    /// The user does not let the action pass.
+    /// The user rejects the action that awaits confirmation.
     UserReject {
-        /// Which one is meant, as above.
+        /// The action, as above.
         action: Option<EventId>,
-        /// What the agent is told, and goes on with; empty: it waits for the user.
+        /// Reason for the agent, which then continues. If it is empty, the agent waits for the user.
         reason: String,
     },
-    /// The model's call of the step that is being taken failed and is made again.
+    /// The model call of a step in flight failed and is retried.
     CallRetried {
-        /// Whose step.
+        /// The agent.
         agent: AgentId,
-        /// Which try comes, and why.
+        /// The next attempt, and the reason.
         retry: ModelRetried,
-        /// The provider asked for it.
+        /// Whether the provider limits the rate.
         is_rate_limited: bool,
     },
-    /// Before its step an agent is to be told something, or the step waited too long; it is still to be taken, if it may.
-    StepTold {
-        /// Whose step.
+    /// A step did not run because the log lacks notices for its agent. It is due again once they are appended.
+    StepDeferred {
+        /// The agent.
         agent: AgentId,
-        /// What, in order.
-        news: Vec<News>,
+        /// The notices, in order.
+        notices: Vec<Notice>,
     },
-    /// An agent cannot take its step: its sandbox lacks what it does not work without.
+    /// An agent cannot step: its sandbox lacks a program that it requires.
     StepRefused {
-        /// Whose step.
+        /// The agent.
         agent: AgentId,
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
     /// An agent took its step.
     StepDone {
-        /// Whose step.
+        /// The agent.
         agent: AgentId,
         /// The first event that the agent did not see.
         seen: EventId,
-        /// What it decided.
+        /// Decision of the agent.
         result: Result<Box<AgentStep>, LlmError>,
     },
     /// An action ended.
     ActionDone {
         /// The action.
         action: EventId,
-        /// What came of it.
+        /// Its result.
         observation: Box<Observation>,
     },
-    /// The draft of an edit was written out, or it came to nothing.
+    /// A model has written out the draft of an edit, or failed to.
     EditDrafted {
         /// The action.
         action: EventId,
-        /// What came of it.
+        /// The edit, or why there is none.
         drafted: DraftResult,
     },
-    /// The sandbox answers: a new one, or the leased one again.
+    /// A new sandbox answers, or the leased one again.
     SandboxReady(SandboxLeased),
-    /// No sandbox could be placed, or the leased one cannot be reached now.
+    /// No sandbox could be created, or the leased one cannot be reached now.
     SandboxFailed {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
-    /// The leased sandbox is gone, and what ran in it.
+    /// The leased sandbox is gone, with all that ran in it.
     SandboxLost {
-        /// What was found.
+        /// How the loss was detected.
         detail: String,
     },
     /// The leased sandbox was removed on purpose.
@@ -139,52 +139,52 @@ pub enum InputKind {
     UserTitle(String),
 }
 
-/// What the user changes in letting the agent go on; what is absent stays.
+/// Limits that the user changes when resuming the agent. Those that are `None` stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Terms {
-    /// The new limit of steps.
+    /// Maximum number of steps.
     pub max_iterations: Option<u32>,
-    /// The new limit of what the model's calls may cost, in US dollars.
+    /// Maximum cost of all calls to models, in US dollars.
     pub max_budget: Option<f64>,
-    /// What the agent may do unasked.
+    /// Which actions require the user's confirmation.
     pub confirmation: Option<ConfirmationPolicy>,
 }
 
-/// Something that the agent is told beside what the user says.
+/// An event that the agent sees in addition to the user's messages.
 #[derive(Debug, Clone, PartialEq)]
-pub struct News {
-    /// Who it is from.
+pub struct Notice {
+    /// Source of the event.
     pub source: EventSource,
-    /// What it says.
+    /// Body of the event.
     pub body: EventBody,
-    /// Whether it is what came of the news before it.
-    pub is_outcome: bool,
+    /// Whether it is the result of the notice before it.
+    pub is_result: bool,
 }
 
-/// What a conversation begins with.
+/// Contents of a new conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begin {
-    /// What it was asked to be.
+    /// Its settings.
     pub started: ConversationStarted,
     /// The agent's prompt and tools.
     pub system: SystemAction,
 }
 
-/// Something is to be done. The conversation's task does them in order.
+/// Work for the conversation's task, which performs effects in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Append to the log, then show to the readers. Always first, and durable before anything after it begins.
+    /// Append events to the log, then publish them. Always the first effect, and durable before the next one starts.
     Append(Vec<Event>),
     /// Let an agent take a step on the log up to `seen`.
     Step {
-        /// Which.
+        /// The agent.
         agent: AgentId,
         /// The first event that the agent does not see.
         seen: EventId,
     },
-    /// The step that an agent is taking is of no more use.
+    /// Abandon an agent's step in flight.
     AbandonStep {
-        /// Which.
+        /// The agent.
         agent: AgentId,
     },
     /// Create a sandbox.
@@ -196,7 +196,7 @@ pub enum Effect {
     Execute {
         /// The action.
         action: EventId,
-        /// What the sandbox is asked.
+        /// Request to the sandbox.
         request: Box<ActionRequest>,
         /// Time after which it is cancelled as if the user had stopped it. `None` if its time is not limited.
         time_left: Option<Duration>,
@@ -214,7 +214,7 @@ pub enum Effect {
     CallTool {
         /// The action.
         action: EventId,
-        /// What is asked.
+        /// The call.
         call: Box<CallToolMcpAction>,
     },
     /// Cancel an action in flight. Its observation still arrives.

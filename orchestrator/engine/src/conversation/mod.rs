@@ -1,7 +1,7 @@
-//! A conversation: one log, one owner, one step after another.
+//! A conversation: one event log, and one task that owns it.
 //!
-//! [`State`] is the fold of the log, [`transition`] decides purely, and the task behind [`Conversation`] performs
-//! what was decided.
+//! [`State`] is the fold of the log with the schedule of this process. [`transition`] decides purely, and the task behind
+//! [`Conversation`] performs its effects.
 
 mod fork;
 mod handle;
@@ -22,7 +22,7 @@ mod transition;
 
 pub use fork::fork;
 pub use handle::{Afterwards, Conversation, ConversationError, Live, Parts};
-pub use input::{Begin, Effect, Input, InputKind, News, Terms};
+pub use input::{Begin, Effect, Input, InputKind, Notice, Terms};
 pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{

@@ -10,10 +10,10 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind};
 
 /// How long a step may take, in seconds: V0's bound for set-up scripts. Silence ends none.
-pub(super) const STEP_TIME: f64 = 600.0;
+pub(super) const STEP_TIMEOUT: f64 = 600.0;
 
 /// How long after its time the answer may come, in seconds: to be killed takes one.
-pub(super) const CANCEL_TIME: f64 = 30.0;
+pub(super) const CANCEL_GRACE_PERIOD: f64 = 30.0;
 
 /// Where an organization's knowledge is cloned to, in the workspace.
 const KNOWLEDGE_FOLDER: &str = ".openhands-organization";
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_gets_the_folder_that_git_would_give_it() {
+    fn repository_folder_is_named_like_git_names_it() {
         for (url, name) in [
             ("https://h/o/project.git", "project"),
             ("https://h/o/project/", "project"),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_url_and_branch_hold_nothing_of_it_is_run() {
+    fn url_and_branch_are_never_executed() {
         if !has_git() {
             return;
         }
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_is_whole_or_not_there_and_is_made_once() {
+    fn clone_is_atomic_and_idempotent() {
         if !has_git() {
             return;
         }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_without_a_network_is_named_where_one_is_needed() {
+    fn clone_names_the_missing_network() {
         let folder = tempfile::tempdir().unwrap();
         let programs = folder.path().join("programs");
         std::fs::create_dir(&programs).unwrap();
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_without_git_is_named() {
+    fn clone_names_the_missing_git() {
         let folder = tempfile::tempdir().unwrap();
         let programs = folder.path().join("empty");
         for (step, setup) in [
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_workspace_becomes_a_repository_once() {
+    fn empty_workspace_is_initialized_once() {
         if !has_git() {
             return;
         }
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_is_installed_once_and_the_one_before_is_still_called() {
+    fn hook_is_installed_once_and_calls_the_previous_one() {
         if !has_git() {
             return;
         }
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_one_bounded_line() {
+    fn setup_failure_is_one_bounded_line() {
         let metadata = CommandMetadata { exit_code: 128, ..Default::default() };
         let run = RunObservation { metadata, ..Default::default() };
         let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };

@@ -86,7 +86,7 @@ fn entered(event: &protocol::Event) -> Option<String> {
 }
 
 #[test]
-fn every_state_that_lasts_is_in_the_table() {
+fn every_lasting_state_is_in_the_table() {
     let reached: Vec<AgentState> = STATES
         .iter()
         .map(|(_, way)| {
@@ -101,7 +101,7 @@ fn every_state_that_lasts_is_in_the_table() {
 }
 
 #[test]
-fn the_table_of_states_is_what_transition_does() {
+fn table_of_states_matches_transition() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/conversation/states.md");
     let table = table();
     if std::env::var_os("GLOVEBOX_WRITE_STATES").is_some() {

@@ -8,7 +8,7 @@ use protocol::{Action, EventBody, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
 use super::handle::Parts;
-use super::input::News;
+use super::input::Notice;
 use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
 use crate::clock;
@@ -24,9 +24,9 @@ use crate::view::View;
 const MAX_REASON_CHARS: usize = 1000;
 
 /// What a step comes to.
-pub(super) enum Taken {
+pub(super) enum StepOutcome {
     /// The agent is to be told this first.
-    Told(Vec<News>),
+    Deferred(Vec<Notice>),
     /// The agent cannot work, and why.
     Refused(String),
     /// The agent decided, or a condenser did.
@@ -38,7 +38,7 @@ pub(super) enum Taken {
 pub(super) struct Steps {
     parts: Parts,
     member: TeamMember,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<WorkspaceKnowledge>>,
 }
 
 /// Where the agent works.
@@ -50,7 +50,7 @@ pub(super) struct Place {
 
 /// What is known of a workspace, once it was looked at.
 #[derive(Default)]
-struct Known {
+struct WorkspaceKnowledge {
     memory: Option<Memory>,
     /// Of which sandbox's life.
     boot_id: Option<protocol::BootId>,
@@ -91,21 +91,21 @@ impl Steps {
     }
 
     /// Takes one. Dropping the future abandons it.
-    pub(super) async fn take(
+    pub(super) async fn run(
         &self,
         view: View,
         place: &Place,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Taken, LlmError> {
+    ) -> Result<StepOutcome, LlmError> {
         // The calls of one response follow each other.
         if view.pending_call().is_none() {
             let offer = self.offer(place).await;
             if let Some(obstacle) = offer.obstacle {
-                return Ok(Taken::Refused(obstacle));
+                return Ok(StepOutcome::Refused(obstacle));
             }
-            let news = self.news(&view, place, &offer).await;
-            if !news.is_empty() {
-                return Ok(Taken::Told(news));
+            let notices = self.notices(&view, place, &offer).await;
+            if !notices.is_empty() {
+                return Ok(StepOutcome::Deferred(notices));
             }
         }
         let TeamMember { agent, condenser, llm, .. } = &self.member;
@@ -129,14 +129,14 @@ impl Steps {
                 step.risk_reason = self.judge(action, history).await;
             }
         }
-        Ok(Taken::Decided(step))
+        Ok(StepOutcome::Decided(step))
     }
 
-    async fn news(&self, view: &View, place: &Place, offer: &ToolOffer) -> Vec<News> {
-        let told = |body| News { source: EventSource::Environment, body, is_outcome: false };
-        let mut news: Vec<News> = announce(view, offer).into_iter().map(told).collect();
-        news.extend(self.recall(view, place).await.into_iter().flatten());
-        news
+    async fn notices(&self, view: &View, place: &Place, offer: &ToolOffer) -> Vec<Notice> {
+        let told = |body| Notice { source: EventSource::Environment, body, is_result: false };
+        let mut notices: Vec<Notice> = announce(view, offer).into_iter().map(told).collect();
+        notices.extend(self.recall(view, place).await.into_iter().flatten());
+        notices
     }
 
     /// The tools of servers, also of those that the knowledge of the workspace asks for.
@@ -157,7 +157,7 @@ impl Steps {
             for problem in memory.problems() {
                 tracing::warn!(%problem, "knowledge of the workspace");
             }
-            *known = Known { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
+            *known = WorkspaceKnowledge { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
         }
         let servers = known.memory.as_ref().map(Memory::servers).unwrap_or_default();
         drop(known);
@@ -165,16 +165,16 @@ impl Steps {
     }
 
     /// What the user's latest message brings to mind.
-    async fn recall(&self, view: &View, place: &Place) -> Option<[News; 2]> {
+    async fn recall(&self, view: &View, place: &Place) -> Option<[Notice; 2]> {
         let own = self.parts.memory.as_ref()?;
         let query = view.unrecalled_message()?;
         let known = self.known.lock().await;
         let memory = known.memory.as_ref().unwrap_or(own);
         let recall = memory.recall(query, &facts(place), view.recalled())?;
         let action = EventBody::Action(Action::from(recall.action));
-        let asked = News { source: EventSource::User, body: action, is_outcome: false };
+        let asked = Notice { source: EventSource::User, body: action, is_result: false };
         let found =
-            News { source: EventSource::Environment, body: recall.observation.into(), is_outcome: true };
+            Notice { source: EventSource::Environment, body: recall.observation.into(), is_result: true };
         Some([asked, found])
     }
 

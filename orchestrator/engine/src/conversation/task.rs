@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
 use super::input::{Effect, Input, InputKind};
 use super::state::{AgentId, State};
-use super::step::{Steps, Taken};
+use super::step::{StepOutcome, Steps};
 use super::terminal::interrupted;
 use super::transition::transition;
 use crate::agent::ModelCall;
@@ -46,7 +46,7 @@ struct StepRetry {
 
 /// Result of work that the task started.
 enum WorkResult {
-    Step { agent: AgentId, seen: EventId, result: Result<Taken, LlmError> },
+    Step { agent: AgentId, seen: EventId, result: Result<StepOutcome, LlmError> },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
     Action { action: EventId, result: Result<Observation, SandboxError> },
     Draft { action: EventId, result: Result<DraftResult, SandboxError> },
@@ -122,8 +122,8 @@ impl Task {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(Command::Tell(input)) => self.handle(input).await?,
-                    Some(Command::Entitle { llm, message }) => {
+                    Some(Command::Input(input)) => self.handle(input).await?,
+                    Some(Command::FindTitle { llm, message }) => {
                         let max_cost = title::max_cost(llm.as_ref(), &message);
                         self.title_model = Some(llm);
                         self.handle(InputKind::TitleRequested { message, max_cost }).await?;
@@ -182,9 +182,9 @@ impl Task {
                 }
                 self.workers.get_mut(&agent)?.running_step = None;
                 Some(match result {
-                    Ok(Taken::Told(news)) => InputKind::StepTold { agent, news },
-                    Ok(Taken::Refused(reason)) => InputKind::StepRefused { agent, reason },
-                    Ok(Taken::Decided(step)) => InputKind::StepDone { agent, seen, result: Ok(step) },
+                    Ok(StepOutcome::Deferred(notices)) => InputKind::StepDeferred { agent, notices },
+                    Ok(StepOutcome::Refused(reason)) => InputKind::StepRefused { agent, reason },
+                    Ok(StepOutcome::Decided(step)) => InputKind::StepDone { agent, seen, result: Ok(step) },
                     Err(error) => InputKind::StepDone { agent, seen, result: Err(error) },
                 })
             }

@@ -43,7 +43,7 @@ fn children(world: &World) -> Vec<EventId> {
 }
 
 #[test]
-fn a_task_is_worked_on_by_another_and_its_outcome_is_heard() {
+fn delegated_task_returns_its_outcome_to_the_parent() {
     let mut world = handed_on(1, ConfirmationPolicy::Never);
     let [child] = children(&world)[..] else { panic!("one child") };
     assert!(world.state.is_stepping(Some(child)) && !world.state.is_stepping(None));
@@ -59,7 +59,7 @@ fn a_task_is_worked_on_by_another_and_its_outcome_is_heard() {
 }
 
 #[test]
-fn every_ending_is_one_outcome_and_the_one_that_waits_goes_on() {
+fn parent_continues_after_every_kind_of_outcome() {
     for (decision, outcome) in [
         (Decision::Finish, "finished"),
         (Decision::Ask, "finished"),
@@ -75,7 +75,7 @@ fn every_ending_is_one_outcome_and_the_one_that_waits_goes_on() {
 }
 
 #[test]
-fn a_limit_ends_the_task_before_the_conversation() {
+fn limit_ends_the_task_before_the_conversation() {
     let mut world = handed_on(1, ConfirmationPolicy::Never);
     // Of money: five more calls.
     for _ in 0..5 {
@@ -90,7 +90,7 @@ fn a_limit_ends_the_task_before_the_conversation() {
 }
 
 #[test]
-fn several_tasks_are_worked_on_at_once_and_heard_when_all_are_done() {
+fn parent_continues_when_all_concurrent_tasks_are_done() {
     let mut world = handed_on(3, ConfirmationPolicy::Never);
     let tasks = children(&world);
     assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
@@ -113,7 +113,7 @@ fn several_tasks_are_worked_on_at_once_and_heard_when_all_are_done() {
 }
 
 #[test]
-fn a_stop_ends_all_tasks_and_what_runs_for_them() {
+fn stop_ends_all_tasks_and_their_actions() {
     let mut world = handed_on(2, ConfirmationPolicy::Never);
     let tasks = children(&world);
     world.step_ends(Some(tasks[0]), Decision::Run);
@@ -125,7 +125,7 @@ fn a_stop_ends_all_tasks_and_what_runs_for_them() {
 }
 
 #[test]
-fn a_pause_and_a_crash_hold_the_tasks_and_lose_none() {
+fn tasks_survive_a_pause_and_a_crash() {
     let mut world = handed_on(2, ConfirmationPolicy::Never);
     world.happen(&Pause);
     assert!(!world.is_stepping());
@@ -138,7 +138,7 @@ fn a_pause_and_a_crash_hold_the_tasks_and_lose_none() {
 }
 
 #[test]
-fn the_user_is_asked_about_one_while_the_others_work() {
+fn other_agents_step_while_one_awaits_confirmation() {
     let mut world = handed_on(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
     world.step_ends(Some(tasks[0]), Decision::Run);
@@ -155,7 +155,7 @@ fn the_user_is_asked_about_one_while_the_others_work() {
 }
 
 #[test]
-fn a_word_about_one_action_is_none_about_another() {
+fn confirmation_applies_only_to_the_named_action() {
     let mut world = handed_on(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
     tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
@@ -168,7 +168,7 @@ fn a_word_about_one_action_is_none_about_another() {
 }
 
 #[test]
-fn an_action_that_is_rejected_without_a_reason_holds_everything_until_the_user_speaks() {
+fn rejection_without_a_reason_holds_all_agents() {
     let mut world = handed_on(1, ConfirmationPolicy::Always);
     let task = children(&world)[0];
     world.happen(&StepEnds(Decision::Run));
@@ -180,7 +180,7 @@ fn an_action_that_is_rejected_without_a_reason_holds_everything_until_the_user_s
 }
 
 #[test]
-fn an_agent_that_was_not_told_all_of_its_task_does_not_begin() {
+fn agent_without_its_whole_briefing_does_not_start() {
     let world = handed_on(1, ConfirmationPolicy::Never);
     let mut briefing = world.log.iter().filter(|event| event.delegation.is_some());
     let last = briefing.next_back().unwrap().id.previous().unwrap();
@@ -190,7 +190,7 @@ fn an_agent_that_was_not_told_all_of_its_task_does_not_begin() {
 }
 
 #[test]
-fn a_lost_sandbox_interrupts_what_all_do_in_it_and_they_go_on() {
+fn agents_continue_when_their_sandbox_is_lost() {
     let mut world = handed_on(2, ConfirmationPolicy::Never);
     let tasks = children(&world);
     tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
@@ -199,7 +199,7 @@ fn a_lost_sandbox_interrupts_what_all_do_in_it_and_they_go_on() {
 }
 
 #[test]
-fn what_is_asked_about_for_an_agent_that_cannot_go_on_is_not_performed() {
+fn unconfirmed_action_of_a_failed_agent_is_not_performed() {
     let mut world = handed_on(1, ConfirmationPolicy::Always);
     let task = children(&world)[0];
     // It makes the second call of the same response while the first one's task is worked on.
@@ -217,7 +217,7 @@ fn what_is_asked_about_for_an_agent_that_cannot_go_on_is_not_performed() {
 }
 
 #[test]
-fn tasks_are_handed_on_only_so_deep_and_only_so_many_at_once() {
+fn delegation_depth_and_concurrency_are_limited() {
     let mut world = handed_on(1, ConfirmationPolicy::Never);
     for depth in 2..=4 {
         world.happen(&Resume(true));

@@ -46,7 +46,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::UserNamesIt),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Happening::Reject),
         1 => any::<bool>().prop_map(Happening::CallIsRetried),
-        1 => Just(Happening::AgentIsTold),
+        1 => Just(Happening::StepIsDeferred),
         1 => Just(Happening::StepIsRefused),
         8 => decision.prop_map(Happening::StepEnds),
         1 => Just(Happening::StaleStepEnds),
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(many())]
 
     #[test]
-    fn a_fork_is_at_rest_and_goes_on_like_any_conversation(
+    fn fork_rests_and_continues_like_any_conversation(
         setup in setup(),
         confirmation in confirmation(),
         history in prop::collection::vec(happening(), 0..60),
@@ -143,7 +143,7 @@ use Happening::{
 };
 
 #[test]
-fn a_workspace_is_set_up_step_by_step_before_the_agent_begins() {
+fn workspace_is_set_up_before_the_agent_steps() {
     let (mut world, step) = after(&[Message, SandboxComes]);
     assert_eq!((step, world.is_stepping()), (Some(SetupStep::Clone), false));
     world.happen(&ActionEnds);
@@ -158,7 +158,7 @@ fn a_workspace_is_set_up_step_by_step_before_the_agent_begins() {
 }
 
 #[test]
-fn a_clone_that_fails_ends_in_error_and_is_tried_again_when_the_user_says_so() {
+fn failed_clone_is_retried_on_resume() {
     let (mut world, step) = after(&[Message, SandboxComes, ActionFails]);
     assert_eq!((step, world.state.agent_state), (Some(SetupStep::Clone), AgentState::Error));
     let reason = match &world.log.last().unwrap().body {
@@ -173,7 +173,7 @@ fn a_clone_that_fails_ends_in_error_and_is_tried_again_when_the_user_says_so() {
 }
 
 #[test]
-fn a_crash_or_a_stop_in_mid_setup_goes_on_with_the_same_step() {
+fn setup_continues_with_the_same_step_after_crash_or_stop() {
     let (mut world, _) = after(&[Message, SandboxComes, ActionEnds]);
     let action = world.executing();
     world.happen(&Crash);
@@ -191,7 +191,7 @@ fn a_crash_or_a_stop_in_mid_setup_goes_on_with_the_same_step() {
 }
 
 #[test]
-fn an_agent_does_not_step_before_its_sandbox_is_there() {
+fn agent_does_not_step_without_its_sandbox() {
     let mut world = World::begun(None, ConfirmationPolicy::Never);
     for happening in [SandboxFails, Message] {
         world.happen(&happening);
@@ -209,7 +209,7 @@ fn an_agent_does_not_step_before_its_sandbox_is_there() {
 }
 
 #[test]
-fn a_new_sandbox_is_set_up_again() {
+fn new_sandbox_is_set_up_again() {
     let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
     let (mut world, step) = after(&ready);
     assert_eq!(step, None);
@@ -239,7 +239,7 @@ fn told_of_another(world: &World) -> Vec<Option<EventId>> {
 }
 
 #[test]
-fn an_agent_is_told_once_that_its_sandbox_is_another_one() {
+fn agent_is_notified_once_of_a_replaced_sandbox() {
     let (mut world, _) = after(&[Message, SandboxComes, SandboxIsLost, SandboxComes]);
     assert_eq!(told_of_another(&world), [], "it knew none before");
     for happening in [ActionEnds, ActionEnds, ActionEnds, StepEnds(Decision::Run), ActionEnds, Stop] {
@@ -267,7 +267,7 @@ fn an_agent_is_told_once_that_its_sandbox_is_another_one() {
 }
 
 #[test]
-fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
+fn setup_fails_when_its_sandbox_is_lost_repeatedly() {
     let (mut world, _) = after(&[Message, SandboxComes, SandboxIsLost]);
     assert_eq!(world.state.agent_state, AgentState::Loading, "once may be chance");
     for happening in [SandboxComes, ActionEnds, SandboxIsLost, SandboxComes, SandboxIsLost] {
@@ -277,7 +277,7 @@ fn a_setup_that_loses_its_sandbox_again_and_again_ends_in_error() {
 }
 
 #[test]
-fn what_is_to_be_made_ready_waits_for_a_tool_server_and_no_longer() {
+fn setup_waits_for_the_tool_call_in_flight() {
     let ready = [Message, SandboxComes, ActionEnds, ActionEnds, ActionEnds];
     let (mut world, _) = after(&ready);
     for happening in [StepEnds(Decision::CallTool), SandboxIsLost, Stop, Message, ActionEnds, SandboxComes] {
@@ -287,7 +287,7 @@ fn what_is_to_be_made_ready_waits_for_a_tool_server_and_no_longer() {
 }
 
 #[test]
-fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
+fn agent_resumes_before_the_loop_it_was_stopped_in() {
     for held in [None, Some(Stop)] {
         let mut world = World::begun(None, ConfirmationPolicy::Never);
         [SandboxComes, Message].iter().for_each(|happening| world.happen(happening));
@@ -305,7 +305,7 @@ fn an_agent_that_was_stopped_in_a_loop_goes_on_before_it() {
 }
 
 #[test]
-fn a_step_has_its_time_from_when_it_was_begun() {
+fn setup_step_keeps_its_deadline_after_a_crash() {
     let (world, _) = after(&[Message, SandboxComes]);
     let later = Timestamp::try_from("2026-01-02T03:09:05.678901".to_owned()).unwrap();
     let mut state = State::fold(&world.log);
@@ -330,7 +330,7 @@ fn stepping(history_truncation_disabled: bool) -> World {
 }
 
 #[test]
-fn an_approval_of_similar_actions_outlives_a_crash() {
+fn approval_of_similar_actions_survives_a_crash() {
     let mut world = World::begun(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
     let risky = StepEnds(Decision::RunRisky);
     for happening in [SandboxComes, Message, risky.clone(), Happening::Approve, ActionEnds] {
@@ -350,7 +350,7 @@ fn an_approval_of_similar_actions_outlives_a_crash() {
 }
 
 #[test]
-fn the_reason_for_a_risk_is_kept_with_the_question() {
+fn risk_reason_survives_a_crash() {
     let mut world = World::begun(None, ConfirmationPolicy::Always);
     for happening in [SandboxComes, Message, StepEnds(Decision::RunRisky), Crash] {
         world.happen(&happening);
@@ -360,7 +360,7 @@ fn the_reason_for_a_risk_is_kept_with_the_question() {
 }
 
 #[test]
-fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
+fn overflowing_history_is_condensed_while_that_helps() {
     let mut world = stepping(false);
     for _ in 0..3 {
         world.happen(&StepEnds(Decision::Overflow));
@@ -384,7 +384,7 @@ fn what_does_not_fit_is_condensed_as_often_as_that_helps_and_no_more() {
 }
 
 #[test]
-fn a_condensation_is_paid_for_and_is_no_step_of_the_agents() {
+fn condensation_costs_money_and_is_no_step() {
     let mut world = stepping(false);
     let before = world.state.metrics.accumulated_cost;
     world.happen(&StepEnds(Decision::Condense));

@@ -22,7 +22,7 @@ use crate::agent::tools::DELEGATE;
 use crate::agent::{AgentStep, ModelCall};
 use crate::conversation::terminal::interrupted;
 use crate::conversation::{
-    AgentId, Begin, Effect, Input, InputKind, ModelCallId, News, SandboxConnection, Schedule, State, Terms,
+    AgentId, Begin, Effect, Input, InputKind, ModelCallId, Notice, SandboxConnection, Schedule, State, Terms,
     transition,
 };
 use crate::draft_editor::DraftResult;
@@ -49,7 +49,7 @@ pub(in crate::conversation) enum Happening {
     UserNamesIt,
     Reject(&'static str),
     CallIsRetried(bool),
-    AgentIsTold,
+    StepIsDeferred,
     StepIsRefused,
     StepEnds(Decision),
     StaleStepEnds,
@@ -266,10 +266,10 @@ impl World {
             Happening::Reject(reason) => {
                 self.tell(InputKind::UserReject { action: None, reason: (*reason).to_owned() });
             }
-            Happening::AgentIsTold => {
+            Happening::StepIsDeferred => {
                 if let Some((agent, _)) = self.end_step() {
                     let recalled = Observation::new("", ThinkObservation {});
-                    let news = [
+                    let notices = [
                         (
                             EventSource::User,
                             Action::from(RecallAction {
@@ -282,8 +282,8 @@ impl World {
                         ),
                         (EventSource::Agent, recalled.into(), true),
                     ];
-                    let news = news.map(|(source, body, is_outcome)| News { source, body, is_outcome });
-                    self.tell(InputKind::StepTold { agent, news: news.into() });
+                    let notices = notices.map(|(source, body, is_result)| Notice { source, body, is_result });
+                    self.tell(InputKind::StepDeferred { agent, notices: notices.into() });
                 }
             }
             Happening::StepIsRefused => {

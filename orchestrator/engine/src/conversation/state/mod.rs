@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Those that have taken a step, and know of the sandbox what it showed them.
-    pub(super) fn who_have_stepped(&self) -> impl Iterator<Item = AgentId> {
+    pub(super) fn agents_with_steps(&self) -> impl Iterator<Item = AgentId> {
         let children = self.children.iter().filter(|(_, child)| child.iterations > 0);
         let own = (self.iterations > 0).then_some(None);
         children.map(|(id, _)| Some(*id)).chain(own)
@@ -196,12 +196,12 @@ impl State {
     pub fn is_stepping(&self, agent: AgentId) -> bool {
         self.lets_agents_step()
             && self.run(agent).is_some_and(|run| {
-                run.pending.is_none() && (run.is_delegating || !self.waits_for_others(agent))
+                run.pending.is_none() && (run.is_delegating || !self.waits_for_children(agent))
             })
     }
 
     /// Whether a task that an agent handed on is being worked on.
-    pub(super) fn waits_for_others(&self, agent: AgentId) -> bool {
+    pub(super) fn waits_for_children(&self, agent: AgentId) -> bool {
         self.children.values().any(|child| child.parent == agent)
     }
 
@@ -218,7 +218,7 @@ impl State {
     }
 
     /// The loop that an agent is in, unless loops are let be.
-    pub(super) fn loop_to_end(&self, agent: AgentId) -> Option<Stuck> {
+    pub(super) fn detected_loop(&self, agent: AgentId) -> Option<Stuck> {
         let lets_be = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
         self.run(agent)?.stuck.found().filter(|_| !lets_be)
     }
@@ -300,7 +300,7 @@ impl State {
             }
             (EventSource::Environment, Action::Run(run)) => {
                 // At its time it is cancelled. The answer may not come later than a little after that in any case.
-                let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_TIME);
+                let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_GRACE_PERIOD);
                 self.own.pending = self.setup_step().map(|step| Pending {
                     action: event.id,
                     request: Request::Sandbox(ActionRequest::new(

@@ -87,13 +87,13 @@ impl Run {
             EventBody::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
                 self.tasks.clone_from(&tracking.task_list);
             }
-            EventBody::Record(Record::EditDrafted(drafted)) => self.take_draft(drafted),
+            EventBody::Record(Record::EditDrafted(drafted)) => self.replace_draft(drafted),
             EventBody::Observation(_) | EventBody::Record(_) => {}
         }
         match (event.source, event.cause, &event.body) {
             // A call, not what came of one.
             (EventSource::Agent, None, _) => {
-                self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(goes_on_delegating);
+                self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(continues_delegating);
             }
             // The model hears it when everything that it asked for has its outcome.
             (EventSource::User, _, EventBody::Action(Action::Message(_))) => self.is_delegating = false,
@@ -102,7 +102,7 @@ impl Run {
     }
 
     /// From here on it is the edit that is asked for.
-    fn take_draft(&mut self, drafted: &EditDrafted) {
+    fn replace_draft(&mut self, drafted: &EditDrafted) {
         let pending = self.pending.as_mut().filter(|pending| pending.is_draft());
         if let (Some(Pending { request: Request::Sandbox(request), .. }), Some(edit)) =
             (pending, &drafted.edit)
@@ -141,7 +141,7 @@ impl Run {
 }
 
 /// Whether the call after this one, in the same response, hands on a task.
-fn goes_on_delegating(metadata: &ToolCallMetadata) -> bool {
+fn continues_delegating(metadata: &ToolCallMetadata) -> bool {
     if metadata.total_calls_in_response < 2 {
         return false;
     }

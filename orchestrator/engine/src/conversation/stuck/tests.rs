@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_bounded_memory_finds_what_the_whole_history_shows(doings in prop::collection::vec(doing(), 0..60)) {
+    fn bounded_detector_finds_what_the_whole_history_shows(doings in prop::collection::vec(doing(), 0..60)) {
         let mut log = Log::default();
         let mut history = Vec::new();
         for doing in doings {
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_came_before_a_loop_is_found_from_its_first_event(
+    fn loop_is_found_from_its_first_event(
         doings in prop::collection::vec(doing(), 0..30),
         (pattern, times, kind) in prop_oneof![
             Just((vec![Doing::Run { command: 7, output: 7 }], 4, StuckKind::SameOutcome)),
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn work_that_goes_on_is_no_loop(outputs in prop::collection::vec(any::<u32>(), 0..50)) {
+    fn progress_is_no_loop(outputs in prop::collection::vec(any::<u32>(), 0..50)) {
         let mut log = Log::default();
         for (at, output) in outputs.iter().enumerate() {
             log.run("make test", 1, &format!("{at}: {output}"));
@@ -294,7 +294,7 @@ fn same_syntax_error_three_times_is_a_loop() {
 }
 
 #[test]
-fn a_thought_that_is_thought_again_is_a_loop() {
+fn repeated_thought_is_a_loop() {
     let mut log = Log::default();
     for thought in ["a", "b", "b", "b", "b"] {
         assert_eq!(log.found(), None);
@@ -305,7 +305,7 @@ fn a_thought_that_is_thought_again_is_a_loop() {
 }
 
 #[test]
-fn a_loop_is_left_in_the_way_that_the_user_chose() {
+fn loop_recovery_follows_the_chosen_option() {
     let stuck = Stuck { kind: StuckKind::SameError, since: EventId(4) };
     let said = MessageAction { content: "go".into(), ..Default::default() };
     let chosen = |option| (EventSource::User, Action::from(LoopRecoveryAction { option }));

@@ -38,7 +38,7 @@ impl Task {
         let Some(worker) = self.workers.get_mut(&agent) else { return };
         let (view, steps) = (worker.view.clone(), worker.steps.clone());
         let step = async move {
-            WorkResult::Step { agent, seen, result: steps.take(view, &place, &on_progress).await }
+            WorkResult::Step { agent, seen, result: steps.run(view, &place, &on_progress).await }
         };
         let abort = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
         worker.running_step = Some((seen, abort));

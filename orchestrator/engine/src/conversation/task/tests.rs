@@ -115,7 +115,7 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_step_waits_for_a_title_whatever_both_can_cost() {
+async fn step_does_not_wait_for_a_title() {
     let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
     let parts = parts(&provider, Arc::new(Finishing(0.0)), Arc::new(Finishing(f64::INFINITY)));
     let started = ConversationStarted { max_budget: Some(1.0), ..started() };
@@ -129,7 +129,7 @@ async fn no_step_waits_for_a_title_whatever_both_can_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_a_setup_that_takes_too_long_is_cancelled_and_the_next_follows() {
+async fn next_setup_step_follows_when_one_times_out() {
     let provider = ScriptedProvider::new(|request| {
         let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
         let ran = |exit_code| {

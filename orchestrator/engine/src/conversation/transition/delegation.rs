@@ -9,13 +9,13 @@ use super::Turn;
 use crate::conversation::terminal::{interrupted, not_performed};
 
 /// How often a task can be handed on in turn.
-const DEEPEST: u32 = 3;
+const MAX_DEPTH: u32 = 3;
 
 /// Tasks that are worked on at once.
-const MOST_AT_ONCE: usize = 8;
+const MAX_CONCURRENT_TASKS: usize = 8;
 
 /// The longest outcome that another agent is told, in bytes: what is longer belongs into a file.
-const LONGEST_OUTCOME: usize = 64 << 10;
+const MAX_OUTCOME_BYTES: usize = 64 << 10;
 
 /// How a task that was handed on comes to its end.
 pub(super) enum Ending {
@@ -58,10 +58,10 @@ impl Turn {
     /// Lets another agent begin. Where it cannot, that is what came of it.
     pub(super) fn delegate(&mut self, id: EventId, action: &DelegateAction, briefing: Option<SystemAction>) {
         let Some(child) = self.state.children.get(&id) else { return };
-        let obstacle = if child.depth > DEEPEST {
-            Some(format!("a task is handed on at most {DEEPEST} times in turn"))
-        } else if self.state.children.len() > MOST_AT_ONCE {
-            Some(format!("at most {MOST_AT_ONCE} tasks are worked on at once"))
+        let obstacle = if child.depth > MAX_DEPTH {
+            Some(format!("a task is handed on at most {MAX_DEPTH} times in turn"))
+        } else if self.state.children.len() > MAX_CONCURRENT_TASKS {
+            Some(format!("at most {MAX_CONCURRENT_TASKS} tasks are worked on at once"))
         } else {
             None
         };
@@ -104,16 +104,17 @@ impl Turn {
     }
 
     /// A task that nobody will go on with: the conversation has come to rest without it.
-    pub(super) fn given_up(&self) -> Option<EventId> {
+    pub(super) fn abandoned_child(&self) -> Option<EventId> {
         let mut children = self.state.children.iter();
-        let given_up = match self.state.agent_state {
+        let abandoned_child = match self.state.agent_state {
             AgentState::Finished | AgentState::Rejected => children.next(),
             // What is being ended still tells its own ending.
-            AgentState::Stopped => children
-                .find(|(id, child)| child.run.pending.is_none() && !self.state.waits_for_others(Some(**id))),
+            AgentState::Stopped => children.find(|(id, child)| {
+                child.run.pending.is_none() && !self.state.waits_for_children(Some(**id))
+            }),
             _ => None,
         };
-        given_up.map(|(id, _)| *id)
+        abandoned_child.map(|(id, _)| *id)
     }
 }
 
@@ -143,8 +144,8 @@ impl Ending {
 }
 
 fn shortened(mut text: String) -> String {
-    if text.len() > LONGEST_OUTCOME {
-        text.truncate(text.floor_char_boundary(LONGEST_OUTCOME));
+    if text.len() > MAX_OUTCOME_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_OUTCOME_BYTES));
         text.push_str("\n[what follows is left out]");
     }
     text

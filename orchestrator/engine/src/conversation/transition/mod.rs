@@ -1,11 +1,11 @@
-//! What a conversation does next: pure. Live runs, recovery, replay and simulation share it.
+//! Decides what a conversation does next. Pure: live runs, recovery, replay and simulation share it.
 //!
-//! Two laws keep it small. An agent is taking a step exactly when [`State::is_stepping`], and an action that has no ending
-//! is being performed when [`State::is_performing`]: not in `error`, so leaving `error` performs it again, under the same
-//! id; and not before the user confirmed it. What an input does is therefore only to change the state; [`Turn::settle`]
-//! finds whose step is due then, and [`Turn::reconcile`] which steps and actions are to be started or abandoned.
+//! Two laws keep it small. An agent's step is due exactly when [`State::is_stepping`], and a pending action is due when
+//! [`State::is_performing`]: not in `error`, so that leaving `error` performs it again under the same id, and not before
+//! the user confirmed it. An input therefore only changes the state. Then
+//! [`Turn::settle`] schedules the steps that are due, and [`Turn::reconcile`] starts and abandons work.
 //!
-//! Every way from state to state stands in `states.md`, which a test compares with this.
+//! `states.md` lists every path from state to state. A test compares it with this module.
 
 mod delegation;
 mod sandbox;
@@ -33,12 +33,12 @@ use delegation::Ending;
 /// `error_id` of the notice that the sandbox is not the one that the agent used before.
 pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
 
-/// What comes of an input: the new state, and what is to be done, in order.
+/// Applies an input. Returns the new state, and the effects in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
     let mut turn = Turn::new(state, input.at);
     let mut effects = Vec::new();
     if turn.state.started.is_some() || matches!(input.kind, InputKind::Begin(_)) {
-        turn.take(input.kind);
+        turn.apply_input(input.kind);
         turn.settle();
         effects = turn.reconcile();
     }
@@ -73,11 +73,11 @@ impl Turn {
         }
     }
 
-    fn take(&mut self, input: InputKind) {
+    fn apply_input(&mut self, input: InputKind) {
         match input {
             InputKind::Begin(begin) => self.begin(*begin),
             InputKind::Recovered => self.recover(),
-            InputKind::UserMessage(message) => self.hear(message),
+            InputKind::UserMessage(message) => self.on_user_message(message),
             InputKind::UserStop => self.stop(),
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
@@ -89,9 +89,9 @@ impl Turn {
                     self.call_retried(agent, retry, is_rate_limited);
                 }
             }
-            InputKind::StepTold { agent, news } => {
+            InputKind::StepDeferred { agent, notices } => {
                 if self.finish_step(agent) {
-                    self.tell(agent, news);
+                    self.append_notices(agent, notices);
                 }
             }
             InputKind::StepRefused { agent, reason } => {
@@ -162,10 +162,10 @@ impl Turn {
         }
     }
 
-    /// Takes up what the earlier process was doing. A sandbox is sought only if something waits for one.
+    /// Resumes the work of an earlier process.
     fn recover(&mut self) {
-        // Nobody can ask a tool server what became of a call.
-        for agent in self.of_pending(|pending| !pending.is_asked && !pending.is_for_sandbox()) {
+        // A tool server cannot be asked for the result of an earlier call.
+        for agent in self.agents_with_pending(|pending| !pending.is_asked && !pending.is_for_sandbox()) {
             self.end_pending(agent, interrupted("the program ended while the tool server was asked"));
         }
         // A log may end in the middle of what belongs together: a fork, or one of V0's.
@@ -188,21 +188,21 @@ impl Turn {
         }
     }
 
-    /// Brings to their ends the tasks that nobody works on any more, and finds whose step is due.
+    /// Ends abandoned tasks and drafts, continues the set-up, and schedules the steps that are due.
     fn settle(&mut self) {
         if self.state.is_budget_reached() {
             // What waits for the calls in flight to end is decided again: it does not start any more.
             self.state.schedule.steps.retain(|_, work| work.is_started());
         }
         loop {
-            if let Some(child) = self.given_up() {
+            if let Some(child) = self.abandoned_child() {
                 self.end_child(child, &Ending::Stopped);
             } else if let Some((agent, reason)) = self.refused_draft() {
                 self.end_pending(agent, not_performed(reason));
             } else if self.is_setup_due() {
                 self.set_up();
             } else if let Some(agent) = self.due() {
-                if !self.is_held_up(agent) {
+                if !self.hold_step(agent) {
                     self.state.schedule.steps.insert(agent, Work::default());
                 }
             } else {
@@ -234,20 +234,20 @@ impl Turn {
         agents.find(|agent| self.state.is_stepping(*agent) && !self.state.schedule.steps.contains_key(agent))
     }
 
-    /// Whether something comes before an agent's step: then it is seen to, and the agent is not stepping any more.
-    fn is_held_up(&mut self, agent: AgentId) -> bool {
+    /// Holds an agent's step if the workspace is not set up, or if a loop or a limit ends it. Returns whether it did.
+    fn hold_step(&mut self, agent: AgentId) -> bool {
         if self.state.setup_step().is_some() {
             self.change_state(AgentState::Loading, "");
             return true;
         }
-        // The calls of one response were decided on at once.
-        if self.state.waits_for_others(agent) {
+        // The calls of one response were decided together.
+        if self.state.waits_for_children(agent) {
             return false;
         }
         // The steps of other agents count as soon as they are due.
-        let due = self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_others(**agent));
+        let due = self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_children(**agent));
         let limit = self.state.limit_exceeded(due.count());
-        if let Some(stuck) = self.state.loop_to_end(agent) {
+        if let Some(stuck) = self.state.detected_loop(agent) {
             let detected = stuck.detected();
             let reason = detected.content.clone();
             self.append(agent, EventSource::Environment, detected);
@@ -264,7 +264,7 @@ impl Turn {
         true
     }
 
-    /// An agent cannot go on: the conversation's own until the user sees to it, another one never.
+    /// Fails an agent: the conversation's own until the user resumes it, another one for good.
     fn fail(&mut self, agent: AgentId, reason: &str) {
         match agent {
             None => self.change_state(AgentState::Error, reason),
@@ -280,8 +280,8 @@ impl Turn {
         }
     }
 
-    /// The agents with an action like that.
-    fn of_pending(&self, is_like_that: impl Fn(&Pending) -> bool) -> Vec<AgentId> {
+    /// Agents whose pending action matches.
+    fn agents_with_pending(&self, is_like_that: impl Fn(&Pending) -> bool) -> Vec<AgentId> {
         let pending = self.state.pending().filter(|(_, pending)| is_like_that(pending));
         pending.map(|(agent, _)| agent).collect()
     }

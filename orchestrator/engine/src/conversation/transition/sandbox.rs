@@ -10,7 +10,7 @@ use crate::conversation::terminal::{interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
 /// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
-const MOST_SETUP_LOSSES: u32 = 2;
+const MAX_SETUP_LOSSES: u32 = 2;
 
 impl Turn {
     pub(super) fn sandbox_ready(&mut self, lease: SandboxLeased) {
@@ -18,15 +18,15 @@ impl Turn {
             let is_another = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
             let told = is_another.then(|| replaced(&lease));
             self.append(None, EventSource::Environment, Record::from(lease));
-            self.tell_all(told);
+            self.notify_agents(told);
         }
         self.state.schedule.sandbox = SandboxConnection::Connected;
     }
 
     /// Tells every agent what it may have wrong now. In the log, so that it stands where it was told, and once.
-    fn tell_all(&mut self, told: Option<Observation>) {
+    fn notify_agents(&mut self, told: Option<Observation>) {
         let Some(told) = told else { return };
-        for agent in self.state.who_have_stepped().collect::<Vec<_>>() {
+        for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
             self.append(agent, EventSource::Environment, told.clone());
         }
     }
@@ -55,7 +55,7 @@ impl Turn {
         let (Some(setup), Some(lease)) = (setup, &self.state.lease) else { return };
         let action = step.action(&setup, &lease.working_dir);
         let mut event = self.event(None, EventSource::Environment, Action::from(action));
-        event.timeout = Some(setup::STEP_TIME);
+        event.timeout = Some(setup::STEP_TIMEOUT);
         self.push(event);
     }
 
@@ -105,7 +105,7 @@ impl Turn {
     pub(super) fn sandbox_failed(&mut self, reason: &str) {
         self.disconnect();
         let waiting =
-            self.of_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
+            self.agents_with_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
         if self.state.lease.is_none() {
             for agent in &waiting {
                 self.end_pending(*agent, not_performed(reason));
@@ -137,7 +137,7 @@ impl Turn {
         if self.state.agent_state != AgentState::Loading {
             return;
         }
-        if self.state.setup_losses >= MOST_SETUP_LOSSES {
+        if self.state.setup_losses >= MAX_SETUP_LOSSES {
             let reason = format!("the sandbox was lost while its workspace was set up: {detail}");
             self.change_state(AgentState::Error, &reason);
         }
@@ -150,7 +150,7 @@ impl Turn {
 
     /// Ends what was in a sandbox, or would have been, and holds the agents until the next one is ready for them.
     fn end_lost(&mut self, detail: &str) {
-        for agent in self.of_pending(Pending::is_for_sandbox) {
+        for agent in self.agents_with_pending(Pending::is_for_sandbox) {
             let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
             let is_begun = !pending.is_some_and(|pending| pending.is_asked || pending.is_draft());
             let ending = if is_begun { interrupted(detail) } else { not_performed(detail) };

@@ -9,17 +9,17 @@ use protocol::{Action, AgentState, EventBody, EventId, EventSource, Observation,
 use super::delegation::Ending;
 use super::{AgentId, Turn};
 use crate::agent::{AgentStep, update_task_list};
-use crate::conversation::input::News;
+use crate::conversation::input::Notice;
 use crate::conversation::terminal::not_performed;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 
 impl Turn {
-    pub(super) fn tell(&mut self, agent: AgentId, news: Vec<News>) {
+    pub(super) fn append_notices(&mut self, agent: AgentId, notices: Vec<Notice>) {
         let mut before = None;
-        for News { source, body, is_outcome } in news {
+        for Notice { source, body, is_result } in notices {
             let mut event = self.event(agent, source, body);
-            event.cause = before.filter(|_| is_outcome);
+            event.cause = before.filter(|_| is_result);
             before = Some(self.push(event));
         }
     }

@@ -11,22 +11,22 @@ use crate::conversation::terminal::{interrupted, not_performed, rejected};
 use crate::security::approval;
 
 impl Turn {
-    pub(super) fn hear(&mut self, message: MessageAction) {
+    pub(super) fn on_user_message(&mut self, message: MessageAction) {
         let said = message.content.clone();
         self.append(None, EventSource::User, Action::from(message));
         // Other agents hear of it only so.
         self.reject_asked(&format!("The user did not confirm the action, but said: {said}"));
-        self.go_on();
+        self.resume_work();
     }
 
     fn reject_asked(&mut self, text: &str) {
-        for agent in self.of_pending(|pending| pending.is_asked) {
+        for agent in self.agents_with_pending(|pending| pending.is_asked) {
             self.end_pending(agent, rejected(text));
         }
     }
 
     /// The user wants the agent to work; it may be at it already.
-    fn go_on(&mut self) {
+    fn resume_work(&mut self) {
         match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => {}
             _ if self.state.setup_step().is_some() => self.change_state(AgentState::Loading, ""),
@@ -35,7 +35,7 @@ impl Turn {
     }
 
     pub(super) fn resume(&mut self, terms: Terms) {
-        self.agree_on(terms);
+        self.apply_terms(terms);
         if self.recover_from_loop(Recovery::BeforeLoop) {
             return;
         }
@@ -50,11 +50,11 @@ impl Turn {
             | AgentState::Rejected
             | AgentState::AwaitingUserInput
             | AgentState::AwaitingUserConfirmation => {}
-            _ => self.go_on(),
+            _ => self.resume_work(),
         }
     }
 
-    fn agree_on(&mut self, terms: Terms) {
+    fn apply_terms(&mut self, terms: Terms) {
         let steps = terms.max_iterations.filter(|to| *to != self.state.max_iterations).map(f64::from);
         let budget = terms.max_budget.filter(|to| Some(*to) != self.state.max_budget);
         for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
@@ -69,7 +69,8 @@ impl Turn {
 
     /// Leaves the loop that the agent was stopped in, if it was. Whether it was.
     pub(super) fn recover_from_loop(&mut self, recovery: Recovery) -> bool {
-        let (Some(stuck), Some(last)) = (self.state.loop_to_end(None), self.state.next_id.previous()) else {
+        let (Some(stuck), Some(last)) = (self.state.detected_loop(None), self.state.next_id.previous())
+        else {
             return false;
         };
         let rests =
@@ -83,7 +84,7 @@ impl Turn {
         }
         match recovery {
             Recovery::Stop => self.stop(),
-            Recovery::BeforeLoop | Recovery::LastUserMessage => self.go_on(),
+            Recovery::BeforeLoop | Recovery::LastUserMessage => self.resume_work(),
         }
         true
     }
@@ -138,7 +139,7 @@ impl Turn {
         }
         self.reject_asked("The user stopped before the action was confirmed.");
         self.change_state_for_user(AgentState::Stopped, "");
-        for agent in self.of_pending(|_| true) {
+        for agent in self.agents_with_pending(|_| true) {
             self.stop_pending(agent);
         }
     }
