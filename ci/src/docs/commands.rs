@@ -3,14 +3,36 @@
 
 use std::path::Path;
 
+use anyhow::Result;
+
 use super::markdown;
+use crate::command;
 use crate::invocation::Invocation;
+use crate::report;
+use crate::workspace::Workspace;
 
 /// What is wrong with the calls of `cargo ci` on `page`, whose content is `text`.
 pub(super) fn faults(page: &Path, text: &str) -> Vec<String> {
     let calls = markdown::code(text, "sh").filter_map(arguments_of_cargo_ci);
     let errors = calls.filter_map(|arguments| Invocation::parse(arguments).err());
     errors.map(|error| format!("{}: {error:#}", page.display())).collect()
+}
+
+/// Runs the tests of `glovebox` that compare the documentation with the program. `None` if they pass.
+pub(super) fn fault_of_program(workspace: &Workspace) -> Result<Option<String>> {
+    let mut cargo = workspace.cargo();
+    // All features of the workspace, as in the step `test`: otherwise this builds dependencies once more.
+    cargo.args(["test", "--quiet", "--locked", "--workspace", "--bin", "glovebox", "documentation"]);
+    let (status, output) = command::told(&mut cargo, "comparing the documentation with glovebox")?;
+    let fault = if !status.success() {
+        report::note(&output);
+        "the documentation and glovebox differ, or its tests cannot be built"
+    } else if output.contains("running 0 tests") {
+        "glovebox has no tests named `documentation`"
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(fault.to_owned()))
 }
 
 /// The arguments of `cargo ci` in a line such as `NAME=value cargo ci test  # comment`. `None` if it calls something else.

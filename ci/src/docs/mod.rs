@@ -1,7 +1,7 @@
 //! Step `docs`: the documentation is still true, as far as a program can check it.
 //!
-//! Links of Markdown files lead to files and headings of this repository. Calls of `cargo ci`
-//! name steps that exist. The README and `.ci/run` name the same test command. No file names a machine it was
+//! Links of Markdown files lead to files and headings of this repository. Command lines parse, and the tables of the
+//! configuration are complete. The README and `.ci/run` name the same test command. No file names a machine it was
 //! written on or a host it once downloaded from. `cargo doc` has no warnings.
 
 mod commands;
@@ -23,6 +23,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut faults = faults_of_pages(workspace, &files)?;
     faults.extend(test_command(workspace));
     faults.extend(traces(workspace, &files)?);
+    faults.extend(commands::fault_of_program(workspace)?);
     faults.iter().for_each(|fault| report::note(fault));
     build(workspace)?;
     match faults.as_slice() {
