@@ -1,5 +1,5 @@
-//! The key of the server. It is read from standard input, kept in memory that other
-//! processes cannot look at, and never printed.
+//! The key of the server. It is read from standard input, kept in memory that other processes cannot read, and never
+//! printed.
 
 use std::fmt;
 use std::hint::black_box;
@@ -9,32 +9,32 @@ use anyhow::{Context as _, bail};
 use axum::http::HeaderMap;
 use protocol::sandbox_api::KEY_HEADER;
 
-/// Any generated key is shorter; a stream without line ends is not read for ever.
+/// Longer than any generated key. It also bounds the read from a stream without line ends.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// What a request has to know.
+/// The key that requests must contain.
 pub(crate) struct Key(Vec<u8>);
 
 impl Key {
-    /// The first line of standard input.
+    /// Reads the key from the first line of standard input.
     pub(crate) fn from_stdin() -> anyhow::Result<Self> {
         let mut line = Vec::new();
         let mut input = io::stdin().lock().take(MAX_KEY_BYTES);
-        input.read_until(b'\n', &mut line).context("reading the key from standard input")?;
-        Self::from_line(&line).context("reading the key from standard input")
+        input.read_until(b'\n', &mut line).context("cannot read the key from standard input")?;
+        Self::from_line(&line).context("cannot read the key from standard input")
     }
 
-    /// For the next process.
+    /// Writes the line that [`Self::from_stdin`] reads in another process.
     pub(crate) fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
         output.write_all(&self.0)?;
         output.write_all(b"\n")
     }
 
-    /// A key, and perhaps the line's end.
+    /// Parses a line with or without its end.
     pub(crate) fn from_line(line: &[u8]) -> anyhow::Result<Self> {
         let key = line.trim_ascii_end();
         if key.is_empty() {
-            bail!("the line holds no key");
+            bail!("the line is empty");
         }
         if line.len() as u64 >= MAX_KEY_BYTES || !key.iter().all(u8::is_ascii_graphic) {
             bail!("the key is not a line of at most {MAX_KEY_BYTES} visible ASCII characters");
@@ -42,12 +42,12 @@ impl Key {
         Ok(Self(key.to_vec()))
     }
 
-    /// Whether a request shows it.
-    pub(crate) fn is_known_to(&self, headers: &HeaderMap) -> bool {
+    /// Returns whether the headers of a request contain the key.
+    pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
         headers.get(KEY_HEADER).is_some_and(|given| self.is(given.as_bytes()))
     }
 
-    /// Takes the same time wherever the first difference is.
+    /// Compares in constant time.
     fn is(&self, given: &[u8]) -> bool {
         let differences =
             self.0.iter().zip(given).fold(0, |all, (key, given)| black_box(all | (key ^ given)));
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_very_key_fits() {
+    fn key_equals_only_itself() {
         let key = Key::from_line(b"secret\r\n").unwrap();
         assert!(key.is(b"secret"));
         for wrong in [&b""[..], b"secre", b"secret1", b"Secret", b"secreT"] {
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_no_header_could_carry_are_refused() {
+    fn key_is_rejected_when_no_header_can_carry_it() {
         for line in [&b""[..], b"\n", b"a b\n", b"\xff\n", &[b'x'; MAX_KEY_BYTES as usize]] {
             assert!(Key::from_line(line).is_err());
         }
     }
 
     #[test]
-    fn a_key_does_not_print() {
+    fn key_is_not_printed_by_debug() {
         assert_eq!(format!("{:?}", Key::from_line(b"secret").unwrap()), "Key(…)");
     }
 }

@@ -1,30 +1,29 @@
-//! What the C library does not get to do in the static file.
+//! Replaces C library functions that must not run in the static binary.
 //!
-//! The standard library asks it for the home folder of a user without `HOME`. There it would look for the user as the machine
-//! it runs on is configured: through modules for LDAP, DNS and NIS that lie in a container whose C library is another, and with
-//! a fiftieth of this file. Whoever needs an account here reads `/etc/passwd` (the library's `accounts`).
+//! The standard library calls `getpwuid_r` for the home folder of a user without `HOME`. The C library would load modules for
+//! LDAP, DNS and NIS that belong to the container's C library, which may be another version. The function would also take a
+//! fiftieth of the binary. Accounts are read from `/etc/passwd` instead (module `accounts` of the library).
 //!
-//! It also asks where a thread's stack ends, to tell a stack that overflowed from other bad addresses. The library answers that
-//! for the first thread out of `/proc/self/maps`, with a formatted read, which is another fiftieth. Without an answer the process
-//! ends as it would, by SIGSEGV, but for the words on standard error.
+//! The standard library calls `pthread_getattr_np` for the bounds of a thread's stack, to distinguish a stack overflow from
+//! other invalid addresses. For the first thread, the C library parses `/proc/self/maps` with `sscanf`, which takes another
+//! fiftieth of the binary. Without the bounds, a stack overflow still ends the process with SIGSEGV, but without a message.
 
-// To give a C function another body is to promise the linker that it is one.
+// Defining a function of the C library requires `no_mangle`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
 
 use nix::libc::{ENOENT, ENOSYS, c_int, passwd, pthread_attr_t, pthread_t, size_t, uid_t};
 
-/// Knows nobody.
-// SAFETY: it has the type of the C library's function of this name, and leaves all that it is given alone, as that does on an
-// error.
+/// Reports that there is no such user.
+// SAFETY: it has the signature of the C library's function, and like that leaves all arguments untouched on an error.
 #[unsafe(no_mangle)]
 extern "C" fn getpwuid_r(_: uid_t, _: *mut passwd, _: *mut c_char, _: size_t, _: *mut *mut passwd) -> c_int {
     ENOENT
 }
 
-/// Knows no thread's stack.
-// SAFETY: as above; the standard library takes an error for an answer, and never looks at the attributes then.
+/// Reports that the attributes are not available.
+// SAFETY: as above. On an error the standard library does not read the attributes.
 #[unsafe(no_mangle)]
 extern "C" fn pthread_getattr_np(_: pthread_t, _: *mut pthread_attr_t) -> c_int {
     ENOSYS

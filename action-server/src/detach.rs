@@ -1,5 +1,5 @@
-//! `serve --detach`: starts the supervisor in a session of its own, waits until the server listens, says where, and
-//! goes. The started processes keep none of our streams, so that a channel that ran us can close.
+//! `serve --detach`: starts the supervisor in its own session, waits until the server listens, prints its address, and
+//! exits. The started processes keep none of our streams, so that the channel that ran this command can close.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -18,82 +18,82 @@ use crate::auth::Key;
 use crate::config::{self, Address, ServeConfig};
 use crate::this_program;
 
-/// A server starts in milliseconds; this is for a machine that has no time at all.
+/// A server starts in milliseconds. The timeout allows for an overloaded machine.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Of what a server says that does not start.
-const MAX_COMPLAINT_BYTES: u64 = 64 << 10;
+/// Maximum size of the error output of a server that does not start.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
 
 /// Starts a server that outlives this process.
 pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
-    let Address::Unix(socket) = &config.address else { bail!("--detach needs --socket") };
+    let Address::Unix(socket) = &config.address else { bail!("--detach requires --socket") };
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     let mut supervisor = start(key.as_ref())?;
     let started = wait_until_started(&mut supervisor, socket);
-    // A server that nobody was told of is nobody's.
-    let told = started.and_then(|()| announce(&supervisor, socket));
-    if told.is_err() {
-        end(supervisor);
+    // If the address cannot be printed, the caller would not know the server: it is stopped.
+    let result = started.and_then(|()| print_address(&supervisor, socket));
+    if result.is_err() {
+        kill(supervisor);
     }
-    told
+    result
 }
 
 fn start(key: Option<&Key>) -> anyhow::Result<Child> {
-    let mut supervisor = this_program::again()
+    let mut supervisor = this_program::command()
         .args(config::arguments_with(&["--detached"]))
         .stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .context("starting the supervisor")?;
+        .context("cannot start the supervisor")?;
     if let (Some(key), Some(mut input)) = (key, supervisor.stdin.take()) {
-        key.write_to(&mut input).context("handing the key on")?;
+        key.write_to(&mut input).context("cannot pass the key to the supervisor")?;
     }
     Ok(supervisor)
 }
 
-/// The server and its supervisor let go of the error stream when the socket listens. So the stream's end says that
-/// they have started, or have ended; what was on it says why.
+/// The server and its supervisor release standard error once the socket listens. So the end of the stream means that they
+/// have started or have exited; its contents are the error.
 fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<()> {
-    let complaint = read_complaint(supervisor)?;
+    let errors = read_errors(supervisor)?;
     if UnixStream::connect(socket).is_ok_and(|connection| is_listened_on_by(supervisor, &connection)) {
         return Ok(());
     }
-    match complaint.lines().last() {
+    match errors.lines().last() {
         Some(line) => bail!("{}", line.strip_prefix("action-server: ").unwrap_or(line)),
-        None => bail!("the server ended without a word"),
+        None => bail!("the server exited without an error message"),
     }
 }
 
-/// Whether the connection is to this supervisor, and not to one that was started before.
+/// Returns whether the connection is to this supervisor, and not to one that was started before.
 fn is_listened_on_by(supervisor: &Child, connection: &UnixStream) -> bool {
     let peer = getsockopt(connection, PeerCredentials);
     peer.is_ok_and(|peer| u32::try_from(peer.pid()) == Ok(supervisor.id()))
 }
 
-fn read_complaint(supervisor: &mut Child) -> anyhow::Result<String> {
-    let errors = supervisor.stderr.take().context("reading what the server says")?;
-    let (read, complaint) = mpsc::channel();
-    // Ends with its stream, or with this process.
+fn read_errors(supervisor: &mut Child) -> anyhow::Result<String> {
+    let stderr = supervisor.stderr.take().context("cannot read the server's standard error")?;
+    let (sender, errors) = mpsc::channel();
+    // The thread ends with the stream, or with this process.
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is what there is.
-        _ = errors.take(MAX_COMPLAINT_BYTES).read_to_end(&mut bytes);
-        _ = read.send(String::from_utf8_lossy(&bytes).into_owned());
+        // After a failed read, what was read before is reported.
+        _ = stderr.take(MAX_ERROR_BYTES).read_to_end(&mut bytes);
+        _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
-    complaint
+    errors
         .recv_timeout(START_TIMEOUT)
-        .with_context(|| format!("waiting {} s for the server to listen", START_TIMEOUT.as_secs()))
+        .with_context(|| format!("the server does not listen after {} s", START_TIMEOUT.as_secs()))
 }
 
-fn announce(supervisor: &Child, socket: &Path) -> anyhow::Result<ExitCode> {
+fn print_address(supervisor: &Child, socket: &Path) -> anyhow::Result<ExitCode> {
     let line = serde_json::json!({"pid": supervisor.id(), "socket": socket.to_string_lossy()});
-    writeln!(io::stdout(), "{line}").context("saying where the server is")?;
+    writeln!(io::stdout(), "{line}").context("cannot print the server's address")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn end(mut supervisor: Child) {
-    // SIGKILL is enough: the server hears of it from the kernel. Failing here leaves nothing better to do.
+fn kill(mut supervisor: Child) {
+    // The kernel terminates the server when its supervisor is killed. An error here cannot be handled better.
     _ = supervisor.kill();
     _ = supervisor.wait();
 }

@@ -1,5 +1,5 @@
-//! What commands get as their environment: the server's own, without what is ours, with what every command needs, and
-//! over it what the host has set.
+//! The environment of commands: the server's own without its private variables, defaults for what is missing, and the
+//! variables that the host has set.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,45 +8,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::unistd::geteuid;
 use protocol::sandbox_api::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 
-use crate::accounts::{Account, Accounts};
+use crate::os::accounts::{Account, Accounts};
 
-/// The usual one, for containers that set none.
+/// The `PATH` of containers that set none.
 pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// V0's variables that its clients set for its server; the first is a key.
-const NOT_FOR_COMMANDS: [&str; 2] = ["SESSION_API_KEY", "NO_CHANGE_TIMEOUT_SECONDS"];
+/// Variables of V0 that are meant for the server; the first is a key.
+const PRIVATE_VARIABLES: [&str; 2] = ["SESSION_API_KEY", "NO_CHANGE_TIMEOUT_SECONDS"];
 
-/// The C library's allocator keeps memory apart for every thread that comes and goes, and those that block for files do.
-/// What one thread gives back serves another where there is one arena.
+/// Number of memory pools of the C library's allocator. By default it keeps one for each thread, including the many
+/// short-lived threads that block on files. With a single one, memory that one thread has freed is reused by the others.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
-/// Where the value for commands is meanwhile, if there is one.
-const KEPT_ARENAS: &str = "GLOVEBOX_KEPT_MALLOC_ARENA_MAX";
+/// Saves the original value of [`ARENAS`] for commands.
+const SAVED_ARENAS: &str = "GLOVEBOX_KEPT_MALLOC_ARENA_MAX";
 
-/// What the supervisor sets for the server, over its own.
+/// Variables that the supervisor adds to the environment of the server.
 pub(crate) fn for_the_server() -> Vec<(&'static str, OsString)> {
-    let kept = std::env::var_os(ARENAS).map(|value| (KEPT_ARENAS, value));
-    [(ARENAS, "1".into())].into_iter().chain(kept).collect()
+    let saved = std::env::var_os(ARENAS).map(|value| (SAVED_ARENAS, value));
+    [(ARENAS, "1".into())].into_iter().chain(saved).collect()
 }
 
-/// Names and their values.
+/// Names and values of variables.
 pub(crate) type Variables = Vec<(OsString, OsString)>;
 
-/// What whoever is started next gets. Cloning shares it.
+/// The environment that the next command gets. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Environment {
-    /// What there is without the host's word.
+    /// The environment before the host has set any variable.
     own: Arc<Variables>,
-    /// Locked only to take or to replace what it holds.
+    /// Locked only to clone or to replace the `Arc`.
     current: Arc<Mutex<Arc<Variables>>>,
 }
 
-/// Why an environment is not taken. Never shows a value.
+/// Reason why variables are rejected. Never contains a value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvironmentError {
-    #[error("{0:?} is no variable's name")]
+    #[error("{0:?} is not a valid variable name")]
     Name(String),
-    #[error("the value of {0:?} holds a NUL")]
+    #[error("the value of {0:?} contains a NUL byte")]
     Value(String),
     #[error("{0:?} and its value have more than {MAX_VARIABLE_BYTES} bytes")]
     TooLong(String),
@@ -55,18 +55,18 @@ pub(crate) enum EnvironmentError {
 }
 
 impl Environment {
-    /// With nothing of the host's yet.
-    pub(crate) fn of(own: Variables) -> Self {
+    /// Creates an environment without variables of the host.
+    pub(crate) fn new(own: Variables) -> Self {
         let own = Arc::new(own);
         Self { current: Arc::new(Mutex::new(Arc::clone(&own))), own }
     }
 
-    /// As it is now.
+    /// Returns a snapshot of all variables.
     pub(crate) fn current(&self) -> Arc<Variables> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts these over our own, in the place of those that were there before. All or none.
+    /// Replaces the variables of the host, which override our own. Changes nothing on an error.
     pub(crate) fn set(&self, variables: BTreeMap<String, String>) -> Result<(), EnvironmentError> {
         check(&variables)?;
         let is_replaced = |name: &OsStr| name.to_str().is_some_and(|name| variables.contains_key(name));
@@ -78,15 +78,15 @@ impl Environment {
     }
 }
 
-/// It holds secrets.
+/// Prints no values, because they may be secrets.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Environment(…)")
     }
 }
 
-/// Whether a command can have these for itself. A shell is told their names.
-pub(crate) fn check_for_a_command(variables: &CommandEnvironment) -> Result<(), EnvironmentError> {
+/// Checks the variables of a single command. Their names must be valid in a shell script.
+pub(crate) fn check_command_environment(variables: &CommandEnvironment) -> Result<(), EnvironmentError> {
     let is_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |name: &String| {
         name.bytes().all(is_of_a_name) && !name.starts_with(|first: char| first.is_ascii_digit())
@@ -116,20 +116,21 @@ fn check(variables: &BTreeMap<String, String>) -> Result<(), EnvironmentError> {
     Ok(())
 }
 
-/// The environment of shells and processes, before the host has set any.
+/// Returns the environment of shells and processes before the host has set any variable.
 pub(crate) fn for_commands() -> Variables {
-    complete(std::env::vars_os(), Accounts::read().of(geteuid()))
+    complete(std::env::vars_os(), Accounts::read().find_by_uid(geteuid()))
 }
 
 fn complete(
     own: impl Iterator<Item = (OsString, OsString)>,
     user: Option<Account>,
 ) -> Vec<(OsString, OsString)> {
-    let is_theirs =
-        |name: &OsStr| name != ARENAS && !NOT_FOR_COMMANDS.iter().any(|not| name == OsStr::new(not));
+    let is_public = |name: &OsStr| {
+        name != ARENAS && !PRIVATE_VARIABLES.iter().any(|private| name == OsStr::new(private))
+    };
     let mut environment: Vec<_> = own
-        .filter(|(name, _)| is_theirs(name))
-        .map(|(name, value)| (if name == KEPT_ARENAS { ARENAS.into() } else { name }, value))
+        .filter(|(name, _)| is_public(name))
+        .map(|(name, value)| (if name == SAVED_ARENAS { ARENAS.into() } else { name }, value))
         .collect();
     let mut default = |name: &str, value: OsString| {
         if !environment.iter().any(|(present, value)| present == OsStr::new(name) && !value.is_empty()) {
@@ -165,18 +166,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_goes_over_our_own_and_takes_the_place_of_what_was_set() {
-        let of = |pairs: &[(&str, &str)]| -> Variables {
+    fn host_variables_override_our_own_until_replaced() {
+        let variables = |pairs: &[(&str, &str)]| -> Variables {
             pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
         };
         let set = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
-        let environment = Environment::of(of(&[("PATH", "/p"), ("HOME", "/h")]));
+        let environment = Environment::new(variables(&[("PATH", "/p"), ("HOME", "/h")]));
         environment.set(set(&[("A", "1"), ("HOME", "/other")])).unwrap();
-        assert_eq!(*environment.current(), of(&[("PATH", "/p"), ("A", "1"), ("HOME", "/other")]));
+        assert_eq!(*environment.current(), variables(&[("PATH", "/p"), ("A", "1"), ("HOME", "/other")]));
         environment.set(set(&[("B", "2")])).unwrap();
-        assert_eq!(*environment.current(), of(&[("PATH", "/p"), ("HOME", "/h"), ("B", "2")]));
+        assert_eq!(*environment.current(), variables(&[("PATH", "/p"), ("HOME", "/h"), ("B", "2")]));
         for name in ["", "a=b", "a\0b"] {
             assert!(environment.set(set(&[(name, "x")])).is_err(), "{name:?}");
         }
@@ -186,20 +187,20 @@ mod tests {
         let many: BTreeMap<_, _> = (0..9).map(|number| (number.to_string(), fits.clone())).collect();
         let error = environment.set(many).unwrap_err().to_string();
         assert!(error.contains("1048576"), "{error}");
-        assert_eq!(environment.current().len(), 3, "what is refused changes nothing");
+        assert_eq!(environment.current().len(), 3, "a rejected call changes nothing");
     }
 
     #[test]
-    fn the_servers_allocator_is_not_the_commands() {
+    fn allocator_setting_of_the_server_is_hidden_from_commands() {
         let home = pair("HOME", "/h");
-        let ours = completed(&[("PATH", "/p"), ("HOME", "/h"), (ARENAS, "1")], None);
-        assert_eq!(ours, [pair("PATH", "/p"), home.clone()]);
-        let theirs = completed(&[("PATH", "/p"), (ARENAS, "1"), (KEPT_ARENAS, "4"), ("HOME", "/h")], None);
-        assert_eq!(theirs, [pair("PATH", "/p"), pair(ARENAS, "4"), home]);
+        let without = completed(&[("PATH", "/p"), ("HOME", "/h"), (ARENAS, "1")], None);
+        assert_eq!(without, [pair("PATH", "/p"), home.clone()]);
+        let with = completed(&[("PATH", "/p"), (ARENAS, "1"), (SAVED_ARENAS, "4"), ("HOME", "/h")], None);
+        assert_eq!(with, [pair("PATH", "/p"), pair(ARENAS, "4"), home]);
     }
 
     #[test]
-    fn what_is_missing_is_added() {
+    fn path_and_home_are_added_when_missing() {
         assert_eq!(
             completed(&[], Some("/home/agent")),
             [pair("PATH", DEFAULT_PATH), pair("HOME", "/home/agent")]
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_except_keys() {
+    fn own_variables_are_kept_except_keys() {
         let own = [("PATH", "/opt"), ("HOME", "/h"), ("LANG", "C"), ("SESSION_API_KEY", "secret")];
         assert_eq!(
             completed(&own, Some("/root")),

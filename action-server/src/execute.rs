@@ -1,4 +1,4 @@
-//! Performs actions: each in a task of its own that no lost connection ends, with exactly one observation.
+//! Performs actions. Each runs in its own task, which survives a lost connection and produces exactly one observation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,22 +10,20 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::activity::Activity;
 use crate::files::Files;
-use crate::ledger::{Begun, Entry, Ledger, LedgerError, Running, SpoolStore};
+use crate::ledger::{StartedAction, Entry, Ledger, LedgerError, Running, SpoolStore};
 use crate::plugins::jupyter::{Cell, Jupyter};
-use crate::server::Activity;
 use crate::sessions::Sessions;
+use crate::timeouts::{sleep_until_timeout, timeout_from_secs};
 
-/// File actions at once: each may hold a few times the largest file, and a disk serves no more in parallel.
+/// Maximum number of concurrent file actions. Each may need a few times the size of the largest file.
 const MAX_FILE_ACTIONS: usize = 8;
 
-/// Longer timeouts than ten years are that long: adding them to the clock must not overflow.
-const MAX_TIMEOUT_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
-
-/// What is done with files, in the folder where relative paths begin.
+/// An operation on files. The path is the folder that relative paths refer to.
 type FileAction = Box<dyn FnOnce(&Files, &Path) -> Observation + Send>;
 
-/// What performs actions. Cloning shares it.
+/// Performs actions. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
@@ -33,7 +31,7 @@ pub(crate) struct Executor {
     pub(crate) files: Arc<Files>,
     jupyter: Jupyter,
     file_actions: Arc<Semaphore>,
-    /// The parent of the actions' tasks; they end with their action, or are cancelled at the server's end.
+    /// The tasks of the actions. They end with their action, or are cancelled when the server shuts down.
     tasks: TaskTracker,
     activity: Activity,
 }
@@ -58,24 +56,24 @@ impl Executor {
         }
     }
 
-    /// Begins the action, or finds it when it was begun before.
+    /// Starts the action. Returns the existing one if the id is known.
     pub(crate) fn execute(
         &self,
         id: ActionId,
         mut request: ActionRequest,
     ) -> Result<Arc<Entry>, LedgerError> {
-        // Whoever asks again may not know the values any more.
+        // A client that retries may no longer know the values.
         let environment = std::mem::take(&mut request.environment);
         match self.ledger.begin(id.clone(), &request)? {
-            Begun::Known(entry) => Ok(entry),
-            Begun::New(running) => {
+            StartedAction::Known(entry) => Ok(entry),
+            StartedAction::New(running) => {
                 let entry = running.entry();
-                let (executor, active) = (self.clone(), self.activity.begin());
-                tracing::debug!(%id, "an action begins");
+                let (executor, active) = (self.clone(), self.activity.start());
+                tracing::debug!(%id, "action started");
                 self.tasks.spawn(async move {
                     let observation = executor.perform(&running, request, environment).await;
                     running.end(observation);
-                    tracing::debug!(%id, "an action has ended");
+                    tracing::debug!(%id, "action completed");
                     drop(active);
                 });
                 Ok(entry)
@@ -90,7 +88,7 @@ impl Executor {
         environment: CommandEnvironment,
     ) -> Observation {
         let ActionRequest { action, timeout, session, .. } = request;
-        let timeout = timeout.and_then(duration);
+        let timeout = timeout.and_then(timeout_from_secs);
         let cancelled = running.cancellation();
         let action: FileAction = match action {
             SandboxAction::Run(run) => {
@@ -113,11 +111,11 @@ impl Executor {
             SandboxAction::Write(write) => Box::new(move |files, dir| files.write(&write, dir)),
             SandboxAction::Edit(edit) => Box::new(move |files, dir| files.edit(&edit, dir)),
         };
-        Box::pin(self.on_files(&session, timeout, cancelled, action)).await
+        Box::pin(self.run_file_action(&session, timeout, cancelled, action)).await
     }
 
-    /// A system call on a file cannot be taken back, so what is cancelled or takes too long is left to itself.
-    async fn on_files(
+    /// A system call on a file cannot be interrupted. After a cancellation or a timeout it is abandoned.
+    async fn run_file_action(
         &self,
         session: &SessionName,
         timeout: Option<Duration>,
@@ -125,7 +123,7 @@ impl Executor {
         action: FileAction,
     ) -> Observation {
         let performed = async {
-            // Moved into the thread: what is left to itself still counts.
+            // The permit moves into the thread: an abandoned call still counts.
             let permit = Arc::clone(&self.file_actions).acquire_owned().await;
             let (files, working_dir) = (Arc::clone(&self.files), self.sessions.working_dir(session));
             let job = tokio::task::spawn_blocking(move || {
@@ -136,32 +134,19 @@ impl Executor {
         };
         tokio::select! {
             observation = performed => observation,
-            () = cancelled.cancelled() => left_alone("was cancelled"),
-            () = passed(timeout) => left_alone("took longer than its timeout"),
+            () = cancelled.cancelled() => abandoned("was cancelled"),
+            () = sleep_until_timeout(timeout) => abandoned("took longer than its timeout"),
         }
     }
 }
 
-/// Whether a sandbox performs the action of this name; those of V0 that it does not are another part's.
+/// Returns whether this server performs the action of this name. Other actions of V0 are performed by the host.
 pub(crate) fn is_performed(kind: &str) -> bool {
     matches!(kind, "run" | "run_ipython" | "read" | "write" | "edit")
 }
 
-/// Nothing for a timeout that is no time; the API refuses those.
-pub(crate) fn duration(seconds: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECONDS)).ok()
-}
-
-fn left_alone(why: &str) -> Observation {
-    Observation::error(format!("The file action {why}. What it has begun may still complete."), "")
-}
-
-/// Ends when the time is over; never without one.
-pub(crate) async fn passed(timeout: Option<Duration>) {
-    match timeout {
-        Some(timeout) => tokio::time::sleep(timeout).await,
-        None => std::future::pending().await,
-    }
+fn abandoned(reason: &str) -> Observation {
+    Observation::error(format!("The file action {reason}. Its effects may still complete."), "")
 }
 
 #[cfg(test)]
@@ -169,14 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_times() {
-        assert_eq!(duration(1.5), Some(Duration::from_millis(1500)));
-        assert_eq!(duration(-1.0), None);
-        assert!(duration(1e300).is_some());
-    }
-
-    #[test]
-    fn the_names_of_what_is_performed_are_the_wire_s() {
+    fn performed_actions_are_those_that_the_wire_accepts() {
         for kind in protocol::Action::KINDS {
             let json = serde_json::json!({"action": kind, "args": {"command": "", "code": "", "path": "", "content": ""}});
             let is_read = serde_json::from_value::<ActionRequest>(json).is_ok();

@@ -1,13 +1,13 @@
-//! The supervisor: a process without threads that starts the server, passes signals on to it, and ends what the server
-//! left behind. As PID 1 of a container it buries the container's orphans; it is the same when it is not.
+//! The supervisor: a single-threaded process that starts the server, forwards signals to it, and kills the processes that
+//! the server has left behind. It also reaps orphans, as it must if it is PID 1 of a container.
 //!
-//! It is not part of the server, because only somebody else can clean up after a server that was killed, and because
-//! PID 1 gets orphans from everywhere: a process that waits for any child takes exit codes from those parts of it that
-//! wait for their own. It never reads the key: standard input goes to the server. It ends when the server has ended,
-//! with its code; when it is killed itself, the server gets SIGTERM from the kernel.
+//! It is a process of its own for two reasons. The server may be killed, and another process must clean up. And PID 1 adopts
+//! all orphans of the container: a process that waits for any child would take the exit codes of children that other parts
+//! of it wait for. It never reads the key, because the server inherits standard input. It exits after the server, with its
+//! exit code. If it is killed itself, the kernel sends SIGTERM to the server.
 //!
-//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the peer of each connection, and
-//! clients compare that with the process that they know: no process that runs here can take its place.
+//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the peer of each connection.
+//! Clients compare that with the pid that they know, so that no other process can impersonate the server.
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, Stdio};
@@ -19,38 +19,38 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, getpid, setsid};
 
-use crate::children;
 use crate::config::{self, Address, ServeConfig};
+use crate::os::process_table;
 use crate::{environment, server, stdio, this_program};
 
-/// The server is done in less; then it hangs and is killed.
-const GRACE_SECONDS: u32 = 2;
+/// The server shuts down in less time, unless it hangs. Then it is killed.
+const SHUTDOWN_GRACE_PERIOD_SECS: u32 = 2;
 
-/// For processes that cannot be killed at once, as those that wait for a dead disk.
-const SWEEP_SECONDS: u32 = 1;
+/// Maximum time to wait for killed processes. A process in uninterruptible I/O may take longer.
+const KILL_TIMEOUT_SECS: u32 = 1;
 
-/// Runs the server to its end.
+/// Runs the server until it has exited.
 pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     if config.is_detached {
-        setsid().context("leaving the launcher's session")?;
+        setsid().context("cannot leave the launcher's session")?;
     }
-    this_program::take_name()?;
-    prctl::set_dumpable(false).context("hiding the supervisor's memory")?;
-    prctl::set_child_subreaper(true).context("adopting the orphans")?;
+    this_program::set_process_name()?;
+    prctl::set_dumpable(false).context("cannot protect the supervisor's memory")?;
+    prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
     let socket = match &config.address {
         Address::Unix(path) => Stdio::from(OwnedFd::from(server::bind_unix(path)?)),
         Address::Tcp(_) => Stdio::null(),
     };
     let signals = watched_signals();
-    // Before the server exists, so that its end cannot be missed. The server unblocks them again.
-    signals.thread_block().context("blocking signals")?;
+    // Before the server is started, so that its exit cannot be missed. The server unblocks them again.
+    signals.thread_block().context("cannot block signals")?;
     let server = start_server(socket)?;
-    stdio::leave_stdin_and_stdout()?;
+    stdio::release_stdin_and_stdout()?;
     if config.is_detached {
-        stdio::leave_stderr()?;
+        stdio::release_stderr()?;
     }
-    let code = wait_for(server, signals)?;
-    end_the_rest(signals)?;
+    let code = wait_for_exit(server, signals)?;
+    kill_remaining(signals)?;
     Ok(code)
 }
 
@@ -58,53 +58,54 @@ fn watched_signals() -> SigSet {
     [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGALRM].into_iter().collect()
 }
 
-/// The server gets the only handle on the socket, which closes with it.
+/// Starts the server and passes on the only descriptor of the socket, which is closed when the server exits.
 fn start_server(socket: Stdio) -> anyhow::Result<Pid> {
-    let mut server = this_program::again();
+    let mut server = this_program::command();
     server
         .args(config::arguments_with(&["--supervisor", &getpid().to_string()]))
         .stdout(socket)
         .envs(environment::for_the_server());
-    let child = server.spawn().context("starting the server")?;
-    Ok(Pid::from_raw(i32::try_from(child.id()).context("reading the server's pid")?))
+    let child = server.spawn().context("cannot start the server")?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).context("cannot read the server's pid")?))
 }
 
-/// Returns the server's code, when it has ended.
-fn wait_for(server: Pid, signals: SigSet) -> anyhow::Result<ExitCode> {
+/// Waits for the exit of the server and returns its exit code.
+fn wait_for_exit(server: Pid, signals: SigSet) -> anyhow::Result<ExitCode> {
     loop {
-        match signals.wait().context("waiting for a signal")? {
+        match signals.wait().context("cannot wait for a signal")? {
             Signal::SIGCHLD => {
-                if let Some(code) = bury(Some(server)) {
+                if let Some(code) = reap(Some(server)) {
                     return Ok(code);
                 }
             }
             Signal::SIGALRM => send(server, Signal::SIGKILL),
             _ => {
                 send(server, Signal::SIGTERM);
-                alarm::set(GRACE_SECONDS);
+                alarm::set(SHUTDOWN_GRACE_PERIOD_SECS);
             }
         }
     }
 }
 
-/// What the server started and did not end is our child now, or becomes it when its own parent is gone.
-fn end_the_rest(signals: SigSet) -> anyhow::Result<()> {
-    alarm::set(SWEEP_SECONDS);
+/// Kills the processes that the server has left. They are children of the supervisor, or become its children when their
+/// parents have exited.
+fn kill_remaining(signals: SigSet) -> anyhow::Result<()> {
+    alarm::set(KILL_TIMEOUT_SECS);
     loop {
-        let rest = children::of(getpid());
-        if rest.is_empty() {
+        let remaining = process_table::children_of(getpid().as_raw());
+        if remaining.is_empty() {
             return Ok(());
         }
-        rest.into_iter().for_each(|child| send(child, Signal::SIGKILL));
-        if signals.wait().context("waiting for the last processes")? == Signal::SIGALRM {
+        remaining.into_iter().for_each(|child| send(Pid::from_raw(child), Signal::SIGKILL));
+        if signals.wait().context("cannot wait for the remaining processes")? == Signal::SIGALRM {
             return Ok(());
         }
-        bury(None);
+        reap(None);
     }
 }
 
-/// Waits for all that have ended; returns the server's code when it is among them.
-fn bury(server: Option<Pid>) -> Option<ExitCode> {
+/// Reaps all children that have exited. Returns the server's exit code if it is among them.
+fn reap(server: Option<Pid>) -> Option<ExitCode> {
     let mut code = None;
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -112,7 +113,7 @@ fn bury(server: Option<Pid>) -> Option<ExitCode> {
                 code = Some(ExitCode::from(u8::try_from(exit).unwrap_or(u8::MAX)));
             }
             Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == server => {
-                eprintln!("action-server: the server was ended by {signal}");
+                eprintln!("action-server: the server was terminated by {signal}");
                 code = Some(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)));
             }
             Ok(WaitStatus::StillAlive) => return code,
@@ -122,7 +123,7 @@ fn bury(server: Option<Pid>) -> Option<ExitCode> {
     }
 }
 
-/// A process that is gone already needs no signal.
+/// Sends a signal to a process that may have exited.
 fn send(pid: Pid, signal: Signal) {
     _ = kill(pid, signal);
 }

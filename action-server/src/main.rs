@@ -1,4 +1,4 @@
-//! See the library, which is this program; it stands apart so that fuzz targets can reach its parts.
+//! The binary. All code is in the library, so that fuzz targets can use its modules.
 
 #[cfg(target_feature = "crt-static")]
 mod c_library;

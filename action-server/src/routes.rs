@@ -1,5 +1,5 @@
-//! The whole API: everything but `/alive` (and V0's `/server_info`) needs the key, unknown routes too. What each route takes
-//! and gives is told in `protocol::sandbox_api`.
+//! All routes. Everything but `/alive` (and V0's `/server_info`) requires the key, including unknown routes. The module
+//! `protocol::sandbox_api` documents requests and responses.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,16 @@ use hyper::body::Incoming;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
+use crate::api::error::ApiError;
 use crate::api::guard::guard;
 use crate::api::{
     Api, actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
 };
 use crate::config::Dialect;
-use crate::error::ApiError;
 use crate::openapi::openapi;
 use crate::v0;
 
-/// What answers requests. Cloning shares it.
+/// Responds to requests. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct App {
     api: Api,
@@ -38,21 +38,21 @@ impl App {
         Self { api, dialect, router: TowerToHyperService::new(router) }
     }
 
-    /// What stands before the routes stands here once, around the router: a layer of it would be around each route, and
-    /// each of its borders costs every request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response {
+    /// Runs the checks before routing here, around the router. A layer would wrap each route, and every layer costs each
+    /// request time.
+    pub(crate) async fn respond(&self, request: Request<Incoming>) -> Response {
         let v0 = self.dialect == Dialect::V0;
         let (path, is_head) = (request.uri().path(), request.method() == Method::HEAD);
         let is_open = path == "/alive" || v0 && path == "/server_info";
         let response = if is_open {
             self.route(request).await
-        } else if v0 && v0::may_be_a_page(&self.api, &request) {
+        } else if v0 && v0::is_from_web_page(&self.api, &request) {
             ApiError::FromWebPage.into_response()
         } else {
             guard(&self.api, request, |request| self.route(request)).await
         };
-        let response = if v0 { v0::in_its_words(response) } else { response };
-        // The routes leave it out themselves; HTTP/2 takes a refusal's for a fault.
+        let response = if v0 { v0::into_v0_error(response) } else { response };
+        // Handlers send no body for HEAD, but errors do, which HTTP/2 clients treat as a protocol error.
         if is_head { response.map(|_| Body::empty()) } else { response }
     }
 

@@ -1,7 +1,7 @@
-//! The terminals that people have open: each a task that carries frames between a stream and a shell.
+//! The interactive terminals: each is a task that copies frames between a stream and a shell.
 //!
-//! A terminal ends when its program does, which is told as the last frame, or when its stream is closed: then the whole
-//! process tree ends. It ends at the latest with [`Terminals::shut_down`].
+//! A terminal ends when its program exits, which is reported in the last frame, or when its stream is closed, which kills
+//! the whole process tree. All end at the latest with [`Terminals::shut_down`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,20 +20,24 @@ use crate::environment::Environment;
 use crate::process::exit_of;
 use crate::shell::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 
-/// What is shown at once.
-const SHOWN_BYTES: usize = 16 << 10;
+/// Maximum output of one frame.
+const FRAME_BYTES: usize = 16 << 10;
 
-/// Reads after the program's exit: more than a terminal can hold, but an end, should a background job flood it.
-const LAST_READS: u32 = 64;
+/// Maximum number of reads after the program has exited. More than a terminal buffers, but bounded in case a background job
+/// writes continuously.
+const MAX_FINAL_READS: u32 = 64;
 
-/// What was typed and is not read yet. It is always read on, because only so the stream's end is seen.
-const MAX_UNREAD_BYTES: usize = 1 << 20;
+/// Maximum input that the program has not read yet. The stream is read even if the program does not read, because only a
+/// read detects that it was closed.
+const MAX_PENDING_INPUT_BYTES: usize = 1 << 20;
+
+/// The open terminals of the server. Clones share them.
 
 /// The terminals of this life of the server. Cloning shares them.
 #[derive(Clone)]
 pub(crate) struct Terminals {
     environment: Environment,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -42,48 +46,48 @@ impl Terminals {
     pub(crate) fn new(environment: Environment) -> Self {
         Self {
             environment,
-            places: Arc::new(Semaphore::new(MAX_TERMINALS)),
+            permits: Arc::new(Semaphore::new(MAX_TERMINALS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
     }
 
-    /// Starts what was asked for, and carries frames once the request's stream was handed over.
+    /// Starts the requested program, and copies frames once the request has become a stream.
     pub(crate) fn open(
         &self,
-        asked: &TerminalQuery,
+        query: &TerminalQuery,
         working_dir: &Path,
         upgrade: OnUpgrade,
     ) -> Result<(), TerminalError> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| TerminalError::TooMany)?;
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TerminalError::TooMany)?;
         let Terminal { screen, mut program } =
-            Terminal::start(asked, &self.environment.current(), working_dir)?;
+            Terminal::start(query, &self.environment.current(), working_dir)?;
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
-            let carried = async {
-                let outside = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
-                let (from, to) = tokio::io::split(outside);
+            let copied = async {
+                let stream = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
+                let (input, output) = tokio::io::split(stream);
                 tokio::select! {
-                    shown = show(&screen, &mut program, to) => shown,
-                    typed = take(&screen, from) => typed,
+                    result = copy_output(&screen, &mut program, output) => result,
+                    result = copy_input(&screen, input) => result,
                 }
             };
             tokio::select! {
-                carried = carried => if let Err(error) = carried {
-                    tracing::debug!(%error, "a terminal has failed");
+                copied = copied => if let Err(error) = copied {
+                    tracing::debug!(%error, "terminal failed");
                 },
                 () = stop.cancelled() => {}
             }
-            // Nothing more is to be done where it has ended by itself: what it left then has been hung up on.
+            // After an exit nothing is killed: the remaining processes have received SIGHUP.
             if !program.has_ended() {
                 _ = program.kill().await;
             }
-            drop(place);
+            drop(permit);
         });
         Ok(())
     }
 
-    /// Kills all.
+    /// Kills all terminals.
     pub(crate) async fn shut_down(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -91,11 +95,15 @@ impl Terminals {
     }
 }
 
-/// Shows what the program writes, until it has ended and that was told.
-async fn show(screen: &Screen, program: &mut Program, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
-    let mut buffer = vec![0; SHOWN_BYTES];
-    let mut frame = Vec::with_capacity(SHOWN_BYTES + 8);
-    let (mut is_hung_up, mut exit, mut last_reads) = (false, None, LAST_READS);
+/// Sends the program's output until its exit has been sent.
+async fn copy_output(
+    screen: &Screen,
+    program: &mut Program,
+    mut to: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut buffer = vec![0; FRAME_BYTES];
+    let mut frame = Vec::with_capacity(FRAME_BYTES + 8);
+    let (mut is_hung_up, mut exit, mut final_reads) = (false, None, MAX_FINAL_READS);
     loop {
         let count = match exit {
             None => tokio::select! {
@@ -105,8 +113,8 @@ async fn show(screen: &Screen, program: &mut Program, mut to: impl AsyncWrite + 
                     continue;
                 }
             },
-            Some(_) if last_reads > 0 => {
-                last_reads -= 1;
+            Some(_) if final_reads > 0 => {
+                final_reads -= 1;
                 screen.read_now(&mut buffer)
             }
             Some(_) => 0,
@@ -130,19 +138,19 @@ async fn show(screen: &Screen, program: &mut Program, mut to: impl AsyncWrite + 
     }
 }
 
-/// Types what comes, until the stream's end.
-async fn take(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
-    let mut decoder = FrameDecoder::default();
-    let mut buffer = vec![0; SHOWN_BYTES];
-    let mut unread: VecDeque<u8> = VecDeque::new();
+/// Writes input to the terminal until the stream is closed.
+async fn copy_input(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; FRAME_BYTES];
+    let mut pending: VecDeque<u8> = VecDeque::new();
     loop {
         let count = tokio::select! {
             count = from.read(&mut buffer) => count?,
-            written = screen.write(unread.as_slices().0), if !unread.is_empty() => {
+            written = screen.write(pending.as_slices().0), if !pending.is_empty() => {
                 match written {
-                    Ok(count) => drop(unread.drain(..count)),
-                    // Nobody has the terminal open; its program's end is on its way.
-                    Err(_) => unread.clear(),
+                    Ok(count) => drop(pending.drain(..count)),
+                    // No process has the terminal open, so the program is about to exit.
+                    Err(_) => pending.clear(),
                 }
                 continue;
             }
@@ -153,12 +161,12 @@ async fn take(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<(
         decoder.push(buffer.get(..count).unwrap_or_default());
         while let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
             match frame {
-                TerminalInput::Keys(bytes) => unread.extend(bytes),
-                TerminalInput::Resize { columns, rows } => screen.resize(columns, rows)?,
+                TerminalInput::Typed(bytes) => pending.extend(bytes),
+                TerminalInput::Size { columns, rows } => screen.resize(columns, rows)?,
             }
         }
-        if unread.len() > MAX_UNREAD_BYTES {
-            return Err(io::Error::other("much more was typed than is read"));
+        if pending.len() > MAX_PENDING_INPUT_BYTES {
+            return Err(io::Error::other("the program does not read its input"));
         }
     }
 }

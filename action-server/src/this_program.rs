@@ -1,4 +1,4 @@
-//! This program, started again in another role.
+//! Starts this program again in another role.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -6,8 +6,9 @@ use std::process::Command;
 use anyhow::Context as _;
 use nix::sys::prctl;
 
-/// By the kernel's link, not by its name: a host may have put another file there since, the same server once more even.
-pub(crate) fn again() -> Command {
+/// Returns a command that starts this binary. It uses the kernel's link, because the file at the original path may have
+/// been replaced since, even by another server.
+pub(crate) fn command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     if let Some(name) = std::env::args_os().next() {
         command.arg0(name);
@@ -15,7 +16,7 @@ pub(crate) fn again() -> Command {
     command
 }
 
-/// Has the system list this process as what it is, not as the link it was started by.
-pub(crate) fn take_name() -> anyhow::Result<()> {
-    prctl::set_name(c"action-server").context("taking the program's name")
+/// Sets the process name to the program's name. Otherwise tools like `ps` would show `exe`, the name of the link.
+pub(crate) fn set_process_name() -> anyhow::Result<()> {
+    prctl::set_name(c"action-server").context("cannot set the process name")
 }

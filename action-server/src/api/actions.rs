@@ -10,7 +10,7 @@ use protocol::sandbox_api::ActionRequest;
 use super::Api;
 use super::extract::{After, Id, JsonBody, action_request};
 use super::framed::framed;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::ledger::{Entry, LedgerError, frames};
 
 /// `POST`.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Api;
 use super::extract::JsonBody;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// `PUT /v1/environment`.
 #[cfg_attr(test, utoipa::path(
@@ -22,7 +22,7 @@ use crate::error::ApiError;
 ))]
 pub(crate) async fn set(State(api): State<Api>, JsonBody(body): JsonBody) -> Result<StatusCode, ApiError> {
     api.0.parts.environment.set(variables(body)?)?;
-    api.executor().sessions.renew_unused().await;
+    api.executor().sessions.restart_unused().await;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Api;
 use super::extract::{JsonBody, action_request};
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::execute::{Executor, is_performed};
 
 #[cfg_attr(test, utoipa::path(

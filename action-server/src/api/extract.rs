@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use super::paced_body::paced;
 use super::{Api, BODY_BYTES};
-use crate::environment::check_for_a_command;
-use crate::error::ApiError;
-use crate::execute::duration;
-use crate::server::Client;
+use crate::api::error::ApiError;
+use crate::clients::Client;
+use crate::environment::check_command_environment;
+use crate::timeouts::timeout_from_secs;
 
 /// Longer bodies are read by a thread of their own: the one that serves everybody must not stop for them.
 const QUICK_BYTES: usize = 64 << 10;
@@ -134,10 +134,10 @@ pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
     }
     let request: ActionRequest =
         serde_json::from_value(event).map_err(|error| ApiError::Malformed(error.to_string()))?;
-    check_for_a_command(&request.environment)
+    check_command_environment(&request.environment)
         .map_err(|error| ApiError::Malformed(format!("field `environment`: {error}")))?;
     match request.timeout {
-        Some(seconds) if duration(seconds).is_none() => {
+        Some(seconds) if timeout_from_secs(seconds).is_none() => {
             Err(ApiError::Malformed(format!("field `timeout`: {seconds} is no number of seconds")))
         }
         _ => Ok(request),

@@ -14,8 +14,8 @@ use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Api, BODY_BYTES};
-use crate::error::ApiError;
-use crate::server::Client;
+use crate::api::error::ApiError;
+use crate::clients::Client;
 
 /// Every running action read by a dozen readers, and room; one costs tens of KiB. HTTP/2's own bound makes a client wait
 /// without a word, ours answers: it is below the streams that a connection may open, so that it is the one that is met.
@@ -34,7 +34,7 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     next: impl FnOnce(Request<Incoming>) -> F,
 ) -> Response {
     let key = api.key();
-    if key.is_some_and(|key| !key.is_known_to(request.headers())) {
+    if key.is_some_and(|key| !key.is_in(request.headers())) {
         return ApiError::Forbidden.into_response();
     }
     let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();

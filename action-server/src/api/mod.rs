@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod alive;
 pub(crate) mod environment;
+pub(crate) mod error;
 pub(crate) mod execute_action;
 pub(crate) mod extract;
 pub(crate) mod files;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::Api;
 use super::extract::Port;
 use super::upgrade::upgraded;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::ports::{self, Target};
 
 /// The longest wait: a server that takes longer to start is asked for again.

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::Api;
 use super::extract::{Id, JsonBody, typed};
 use super::framed::framed;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::process::{Cursors, Process, ProcessError, frames};
 
 /// What a reader says of itself.

@@ -7,7 +7,7 @@ use protocol::sandbox_api::SessionInfo;
 
 use super::Api;
 use super::extract::Session;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// `GET /v1/sessions`.
 #[cfg_attr(test, utoipa::path(

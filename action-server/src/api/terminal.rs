@@ -9,7 +9,7 @@ use protocol::sandbox_api::TerminalQuery;
 
 use super::Api;
 use super::upgrade::upgraded;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// `CONNECT` or `GET` with an upgrade, `/v1/terminal`. It begins in the default session's folder.
 #[cfg_attr(test, utoipa::path(

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::upgrade::OnUpgrade;
 
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// The stream, which is there once the response was sent, and that response.
 pub(super) fn upgraded(mut request: Request) -> Result<(OnUpgrade, Response), ApiError> {

@@ -56,7 +56,7 @@ pub(crate) enum LedgerError {
 
 /// What came of asking for an action.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum StartedAction {
     /// It is new: whoever gets this has to run it.
     New(Running),
     /// It is known, running or ended.
@@ -76,11 +76,11 @@ impl Ledger {
     }
 
     /// Begins an action, or finds it when this very request was seen before.
-    pub(crate) fn begin(&self, id: ActionId, request: &ActionRequest) -> Result<Begun, LedgerError> {
+    pub(crate) fn begin(&self, id: ActionId, request: &ActionRequest) -> Result<StartedAction, LedgerError> {
         let new = || Ok::<_, Refusal>(Arc::new(Entry::new(&self.spools)));
         match self.register.begin(&id, request, new) {
-            Ok(Registered::Known(entry)) => Ok(Begun::Known(entry)),
-            Ok(Registered::New(entry)) => Ok(Begun::New(Running::new(id, entry, self.clone()))),
+            Ok(Registered::Known(entry)) => Ok(StartedAction::Known(entry)),
+            Ok(Registered::New(entry)) => Ok(StartedAction::New(Running::new(id, entry, self.clone()))),
             Err(refusal) => Err(refused(id, refusal)),
         }
     }

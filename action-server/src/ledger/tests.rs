@@ -26,8 +26,8 @@ fn said(text: &str) -> Observation {
 
 fn begin(ledger: &Ledger, name: &str) -> Running {
     match ledger.begin(id(name), &request(name)).unwrap() {
-        Begun::New(running) => running,
-        Begun::Known(_) => panic!("{name} was begun before"),
+        StartedAction::New(running) => running,
+        StartedAction::Known(_) => panic!("{name} was begun before"),
     }
 }
 
@@ -70,11 +70,11 @@ async fn a_reader_gets_output_as_it_comes_and_then_the_observation() {
 async fn the_same_id_attaches_and_another_request_conflicts() {
     let ledger = ledger();
     let running = begin(&ledger, "a");
-    assert!(matches!(ledger.begin(id("a"), &request("a")), Ok(Begun::Known(_))));
+    assert!(matches!(ledger.begin(id("a"), &request("a")), Ok(StartedAction::Known(_))));
     assert_eq!(ledger.begin(id("a"), &request("b")).unwrap_err(), LedgerError::Conflict(id("a")));
     running.end(said("done"));
-    let Ok(Begun::Known(entry)) = ledger.begin(id("a"), &request("a")) else { panic!("it ran twice") };
-    assert_eq!(read(entry, 0).await, [ActionFrame::Observation(Box::new(said("done")))]);
+    let Ok(StartedAction::Known(entry)) = ledger.begin(id("a"), &request("a")) else { panic!("it ran twice") };
+    assert_eq!(read(entry, 0).await, [Frame::Observation(Box::new(said("done")))]);
 }
 
 #[tokio::test(start_paused = true)]

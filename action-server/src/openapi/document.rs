@@ -11,7 +11,7 @@ use utoipa::{OpenApi as _, ToSchema};
 use crate::api::{
     actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
 };
-use crate::held_text::inflate;
+use crate::embedded_text::inflate;
 
 /// Makes the test write the document instead.
 const WRITE: &str = "GLOVEBOX_WRITE_OPENAPI";

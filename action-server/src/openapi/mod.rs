@@ -8,8 +8,8 @@ mod document;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 
-use crate::error::ApiError;
-use crate::held_text::inflate;
+use crate::api::error::ApiError;
+use crate::embedded_text::inflate;
 
 #[cfg(test)]
 pub(crate) use document::{Bytes, Event};

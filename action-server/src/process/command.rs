@@ -16,10 +16,11 @@ use protocol::sandbox_api::{ProcessLimits, ProcessRequest, ProcessStdin};
 use tokio::process::Command;
 
 use super::error::ProcessError;
-use crate::accounts::{Accounts, Identity};
 use crate::environment::{DEFAULT_PATH, Environment};
-use crate::execute::duration;
-use crate::shell::{Constraints, SESSION_VARIABLE, constrain};
+use crate::os::accounts::{Accounts, Identity};
+use crate::os::constraints::{Constraints, constrain};
+use crate::os::process_tree::SESSION_VARIABLE;
+use crate::timeouts::timeout_from_secs;
 
 /// What a request may carry for stdin; more is sent to a pipe.
 const MAX_STDIN_BYTES: usize = 1 << 20;
@@ -74,7 +75,7 @@ pub(super) fn prepare(
 
 fn timeout(request: &ProcessRequest) -> Result<Option<Duration>, ProcessError> {
     let Some(seconds) = request.timeout_seconds else { return Ok(None) };
-    let timeout = duration(seconds).ok_or_else(|| {
+    let timeout = timeout_from_secs(seconds).ok_or_else(|| {
         ProcessError::invalid("timeout_seconds", format!("{seconds} is no number of seconds"))
     })?;
     Ok(Some(timeout))

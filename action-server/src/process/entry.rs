@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ProcessError;
 use super::stdin::Stdin;
-use super::tree::Tree;
 use crate::ledger::{Held, MUCH_BYTES, Piece, Spool, SpoolStore};
+use crate::os::process_tree::ProcessTree;
 
 /// A process that was started.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Process {
     id: ProcessId,
     argv: Vec<String>,
     started_at_ms: u64,
-    pub(super) tree: Tree,
+    pub(super) tree: ProcessTree,
     pub(super) stdout: Arc<Spool>,
     pub(super) stderr: Arc<Spool>,
     pub(super) stdin: Stdin,
@@ -67,7 +67,7 @@ pub(super) struct Started {
     pub(super) id: ProcessId,
     pub(super) argv: Vec<String>,
     pub(super) at_ms: u64,
-    pub(super) tree: Tree,
+    pub(super) tree: ProcessTree,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) kill: CancellationToken,
 }

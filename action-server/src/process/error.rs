@@ -1,4 +1,4 @@
-//! Why something about a process does not work. Statuses are chosen in `crate::error`.
+//! Why something about a process does not work. Statuses are chosen in `crate::api::error`.
 
 use std::io;
 

@@ -10,7 +10,6 @@ mod error;
 mod frames;
 mod output_pipe;
 mod stdin;
-mod tree;
 mod watch;
 
 use std::sync::Arc;
@@ -26,11 +25,11 @@ pub(crate) use command::Origin;
 pub(crate) use entry::{Cursors, Next, Process};
 pub(crate) use error::ProcessError;
 pub(crate) use frames::frames;
-pub(crate) use tree::Tree;
 pub(crate) use watch::exit_of;
 
 use crate::ledger::{Refusal, Register, Registered, SpoolStore};
-use crate::shell::children;
+use crate::os::children;
+use crate::os::process_tree::ProcessTree;
 use entry::Started;
 use watch::{Watched, watch};
 
@@ -92,7 +91,7 @@ impl Processes {
             id: id.clone(),
             argv: request.argv.clone(),
             at_ms: now_ms(),
-            tree: Tree::new(child.pid(), mark),
+            tree: ProcessTree::new(child.pid(), mark),
             stdin: child.child.stdin.take(),
             kill: self.stop.child_token(),
         };

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::Process;
 use super::output_pipe::OutputPipe;
 use crate::ledger::Held;
-use crate::out_of_memory::Victims;
-use crate::shell::children::OwnChild;
+use crate::os::children::OwnChild;
+use crate::os::out_of_memory::OomKillCounter;
 
 /// A process that has just been started.
 pub(super) struct Watched {
@@ -32,11 +32,11 @@ pub(super) struct Watched {
 /// `ended` is told when the process has its exit.
 pub(super) async fn watch(watched: Watched, ended: impl FnOnce(Held)) {
     let Watched { process, mut child, timeout, stop } = watched;
-    let mut victims = Victims::from_now_on();
+    let mut oom_kills = OomKillCounter::start();
     let mut stdout = OutputPipe::new(child.child.stdout.take(), Arc::clone(&process.stdout));
     let mut stderr = OutputPipe::new(child.child.stderr.take(), Arc::clone(&process.stderr));
     let mut exit = until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
-    exit.out_of_memory = victims.are_new();
+    exit.out_of_memory = oom_kills.has_increased();
     // All that it wrote itself is in the pipes now.
     stdout.read_rest();
     stderr.read_rest();
@@ -80,7 +80,7 @@ async fn until_exit(
         let process = Arc::clone(process);
         killing = Some(tokio::task::spawn_blocking(move || process.tree.kill()));
     };
-    process.tree.bury_root();
+    process.tree.set_root_reaped();
     if let Some(killing) = killing {
         // The exit tells that nothing of it is left.
         _ = killing.await;

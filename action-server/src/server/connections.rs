@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Activity;
-use super::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use super::http;
 use super::lingering::Lingering;
 use super::listener::Listener;
 use super::stream::Stream;
+use crate::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use crate::routes::App;
 
 /// One host opens one or two; clients of HTTP/1.1 one a request. More wait in the socket's queue.
@@ -41,7 +41,7 @@ pub(super) async fn accept(
         let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok(stream) => {
-                let (active, requests) = (activity.begin(), tasks.clone());
+                let (active, requests) = (activity.start(), tasks.clone());
                 let client = unauthenticated.add();
                 let connection = serve(stream, app.clone(), client, requests, stop.clone());
                 tasks.spawn(async move {
@@ -71,9 +71,9 @@ async fn serve(
         request.extensions_mut().insert(Arc::clone(&client));
         let app = app.clone();
         async move {
-            let response = app.answer(request).await;
+            let response = app.respond(request).await;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                client.end_at_once();
+                client.skip_drain();
             }
             Ok::<_, Infallible>(response)
         }
@@ -83,7 +83,7 @@ async fn serve(
         ended = connection.as_mut() => ended,
         () = client.closed() => return,
         () = stop.cancelled() => {
-            client.end_at_once();
+            client.skip_drain();
             connection.as_mut().graceful_shutdown();
             connection.await
         }

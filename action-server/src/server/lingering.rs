@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::Client;
+use crate::clients::Client;
 
 /// How long, and how much, is read from a client that was answered and has not closed its side. Enough for one that reads
 /// answers while it sends; one that does not could send for ever.
@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
         if self.ending.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
         }
-        if self.client.lingers() {
+        if self.client.is_drained() {
             ready!(self.poll_drain(cx));
         }
         Poll::Ready(Ok(()))

@@ -1,7 +1,5 @@
 //! The server's life: made of its parts here and nowhere else, serves, and ends what it has started.
 
-mod activity;
-mod clients;
 mod connections;
 mod http;
 mod lingering;
@@ -23,11 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub(crate) use activity::Activity;
-pub(crate) use clients::Client;
 pub(crate) use listener::bind_unix;
 use listener::{Inherited, Listener};
 
+use crate::activity::Activity;
 use crate::api::{Api, Parts, info};
 use crate::auth::Key;
 use crate::config::{Dialect, ServeConfig};
@@ -35,6 +32,7 @@ use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::files::Files;
 use crate::ledger::{SpoolStore, forget_the_expired};
+use crate::os::children;
 use crate::plugins::jupyter::Jupyter;
 use crate::ports::Tunnels;
 use crate::process::{Origin, Processes};
@@ -58,7 +56,7 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     logging::start(config.log_level.clone());
     let inherited = Inherited::from_stdout(&config.address)?;
     let key = config.has_key.then(Key::from_stdin).transpose()?;
-    stdio::leave_stdin_and_stdout()?;
+    stdio::release_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
     let files = Files::confined(config.root.as_deref(), &working_dir)?;
     // One thread: what it does between two waits is short, and a second one to be woken costs more than it brings.
@@ -76,7 +74,7 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
 /// The key is in our memory: nobody but root may look at it, or at a core dump of it. Orphans of commands come to us and
 /// not to the supervisor, so that the end of a command's process tree finds them.
 fn harden(supervisor: Pid) -> anyhow::Result<()> {
-    this_program::take_name()?;
+    this_program::set_process_name()?;
     prctl::set_dumpable(false).context("hiding the server's memory")?;
     prctl::set_child_subreaper(true).context("adopting the orphans")?;
     shell::keep_inherited_files_to_ourselves();
@@ -122,12 +120,12 @@ async fn serve(
     let listener = Listener::open(&config.address, inherited)?;
     if config.is_detached {
         // The launcher takes this as the word that the socket listens.
-        stdio::leave_stderr()?;
+        stdio::release_stderr()?;
     }
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
-    let environment = Environment::of(environment::for_commands());
+    let environment = Environment::new(environment::for_commands());
     let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
         environment: environment.clone(),
@@ -142,7 +140,7 @@ async fn serve(
         Executor::new(sessions.clone(), files, jupyter.clone(), spools, actions.clone(), activity.clone());
     background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
     background.spawn(forget_the_expired(processes.register(), stop_background.clone()));
-    background.spawn(bury_orphans(stop_background.clone()));
+    background.spawn(reap_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
     let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
@@ -181,8 +179,8 @@ async fn serve(
     Ok(())
 }
 
-async fn bury_orphans(stop: CancellationToken) {
-    if let Err(error) = shell::reap_adopted(stop).await {
+async fn reap_orphans(stop: CancellationToken) {
+    if let Err(error) = children::reap_adopted(stop).await {
         tracing::error!(%error, "orphans are not buried");
     }
 }

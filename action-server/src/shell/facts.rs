@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use nix::unistd::{gethostname, getuid};
 
 use super::program::find_executable;
-use crate::accounts::Accounts;
+use crate::os::accounts::Accounts;
 
 /// The facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Facts {
         let search = search_path(environment);
         let python = ["python3", "python"].into_iter().find_map(|name| find_executable(name, search));
         Self {
-            username: Accounts::read().of(getuid()).map(|account| account.name),
+            username: Accounts::read().find_by_uid(getuid()).map(|account| account.name),
             hostname: gethostname().ok().map(|name| name.to_string_lossy().into_owned()),
             python: python.map(|path| path.to_string_lossy().into_owned()),
         }

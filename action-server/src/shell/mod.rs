@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod answers;
+mod baseline;
 mod channel;
-pub(crate) mod children;
 mod cursor_query;
 mod facts;
 #[cfg(fuzzing)]
@@ -31,7 +31,6 @@ pub(crate) mod fuzzing;
 mod loan;
 mod marks;
 mod output;
-mod process_tree;
 mod program;
 mod prompt;
 mod pty;
@@ -45,11 +44,10 @@ mod terminal;
 mod tests;
 
 pub(crate) use answers::{SHOWN_CHARS, content};
-pub(crate) use children::reap_adopted;
 pub(crate) use output::Fold;
 pub(crate) use program::ShellKind;
-pub(crate) use prompt::{PLAIN_TERMINAL, SESSION_VARIABLE};
-pub(crate) use pty::{Constraints, constrain, keep_inherited_files_to_ourselves};
+pub(crate) use prompt::PLAIN_TERMINAL;
+pub(crate) use pty::keep_inherited_files_to_ourselves;
 pub(crate) use session::OutputSink;
 pub(crate) use terminal::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 

@@ -34,9 +34,6 @@ use super::loan::Loan;
 use super::marks;
 use super::program::Dialect;
 
-/// Which session a process belongs to, for as long as it keeps its environment.
-pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
-
 /// How many commands are run between two prompts. Each makes the script longer, which the shell parses whole.
 const COMMANDS: usize = 16;
 

@@ -1,4 +1,4 @@
-//! The terminal of one shell, and what a process does between fork and exec: all of Glovebox's `unsafe` code that runs.
+//! The terminal of one shell, and how a child enters it between fork and exec.
 //!
 //! Only the master side is held. The slave side is opened to start the shell and closed at once, so that the terminal
 //! hangs up when the last process leaves it; that the shell itself ended is told by its exit, never by the terminal,
@@ -17,10 +17,9 @@ use nix::fcntl::OFlag;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{PtyMaster, Winsize, posix_openpt, ptsname_r, unlockpt};
-use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::termios::{InputFlags, LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid, setsid, tcgetpgrp};
+use nix::unistd::{setsid, tcgetpgrp};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
@@ -243,34 +242,4 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
 pub(crate) fn keep_inherited_files_to_ourselves() {
     // SAFETY: it only marks descriptors, none of which are ours yet, to be closed on exec.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-}
-
-/// What a process becomes before it is its program.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Constraints {
-    /// User, group and supplementary groups, if they are to change; that takes root.
-    pub(crate) identity: Option<(Uid, Gid, Vec<Gid>)>,
-    /// Soft and hard at once.
-    pub(crate) limits: Vec<(Resource, u64)>,
-}
-
-/// Puts the constraints on `command`, from the first instruction of its program on: put on a process that runs, they would
-/// come too late for what it has started by then.
-pub(crate) fn constrain(command: &mut Command, constraints: Constraints) {
-    // SAFETY: the closure runs between fork and exec and makes system calls only: no allocation, no lock. The vectors are
-    // the parent's memory, which the child has a copy of.
-    unsafe { command.pre_exec(move || take_on(&constraints)) };
-}
-
-/// Runs in the child.
-fn take_on(constraints: &Constraints) -> io::Result<()> {
-    if let Some((user, group, groups)) = &constraints.identity {
-        setgroups(groups)?;
-        setresgid(*group, *group, *group)?;
-        setresuid(*user, *user, *user)?;
-    }
-    for &(resource, most) in &constraints.limits {
-        setrlimit(resource, most, most)?;
-    }
-    Ok(())
 }

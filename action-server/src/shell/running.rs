@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use super::answers::Ending;
+use super::baseline::Baseline;
 use super::output::{Fold, Folded};
-use super::process_tree::Baseline;
 
 /// Raw output kept for the next action while none listens: what a person would scroll back, not a log. The observation
 /// does not depend on it.

@@ -30,7 +30,7 @@ use super::program::ShellProgram;
 use super::running::{Listener, Running};
 use super::shell_process::{Event, ShellProcess};
 use super::start_error::StartError;
-use crate::out_of_memory::Victims;
+use crate::os::out_of_memory::OomKillCounter;
 use quiet_timer::QuietTimer;
 
 /// How long a killed shell is waited for.
@@ -81,7 +81,7 @@ pub(super) struct Session {
     running: Option<Running>,
     quiet: QuietTimer,
     note: Option<&'static str>,
-    victims: Victims,
+    oom_kills: OomKillCounter,
 }
 
 impl Session {
@@ -102,7 +102,7 @@ impl Session {
             running: None,
             quiet: QuietTimer::default(),
             note: None,
-            victims: Victims::from_now_on(),
+            oom_kills: OomKillCounter::start(),
         }
     }
 
@@ -278,7 +278,7 @@ impl Session {
     /// Whether the kernel has killed for lack of memory since this was asked last. Not asked after what was too short to
     /// take much, unless it was killed itself: short commands are many.
     fn is_out_of_memory(&mut self, ending: &Ending, lasted: Duration) -> bool {
-        (lasted >= GREED_TIME || ending.is_a_kill()) && self.victims.are_new()
+        (lasted >= GREED_TIME || ending.is_a_kill()) && self.oom_kills.has_increased()
     }
 
     /// The observation, and the end of the command if that is what it tells.

@@ -21,16 +21,17 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+use super::baseline::{self, Baseline};
 use super::channel::{Channel, Report};
-use super::children::{self, ChildList, OwnChild};
 use super::cursor_query::{self, CursorQuery};
 use super::loan::Loan;
 use super::marks::{MarkReader, Piece};
-use super::process_tree::{self, Baseline};
 use super::program::{Dialect, ShellProgram};
-use super::prompt::{self, Frame, PLAIN_TERMINAL, SESSION_VARIABLE};
+use super::prompt::{self, Frame, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, Script};
+use crate::os::children::{self, ChildList, OwnChild};
+use crate::os::process_tree::SESSION_VARIABLE;
 
 /// What is read in one go. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
 const BUFFER_BYTES: usize = 32 * 1024;
@@ -211,7 +212,7 @@ impl ShellProcess {
             dialect,
             script,
             marks: MarkReader::new(&name),
-            children: ChildList::of(child.pid()),
+            children: ChildList::open(child.pid()),
             executable: executable(child.pid()),
             child,
             exited: None,
@@ -488,7 +489,7 @@ impl ShellProcess {
     fn silence(&mut self) {
         self.ask_at = None;
         self.is_silenced = true;
-        process_tree::send(self.child.pid(), Signal::SIGKILL);
+        baseline::send(self.child.pid(), Signal::SIGKILL);
     }
 
     /// Types the line that makes a shell at its prompt ready. Whatever else was typed is dropped first: it was for a command.
@@ -583,7 +584,7 @@ impl ShellProcess {
     /// Kills the shell alone, and waits for its end no longer than `patience`: one that hangs in the kernel is left to
     /// the runtime to reap.
     pub(super) async fn kill(mut self, patience: Duration) {
-        process_tree::send(self.child.pid(), Signal::SIGKILL);
+        baseline::send(self.child.pid(), Signal::SIGKILL);
         let _ = tokio::time::timeout(patience, self.child.child.wait()).await;
     }
 
@@ -591,7 +592,7 @@ impl ShellProcess {
     pub(super) async fn kill_all(self, patience: Duration) {
         let everything = Baseline::nothing(self.child.pid(), &self.session);
         // Stopped, it starts nothing new while its children die.
-        process_tree::send(self.child.pid(), Signal::SIGSTOP);
+        baseline::send(self.child.pid(), Signal::SIGSTOP);
         everything.kill_new();
         self.kill(patience).await;
         everything.kill_new();

@@ -12,13 +12,12 @@ use protocol::sandbox_api::TerminalQuery;
 use tokio::process::Command;
 use uuid::Uuid;
 
-use super::children::{self, OwnChild};
 use super::facts::search_path;
 use super::program::ShellProgram;
-use super::prompt::SESSION_VARIABLE;
 use super::pty::Pty;
 use crate::environment::Variables;
-use crate::process::Tree;
+use crate::os::children::{self, OwnChild};
+use crate::os::process_tree::{ProcessTree, SESSION_VARIABLE};
 
 /// The longest name of a kind of terminal.
 const MAX_TERM_BYTES: usize = 64;
@@ -49,7 +48,7 @@ pub(crate) struct Screen(Pty);
 /// What runs on it.
 pub(crate) struct Program {
     child: OwnChild,
-    tree: Arc<Tree>,
+    tree: Arc<ProcessTree>,
 }
 
 impl Terminal {
@@ -77,7 +76,7 @@ impl Terminal {
         };
         let (pty, child) = started()
             .map_err(|source| TerminalError::Spawn { program: shell.path.display().to_string(), source })?;
-        let tree = Arc::new(Tree::new(child.pid(), mark));
+        let tree = Arc::new(ProcessTree::new(child.pid(), mark));
         Ok(Self { screen: Screen(pty), program: Program { child, tree } })
     }
 }
@@ -132,7 +131,7 @@ impl Program {
     /// Waits for its end. Cancel-safe.
     pub(crate) async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.child.wait().await;
-        self.tree.bury_root();
+        self.tree.set_root_reaped();
         status
     }
 

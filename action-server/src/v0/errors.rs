@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
-use crate::error::Refusal;
+use crate::api::error::ErrorDetail;
 
 /// Of everything, also the refusals of what comes before the handlers.
-pub(crate) fn in_its_words(response: Response) -> Response {
-    let Some(Refusal { detail }) = response.extensions().get() else { return response };
+pub(crate) fn into_v0_error(response: Response) -> Response {
+    let Some(ErrorDetail { detail }) = response.extensions().get() else { return response };
     let status = response.status();
     let body = match status {
         StatusCode::UNPROCESSABLE_ENTITY => json!({"detail": "Invalid request parameters", "errors": detail}),

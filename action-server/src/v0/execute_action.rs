@@ -7,9 +7,9 @@ use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 
 use super::{V0, commands};
+use crate::api::error::ApiError;
 use crate::api::execute_action::{event_of, observed, perform, performed_elsewhere};
 use crate::api::extract::{JsonBody, action_request};
-use crate::error::ApiError;
 
 /// Of the commands that an error repeats, in characters.
 const MAX_REPEATED_CHARS: usize = 10_000;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{TransferError, download, upload};
+use super::transfer_error::TransferError;
+use super::{download, upload};
 
 /// As an upload is unpacked.
 pub(crate) fn unpack(archive: &File, destination: &Path) -> Result<(), TransferError> {

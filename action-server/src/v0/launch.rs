@@ -31,7 +31,7 @@ pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
     if key.is_none() && !config.address.ip().is_loopback() {
         bail!("listening on {} needs a key: set {KEY_VARIABLE}", config.address.ip());
     }
-    let mut command = this_program::again();
+    let mut command = this_program::command();
     command.args(config::arguments_with(&[if key.is_some() { "--key-stdin" } else { "--without-key" }]));
     command.env_remove(KEY_VARIABLE);
     if let Some(user) = user::wanted(config)? {

@@ -8,8 +8,8 @@ use axum::extract::State;
 use serde_json::Value;
 
 use super::V0;
+use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
-use crate::error::ApiError;
 
 /// Nobody looks at more; a folder can have millions.
 const MAX_NAMES: usize = 100_000;

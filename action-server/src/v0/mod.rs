@@ -30,13 +30,12 @@ use axum::extract::FromRef;
 use axum::routing::{get, post};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::api::error::ApiError;
 use crate::api::{Api, alive};
-use crate::error::ApiError;
 use crate::execute::Executor;
-pub(crate) use errors::in_its_words;
+pub(crate) use errors::into_v0_error;
 use resources::Meter;
-pub(crate) use transfer_error::TransferError;
-pub(crate) use web_pages::may_be_a_page;
+pub(crate) use web_pages::is_from_web_page;
 
 /// Uploads and downloads at once: each keeps a thread and the disk busy.
 const MAX_TRANSFERS: usize = 4;

@@ -3,8 +3,8 @@
 use axum::Json;
 use serde_json::{Value, json};
 
+use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
-use crate::error::ApiError;
 
 /// Names that are repeated in an answer.
 const MAX_NAMED: usize = 20;

@@ -4,7 +4,7 @@ use axum::extract::Query;
 use axum::http::Uri;
 use serde::de::DeserializeOwned;
 
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// Wrong or missing ones are bad parameters, in V0's sense.
 pub(super) fn read_query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {

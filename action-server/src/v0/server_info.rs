@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::V0;
 use super::resources::Resources;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// Times are in seconds.
 #[derive(Debug, Serialize)]

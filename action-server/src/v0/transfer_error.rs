@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::archive::ArchiveError;
+use crate::api::error::ApiError;
 
 /// An upload or a download that is refused or has failed.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,17 @@ pub(crate) enum TransferError {
 impl TransferError {
     pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+impl From<TransferError> for ApiError {
+    fn from(error: TransferError) -> Self {
+        let detail = error.to_string();
+        match error {
+            TransferError::NotFound(_) => Self::NotFound(detail),
+            TransferError::TooMuch(_) => Self::TooLarge(detail),
+            TransferError::Refused(_) | TransferError::Io { .. } => Self::Malformed(detail),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use axum::http::header::{HOST, ORIGIN};
 use crate::api::Api;
 
 /// Whether a page may have sent it and nothing else keeps that out: no key is needed.
-pub(crate) fn may_be_a_page<B>(api: &Api, request: &Request<B>) -> bool {
+pub(crate) fn is_from_web_page<B>(api: &Api, request: &Request<B>) -> bool {
     let is_named = request.headers().get(HOST).map(|host| host.to_str().is_ok_and(is_this_machine));
     let is_named = is_named.or_else(|| request.uri().authority().map(|host| is_this_machine(host.as_str())));
     api.key().is_none() && (request.headers().contains_key(ORIGIN) || is_named == Some(false))

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use super::query::FileQuery;
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::files::{Asked, FileError, Files, Opened, PART_BYTES, Rest, Upload, asked};
 
 /// Pieces of a body in one part; each may hold a buffer that is larger than itself.

@@ -12,8 +12,8 @@ use protocol::sandbox_api::{
 
 use super::query::{FileQuery, body};
 use crate::api::Api;
+use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
-use crate::error::ApiError;
 use crate::files;
 
 /// What changes the modes of more files than can be reached in this time is better done in a shell.

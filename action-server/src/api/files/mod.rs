@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::files::{FileError, Files, Stop, resolve};
 
 /// Files on their way at once, in either direction; one costs two parts, half a MiB.

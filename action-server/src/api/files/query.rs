@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 /// The query of a request.
 pub(super) struct FileQuery<T>(pub(super) T);

@@ -6,7 +6,7 @@ use protocol::sandbox_api::{FileList, GlobQuery, GrepMatches, GrepQuery};
 
 use super::query::FileQuery;
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::files::{self, MAX_TIME};
 
 /// `GET /v1/files/glob`.

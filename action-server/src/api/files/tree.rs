@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use super::query::FileQuery;
 use super::{Gates, MAX_TREES};
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::files::{self, Arrived, FileError, Limits};
 
 /// Parts between a thread and a client: one on the wire, one that is read or written, and some for an uneven pace.

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::MAX_WATCHES;
 use super::query::FileQuery;
 use crate::api::Api;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use crate::files::{FileError, Happened, Source, Watcher};
 
 /// The kernel tells both ends of a move one after the other; this is for a reader that comes in between.

@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use super::Cell;
 use super::shown::Shown;
-use crate::execute::passed;
-use crate::held_text::inflate;
+use crate::embedded_text::inflate;
 use crate::process::{Cursors, Next, Process, ProcessError, Processes};
 use crate::shell::PLAIN_TERMINAL;
+use crate::timeouts::sleep_until_timeout;
 
 /// `bridge.py`.
 static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.deflate"));
@@ -247,7 +247,7 @@ impl Stop {
         tokio::select! {
             biased;
             () = cell.cancel.cancelled() => Self::Cancelled,
-            () = passed(cell.timeout) => Self::TimedOut,
+            () = sleep_until_timeout(cell.timeout) => Self::TimedOut,
         }
     }
 }

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::answers::Ending;
-use super::super::process_tree;
+use super::super::baseline;
 use super::{KILL_PATIENCE, OutputSink, Session, next_event};
 
 /// How long a shell may take to come back to its prompt after everything it ran was killed.
@@ -62,9 +62,7 @@ impl Session {
 
     /// A shell that ignores SIGINT would go on with the rest of the script when what it waits for is killed.
     fn ignores_interrupt(&self) -> bool {
-        self.running
-            .as_ref()
-            .is_some_and(|running| process_tree::ignores_interrupt(running.baseline().shell()))
+        self.running.as_ref().is_some_and(|running| baseline::ignores_interrupt(running.baseline().shell()))
     }
 
     /// SIGINT first: it is what makes a shell give up the rest of its script, and it has it before it can notice that
@@ -72,9 +70,9 @@ impl Session {
     fn kill_once(&self) {
         let (Some(process), Some(running)) = (&self.process, &self.running) else { return };
         let shell = running.baseline().shell();
-        process_tree::send(shell, Signal::SIGINT);
+        baseline::send(shell, Signal::SIGINT);
         if let Some(group) = process.foreground_group().filter(|&group| group != shell) {
-            process_tree::send_to_group(group, Signal::SIGKILL);
+            baseline::send_to_group(group, Signal::SIGKILL);
         }
         running.baseline().kill_new();
     }

@@ -90,7 +90,7 @@ on_every_shell! {
         let answered = fixture.run("sleep 1000 & echo $! >sleeper; exit 8").await;
         assert_eq!(answered.metadata.exit_code, 8);
         let sleeper = fixture.pid_in("sleeper").await;
-        process_tree::send(sleeper, nix::sys::signal::Signal::SIGKILL);
+        baseline::send(sleeper, nix::sys::signal::Signal::SIGKILL);
     }
 
     async fn a_large_environment_works(fixture) {

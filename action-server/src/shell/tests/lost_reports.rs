@@ -42,7 +42,7 @@ on_every_shell! {
         fixture.say("trap 'echo usr1' USR1; trap 'echo child' CHLD").await;
         fixture.run("sleep 0.2 & :").await;
         for number in 0..20 {
-            process_tree::send(shell, Signal::SIGUSR1);
+            baseline::send(shell, Signal::SIGUSR1);
             let said = fixture.say(&format!("echo {number}")).await;
             assert_eq!(said.lines().filter(|line| !["usr1", "child"].contains(line)).collect::<Vec<_>>(), [number.to_string()]);
         }
@@ -114,7 +114,7 @@ on_every_shell! {
         let shell = fixture.shell_pid().await;
         let interrupts = tokio::spawn(async move {
             for delay in (0..).map(|round| round * 37 % 11) {
-                process_tree::send(shell, Signal::SIGINT);
+                baseline::send(shell, Signal::SIGINT);
                 sleep(Duration::from_millis(delay)).await;
             }
         });
@@ -139,7 +139,7 @@ on_every_shell! {
     async fn interrupt_behind_a_hidden_prompt_loses_no_command(fixture) {
         let shell = fixture.shell_pid().await;
         fixture.run("readonly PS1=x").await;
-        process_tree::send(shell, Signal::SIGINT);
+        baseline::send(shell, Signal::SIGINT);
         sleep(Duration::from_millis(50)).await;
         assert_eq!(fixture.say("echo fine; echo $$").await, format!("fine\n{shell}"));
     }

@@ -1,6 +1,7 @@
 //! Promises about numbers: no wrong answer, no leftovers, however often.
 
 use super::*;
+use crate::os::children::{self, reap_adopted};
 
 on_every_shell! {
     async fn a_thousand_commands_all_end_with_zero(fixture) {
@@ -36,7 +37,7 @@ on_every_shell! {
             fixture.say(":").await;
         }
         let shell = fixture.pid_in("shell").await;
-        eventually("no child is left", || children::of(shell).is_empty() && zombies().is_empty()).await;
+        eventually("no child is left", || children::children_of(shell).is_empty() && zombies().is_empty()).await;
         stop.cancel();
         reaper.await.unwrap().unwrap();
     }

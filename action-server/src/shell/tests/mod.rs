@@ -79,7 +79,7 @@ async fn run_on<F: Future<Output = ()>>(name: &str, case: impl FnOnce(Fixture) -
 fn config(folder: &Path) -> ShellConfig {
     ShellConfig {
         working_dir: folder.canonicalize().unwrap(),
-        environment: crate::environment::Environment::of(std::env::vars_os().collect()),
+        environment: crate::environment::Environment::new(std::env::vars_os().collect()),
         scratch_dir: folder.to_owned(),
         no_change_timeout: PATIENCE,
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::V0;
 use super::query::read_query;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 
 #[derive(Debug, Deserialize)]
 struct Parameters {

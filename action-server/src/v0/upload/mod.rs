@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::V0;
 use super::query::read_query;
 use super::transfer_error::TransferError;
-use crate::error::ApiError;
+use crate::api::error::ApiError;
 use arrival::Arrival;
 use folder::Folder;
 

@@ -1,5 +1,5 @@
 //! The clients of connections: which of them have shown a key, and which connections are closed for those that have. The
-//! action server does the same (`action-server/src/server/clients.rs`).
+//! action server does the same (`action-server/src/clients.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

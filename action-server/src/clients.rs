@@ -1,4 +1,4 @@
-//! The clients of connections: which of them have shown the key, and which connections are closed for those that have.
+//! The clients of connections: whether they have authenticated, and which connections are closed in favour of others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,48 +8,48 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of connections that have not shown the key. Any number of silent ones, half requests and slow writers
-/// must leave room for the host: the oldest is closed for the newest. A host sends its first request at once.
-pub(super) const MAX_UNAUTHENTICATED: usize = 128;
+/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow writers must not lock out
+/// the host: a new connection closes the oldest one. A host sends its first request immediately.
+pub(crate) const MAX_UNAUTHENTICATED: usize = 128;
 
-/// How long a connection may be open without having shown the key.
+/// Maximum time for a connection to send a request with the key.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The client of a connection; an extension of its requests.
+/// The client of a connection. It is an extension of each request.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// The head of one of its requests was in order.
+    /// It has sent a complete request head with the key.
     is_admitted: AtomicBool,
     is_authenticated: AtomicBool,
     /// Its connection is closed without being drained.
-    ends_at_once: AtomicBool,
+    skips_drain: AtomicBool,
     close: CancellationToken,
 }
 
 impl Client {
-    /// The head of one of its requests is in order: it is no longer subject to the timeout.
+    /// Exempts the client from the timeout, once it has sent a request head with the key.
     pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
 
-    /// It has shown the key or, if there is no key, sent a whole request.
+    /// Marks the client as authenticated: it has sent the key or, if there is no key, a complete request.
     pub(crate) fn authenticate(&self) {
         self.admit();
         self.is_authenticated.store(true, Ordering::Relaxed);
     }
 
-    /// Its connection has become a tunnel, or the server ends.
-    pub(super) fn end_at_once(&self) {
-        self.ends_at_once.store(true, Ordering::Relaxed);
+    /// Closes the connection without draining it: it has become a tunnel, or the server shuts down.
+    pub(crate) fn skip_drain(&self) {
+        self.skips_drain.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn lingers(&self) -> bool {
-        !self.ends_at_once.load(Ordering::Relaxed)
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.skips_drain.load(Ordering::Relaxed)
     }
 
-    /// Returns when its connection is to be closed: in favour of a newer one, or after the timeout.
-    pub(super) async fn closed(&self) {
-        let silent = async {
+    /// Completes when the connection must be closed: in favour of a new one, or after the timeout.
+    pub(crate) async fn closed(&self) {
+        let timed_out = async {
             sleep(AUTHENTICATION_TIMEOUT).await;
             if self.is_admitted.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -57,18 +57,18 @@ impl Client {
         };
         tokio::select! {
             () = self.close.cancelled() => {}
-            () = silent => {}
+            () = timed_out => {}
         }
     }
 }
 
-/// The connections that have not shown the key, oldest first. Some may have shown it since.
+/// The unauthenticated connections, oldest first. Some may have authenticated since.
 #[derive(Default)]
-pub(super) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
+pub(crate) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
 
 impl UnauthenticatedConnections {
     /// Adds a new connection. Closes the oldest one if there are too many.
-    pub(super) fn add(&mut self) -> Arc<Client> {
+    pub(crate) fn add(&mut self) -> Arc<Client> {
         let client = Arc::<Client>::default();
         self.0.push_back(Arc::downgrade(&client));
         if self.0.len() > MAX_UNAUTHENTICATED {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_connection_without_the_key_is_closed() {
+    fn oldest_connection_is_closed_when_there_are_too_many() {
         let mut connections = UnauthenticatedConnections::default();
         let host = connections.add();
         host.authenticate();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_closed_in_time_unless_admitted() {
+    async fn connection_is_closed_after_the_timeout_unless_admitted() {
         let (silent, admitted) = (Client::default(), Client::default());
         let started = Instant::now();
         admitted.admit();

@@ -1,4 +1,4 @@
-//! How the server says no: every refusal and its status, chosen here and nowhere else.
+//! Errors of the HTTP API. The only place that maps an error to its HTTP status and wire code.
 
 use std::io;
 
@@ -17,20 +17,19 @@ use crate::ports::Unreachable;
 use crate::process::ProcessError;
 use crate::sessions::TooManySessions;
 use crate::shell::TerminalError;
-use crate::v0::TransferError;
 
-/// Why a request is not served.
+/// Reason why a request is refused or has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("the header x-session-api-key is missing or holds a wrong key")]
     Forbidden,
     #[error(
-        "without a key no web page is served: the header `origin` is there, or `host` is not this machine"
+        "requests of web pages are refused if no key is set: the header `origin` is present, or `host` is not this machine"
     )]
     FromWebPage,
     #[error("there is no such route; see protocol::sandbox_api")]
     NoSuchRoute,
-    #[error("the route does not take this method")]
+    #[error("the route does not support this method")]
     MethodNotAllowed,
     #[error("parameter `id`: {0}")]
     Id(#[from] IdError),
@@ -38,14 +37,18 @@ pub(crate) enum ApiError {
     Parameter { name: &'static str, problem: String },
     #[error("the body has more than {0} bytes")]
     BodyTooLarge(usize),
-    #[error("reading the body: {0}")]
+    #[error("cannot read the body: {0}")]
     Body(String),
     #[error("the body is not JSON: {0}")]
     NotJson(serde_json::Error),
-    #[error("field `action`: there is no action `{0}`")]
+    #[error("field `action`: unknown action `{0}`")]
     NoSuchAction(String),
     #[error("{0}")]
     Malformed(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    TooLarge(String),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error("there is no session `{0}`")]
@@ -61,20 +64,18 @@ pub(crate) enum ApiError {
     #[error("a tunnel or terminal is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
     NoUpgrade,
     #[error(transparent)]
-    Transfer(#[from] TransferError),
-    #[error(transparent)]
     File(#[from] FileError),
     #[error("query: {0}")]
     Query(String),
-    /// The file's length.
-    #[error("header `range`: the file has {0} bytes, and none of them is in it")]
+    /// Holds the length of the file.
+    #[error("header `range`: outside of the file, which has {0} bytes")]
     Range(u64),
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Worth a retry when one of them has ended.
-    #[error("{0} requests are being answered, no more are taken")]
+    /// Worth a retry when one of them has completed.
+    #[error("{0} requests are in progress, which is the maximum")]
     TooManyRequests(usize),
-    #[error("the server failed; its log says more")]
+    #[error("internal error; see the log of the server")]
     Failed,
 }
 
@@ -82,7 +83,7 @@ impl ApiError {
     fn status(&self) -> (StatusCode, ErrorCode) {
         match self {
             Self::Forbidden | Self::FromWebPage => (StatusCode::FORBIDDEN, ErrorCode::Forbidden),
-            Self::NoSuchRoute => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::NoSuchRoute | Self::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid),
             Self::Id(_)
             | Self::Parameter { .. }
@@ -90,7 +91,7 @@ impl ApiError {
             | Self::Body(_)
             | Self::NotJson(_)
             | Self::NoSuchAction(_) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
-            Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+            Self::BodyTooLarge(_) | Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
             Self::Malformed(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
             Self::Ledger(LedgerError::Conflict(_) | LedgerError::StillRuns(_)) => {
                 (StatusCode::CONFLICT, ErrorCode::Conflict)
@@ -110,23 +111,18 @@ impl ApiError {
             Self::Terminal(TerminalError::Invalid { .. }) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, ErrorCode::Invalid),
             Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Process(error) => of_process(error),
+            Self::Process(error) => process_status(error),
             Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
-            Self::Transfer(TransferError::NotFound(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Transfer(TransferError::TooMuch(_)) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
-            Self::Transfer(TransferError::Refused(_) | TransferError::Io { .. }) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
-            }
-            Self::File(error) => of_file(error),
+            Self::File(error) => file_status(error),
             Self::Range(_) => (StatusCode::RANGE_NOT_SATISFIABLE, ErrorCode::Range),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
         }
     }
 }
 
-fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
+fn file_status(error: &FileError) -> (StatusCode, ErrorCode) {
     use io::ErrorKind as Kind;
     match error {
         FileError::OutsideRoot(_) => (StatusCode::FORBIDDEN, ErrorCode::OutsideRoot),
@@ -142,7 +138,7 @@ fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, ErrorCode::Denied),
             Kind::StorageFull | Kind::QuotaExceeded => (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::NoSpace),
             Kind::OutOfMemory => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
-            // Names that are too long, links in circles, files that run: what the system says is about the path.
+            // A name that is too long, a loop of links, a program that runs: the cause is the path, not the server.
             _ if source.raw_os_error() != Some(Errno::EIO as i32) => {
                 (StatusCode::CONFLICT, ErrorCode::Conflict)
             }
@@ -151,7 +147,7 @@ fn of_file(error: &FileError) -> (StatusCode, ErrorCode) {
     }
 }
 
-fn of_process(error: &ProcessError) -> (StatusCode, ErrorCode) {
+fn process_status(error: &ProcessError) -> (StatusCode, ErrorCode) {
     match error {
         ProcessError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
         ProcessError::NoProgram { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NoProgram),
@@ -167,7 +163,7 @@ fn of_process(error: &ProcessError) -> (StatusCode, ErrorCode) {
     }
 }
 
-/// An [`ErrorBody`], and for V0's clients the list that they look for beside it.
+/// An [`ErrorBody`] with the additional list that V0's clients read.
 #[derive(Serialize)]
 struct Body {
     #[serde(flatten)]
@@ -176,9 +172,9 @@ struct Body {
     errors: Vec<String>,
 }
 
-/// Beside the response, for an API that words its refusals otherwise.
+/// Extension of an error response, for APIs with another error body.
 #[derive(Debug, Clone)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorDetail {
     pub(crate) detail: String,
 }
 
@@ -186,17 +182,17 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
         let detail = self.to_string();
-        tracing::debug!(%status, detail, "refused");
+        tracing::debug!(%status, detail, "request refused");
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
-        let refusal = Extension(Refusal { detail: detail.clone() });
+        let extension = Extension(ErrorDetail { detail: detail.clone() });
         let body = Json(Body { error: ErrorBody { code, detail }, errors });
         match self {
             Self::Range(length) => {
-                (status, refusal, [(header::CONTENT_RANGE, format!("bytes */{length}"))], body)
+                (status, extension, [(header::CONTENT_RANGE, format!("bytes */{length}"))], body)
                     .into_response()
             }
-            _ => (status, refusal, body).into_response(),
+            _ => (status, extension, body).into_response(),
         }
     }
 }

@@ -11,16 +11,9 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::children::{self, ChildList};
-use super::prompt::SESSION_VARIABLE;
-
-/// A process as `/proc` lists it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    dead: bool,
-}
+use crate::os::children::{self, ChildList};
+use crate::os::process_table::{self, ProcessStat};
+use crate::os::process_tree::SESSION_VARIABLE;
 
 /// What was there when a command began.
 #[derive(Debug)]
@@ -58,22 +51,22 @@ impl Baseline {
     }
 
     fn new_processes(&self) -> Vec<i32> {
-        let processes = scan();
-        let mut below: HashMap<i32, Vec<Process>> = HashMap::new();
+        let processes = process_table::scan();
+        let mut below: HashMap<i32, Vec<ProcessStat>> = HashMap::new();
         for process in &processes {
             below.entry(process.parent).or_default().push(*process);
         }
         let adopted: HashSet<i32> = children::adopted().into_iter().collect();
         let orphans =
             processes.iter().filter(|each| adopted.contains(&each.pid) && self.owns_orphan(each.pid));
-        let mut queue: VecDeque<Process> =
+        let mut queue: VecDeque<ProcessStat> =
             below.get(&self.shell).into_iter().flatten().chain(orphans).copied().collect();
         let mut new = Vec::new();
         while let Some(process) = queue.pop_front() {
             if self.spared.contains(&process.pid) {
                 continue;
             }
-            if !process.dead {
+            if !process.is_zombie {
                 new.push(process.pid);
             }
             queue.extend(below.get(&process.pid).into_iter().flatten());
@@ -108,40 +101,4 @@ pub(super) fn ignores_interrupt(pid: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask & (1 << (libc::SIGINT - 1)) != 0
-}
-
-/// Every process there is. Empty without `/proc`.
-pub(super) fn scan() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter_map(|pid| parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?))
-        .collect()
-}
-
-/// `PID (NAME) STATE PARENT …`; the name may hold anything, also parentheses.
-fn parse_stat(pid: i32, stat: &[u8]) -> Option<Process> {
-    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-    let dead = matches!(fields.next()?, "Z" | "X");
-    Some(Process { pid, parent: fields.next()?.parse().ok()?, dead })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_name_cannot_forge_its_parent() {
-        let process = parse_stat(7, b"7 (a) S 1 (b) Z 42 7 7 0");
-        assert_eq!(process, Some(Process { pid: 7, parent: 42, dead: true }));
-        assert_eq!(parse_stat(7, b"7 (a"), None);
-    }
-
-    #[test]
-    fn this_process_is_found_below_its_parent() {
-        let own = std::process::id().cast_signed();
-        let parent = std::os::unix::process::parent_id().cast_signed();
-        assert!(scan().iter().any(|each| each.pid == own && each.parent == parent));
-    }
 }

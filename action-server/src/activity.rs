@@ -1,4 +1,4 @@
-//! Whether anybody needs the server: connections that are open, actions that run.
+//! Detects whether the server is idle: no open connection and no running action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Counts what is active. Cloning shares the count.
+/// Counts open connections and running actions. Clones share the counter.
 #[derive(Debug, Clone)]
 pub(crate) struct Activity {
     count: Arc<watch::Sender<usize>>,
 }
 
-/// Something is active as long as this lives.
+/// Counts as active until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActivityGuard {
     count: Arc<watch::Sender<usize>>,
 }
 
@@ -25,21 +25,21 @@ impl Default for Activity {
 }
 
 impl Activity {
-    pub(crate) fn begin(&self) -> Active {
-        // Only the first and the last are told: this is done for every action.
+    pub(crate) fn start(&self) -> ActivityGuard {
+        // Notifies only about the first and the last one, because this runs for every action.
         self.count.send_if_modified(|count| {
             *count += 1;
             *count == 1
         });
-        Active { count: Arc::clone(&self.count) }
+        ActivityGuard { count: Arc::clone(&self.count) }
     }
 
-    /// Returns when nothing was active for that long; never without a time.
+    /// Completes once the server has been idle for `time`; never if there is none.
     pub(crate) async fn idle_for(&self, time: Option<Duration>) {
         let Some(time) = time else { return std::future::pending().await };
         let mut count = self.count.subscribe();
         loop {
-            // Neither can fail: the sender is ours.
+            // Cannot fail: `self` owns the sender.
             _ = count.wait_for(|count| *count == 0).await;
             tokio::select! {
                 () = sleep(time) => return,
@@ -49,7 +49,7 @@ impl Activity {
     }
 }
 
-impl Drop for Active {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         self.count.send_if_modified(|count| {
             *count = count.saturating_sub(1);
@@ -65,21 +65,21 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn idle_begins_anew_with_every_activity() {
+    async fn idle_time_restarts_with_every_activity() {
         let activity = Activity::default();
-        let begun = Instant::now();
+        let started = Instant::now();
         let idle = tokio::spawn({
             let activity = activity.clone();
             async move { activity.idle_for(Some(Duration::from_secs(10))).await }
         });
         sleep(Duration::from_secs(9)).await;
-        let (one, two) = (activity.begin(), activity.begin());
+        let (one, two) = (activity.start(), activity.start());
         drop(one);
         sleep(Duration::from_secs(30)).await;
         drop(two);
         sleep(Duration::from_secs(5)).await;
-        drop(activity.begin());
+        drop(activity.start());
         idle.await.unwrap();
-        assert_eq!(begun.elapsed(), Duration::from_secs(9 + 30 + 5 + 10));
+        assert_eq!(started.elapsed(), Duration::from_secs(9 + 30 + 5 + 10));
     }
 }

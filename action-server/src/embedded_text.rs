@@ -1,13 +1,13 @@
-//! Texts that the program holds compressed: its build script makes them.
+//! Texts that the build script has compressed into the binary.
 
 use std::io::{self, Read as _};
 
 use flate2::read::DeflateDecoder;
 
-/// The text again.
+/// Decompresses the text.
 ///
 /// # Errors
-/// None for what the build script has made.
+/// `deflated` is not output of the build script.
 pub(crate) fn inflate(deflated: &[u8]) -> io::Result<String> {
     let mut text = String::new();
     DeflateDecoder::new(deflated).read_to_string(&mut text)?;

@@ -1,7 +1,7 @@
-//! The machine's users and groups, from `/etc/passwd` and `/etc/group`.
+//! Users and groups from `/etc/passwd` and `/etc/group`.
 //!
-//! Never through the C library's name services: a static glibc aborts in images that have an older one
-//! (`reference/shell.md`). Accounts that only a directory service knows are not found; their numbers still work.
+//! Does not use the C library's name services: a static glibc aborts in images whose shared modules have another version.
+//! Accounts that only a directory service knows are not found by name, but their numbers work.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use nix::unistd::{Gid, Uid};
 
-/// A user.
+/// A user account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) name: String,
@@ -18,18 +18,18 @@ pub(crate) struct Account {
     pub(crate) home: Option<OsString>,
 }
 
-/// Whom something runs as.
+/// User and groups that a process runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: Uid,
     pub(crate) gid: Gid,
-    /// The supplementary ones.
+    /// The supplementary groups.
     pub(crate) groups: Vec<Gid>,
-    /// Nothing for a number that no account has.
+    /// `None` for a number without an account.
     pub(crate) account: Option<Account>,
 }
 
-/// Why a text names nobody.
+/// Reason why a user or group cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AccountError {
     #[error("there is no user `{0}`")]
@@ -40,10 +40,10 @@ pub(crate) enum AccountError {
     NeedsGroup(u32),
 }
 
-/// Both files as they were read.
+/// The contents of both files.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    /// Bytes: a comment may be in any encoding.
+    /// Not text, because a comment may have any encoding.
     passwd: Vec<u8>,
     group: Vec<u8>,
 }
@@ -54,12 +54,11 @@ impl Accounts {
         Self { passwd: read("/etc/passwd"), group: read("/etc/group") }
     }
 
-    /// The account with this number.
-    pub(crate) fn of(&self, uid: Uid) -> Option<Account> {
+    pub(crate) fn find_by_uid(&self, uid: Uid) -> Option<Account> {
         self.accounts().find(|account| account.uid == uid)
     }
 
-    /// Whom `user` or `user:group` means, each a name or a number; a name that is a number is a name first.
+    /// Resolves `user` or `user:group`, each a name or a number. A number that is also a name is resolved as the name.
     pub(crate) fn resolve(&self, text: &str) -> Result<Identity, AccountError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -67,7 +66,7 @@ impl Accounts {
         };
         let named = self.accounts().find(|account| account.name == user);
         let numbered = number(user.as_bytes()).map(Uid::from_raw);
-        let account = named.or_else(|| self.of(numbered?));
+        let account = named.or_else(|| self.find_by_uid(numbered?));
         let uid = account.as_ref().map(|account| account.uid).or(numbered);
         let uid = uid.ok_or_else(|| AccountError::NoUser(user.to_owned()))?;
         let gid = match (group, &account) {
@@ -95,7 +94,7 @@ impl Accounts {
         })
     }
 
-    /// name:password:gid:member,member
+    /// Parses lines of the form `name:password:gid:member,member`.
     fn group(&self, text: &str) -> Option<Gid> {
         let named = lines(&self.group).find_map(|mut fields| {
             (fields.next()? == text.as_bytes()).then(|| number(fields.nth(1)?)).flatten()
@@ -103,7 +102,7 @@ impl Accounts {
         named.or_else(|| number(text.as_bytes())).map(Gid::from_raw)
     }
 
-    /// The groups that list `name`, and its own.
+    /// Returns `own` and the groups that list `name` as a member.
     fn groups_with(&self, name: &str, own: Gid) -> Vec<Gid> {
         let mut groups = vec![own];
         for mut fields in lines(&self.group) {
@@ -121,7 +120,7 @@ fn lines(file: &[u8]) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
     file.split(|&byte| byte == b'\n').map(|line| line.split(|&byte| byte == b':'))
 }
 
-/// A number of a user or group. The highest means nobody to the kernel: "leave it as it is".
+/// Parses the number of a user or group. Rejects the highest one, which system calls interpret as "unchanged".
 fn number(text: &[u8]) -> Option<u32> {
     let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
@@ -147,20 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn users_are_found_by_name_and_by_number_with_their_groups() {
+    fn identity_has_all_groups_when_given_by_name_or_number() {
         assert_eq!(ids("agent"), (1000, 1001, vec![1001, 10, 44]));
         assert_eq!(ids("1000"), (1000, 1001, vec![1001, 10, 44]));
         assert_eq!(ids("agent:wheel"), (1000, 10, vec![10, 1001, 44]));
         assert_eq!(ids("agent:5"), (1000, 5, vec![5, 10, 1001, 44]));
         assert_eq!(ids("7"), (70, 70, vec![70]));
         assert_eq!(ids("2147483648:3"), (2_147_483_648, 3, vec![]));
-        assert_eq!(accounts().of(Uid::from_raw(1000)).unwrap().home, Some("/home/agent".into()));
-        assert_eq!(accounts().of(Uid::from_raw(70)).unwrap().home, None);
-        assert_eq!(accounts().of(Uid::from_raw(8)), None);
+        assert_eq!(accounts().find_by_uid(Uid::from_raw(1000)).unwrap().home, Some("/home/agent".into()));
+        assert_eq!(accounts().find_by_uid(Uid::from_raw(70)).unwrap().home, None);
+        assert_eq!(accounts().find_by_uid(Uid::from_raw(8)), None);
     }
 
     #[test]
-    fn who_is_nobody_is_told() {
+    fn resolve_fails_when_the_user_or_group_is_unknown() {
         let error = |text: &str| accounts().resolve(text).unwrap_err();
         assert_eq!(error("5000"), AccountError::NeedsGroup(5000));
         assert_eq!(error("nobody"), AccountError::NoUser("nobody".into()));
@@ -168,7 +167,7 @@ mod tests {
         assert_eq!(error("agent:"), AccountError::NoGroup(String::new()));
         for text in ["", ":", "-1", "+1", "4294967295:0", "4294967296:0", "broken", "+"] {
             let Err(AccountError::NoUser(user)) = accounts().resolve(text) else {
-                panic!("{text} is somebody")
+                panic!("{text} is resolved")
             };
             assert!(text.starts_with(&user));
         }
