@@ -41,7 +41,8 @@ pub(crate) fn run(socket: &Path, server: Option<Pid>) -> anyhow::Result<ExitCode
     let from_socket =
         UnixStream::connect(socket).with_context(|| format!("cannot connect to {}", socket.display()))?;
     if let Some(server) = server {
-        check_peer(&from_socket, server).with_context(|| format!("cannot connect to {}", socket.display()))?;
+        check_peer(&from_socket, server)
+            .with_context(|| format!("cannot connect to {}", socket.display()))?;
     }
     let to_socket = from_socket.try_clone().context("cannot duplicate the socket")?;
     // Files, because the standard library buffers its own standard streams.

@@ -125,9 +125,8 @@ fn complete(
     own: impl Iterator<Item = (OsString, OsString)>,
     user: Option<Account>,
 ) -> Vec<(OsString, OsString)> {
-    let is_public = |name: &OsStr| {
-        name != ARENAS && !PRIVATE_VARIABLES.iter().any(|private| name == OsStr::new(private))
-    };
+    let is_public =
+        |name: &OsStr| name != ARENAS && !PRIVATE_VARIABLES.iter().any(|private| name == OsStr::new(private));
     let mut environment: Vec<_> = own
         .filter(|(name, _)| is_public(name))
         .map(|(name, value)| (if name == SAVED_ARENAS { ARENAS.into() } else { name }, value))

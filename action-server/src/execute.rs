@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::files::Files;
-use crate::ledger::{StartedAction, Entry, Ledger, LedgerError, Running, SpoolStore};
+use crate::ledger::{ActionRecord, Ledger, LedgerError, RunningAction, SpoolStore, StartedAction};
 use crate::plugins::jupyter::{Cell, Jupyter};
 use crate::sessions::Sessions;
 use crate::timeouts::{sleep_until_timeout, timeout_from_secs};
@@ -61,10 +61,10 @@ impl Executor {
         &self,
         id: ActionId,
         mut request: ActionRequest,
-    ) -> Result<Arc<Entry>, LedgerError> {
+    ) -> Result<Arc<ActionRecord>, LedgerError> {
         // A client that retries may no longer know the values.
         let environment = std::mem::take(&mut request.environment);
-        match self.ledger.begin(id.clone(), &request)? {
+        match self.ledger.start(id.clone(), &request)? {
             StartedAction::Known(entry) => Ok(entry),
             StartedAction::New(running) => {
                 let entry = running.entry();
@@ -72,7 +72,7 @@ impl Executor {
                 tracing::debug!(%id, "action started");
                 self.tasks.spawn(async move {
                     let observation = executor.perform(&running, request, environment).await;
-                    running.end(observation);
+                    running.complete(observation);
                     tracing::debug!(%id, "action completed");
                     drop(active);
                 });
@@ -83,7 +83,7 @@ impl Executor {
 
     async fn perform(
         &self,
-        running: &Running,
+        running: &RunningAction,
         request: ActionRequest,
         environment: CommandEnvironment,
     ) -> Observation {

@@ -11,12 +11,12 @@ mod clients;
 mod config;
 mod detach;
 mod dial;
+mod embedded_text;
 mod environment;
 mod execute;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod embedded_text;
 mod init;
 mod ledger;
 mod logging;

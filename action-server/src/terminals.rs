@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::environment::Environment;
-use crate::process::exit_of;
+use crate::process::to_process_exit;
 use crate::shell::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 
 /// Maximum output of one frame.
@@ -109,7 +109,7 @@ async fn copy_output(
             None => tokio::select! {
                 read = screen.read(&mut buffer), if !is_hung_up => read.unwrap_or(0),
                 status = program.exited() => {
-                    exit = Some(exit_of(status, ExitReason::Exited, None));
+                    exit = Some(to_process_exit(status, ExitReason::Exited, None));
                     continue;
                 }
             },

@@ -11,7 +11,7 @@ use super::Api;
 use super::extract::{After, Id, JsonBody, action_request};
 use super::framed::framed;
 use crate::api::error::ApiError;
-use crate::ledger::{Entry, LedgerError, frames};
+use crate::ledger::{ActionRecord, LedgerError, frames};
 
 /// `POST`.
 #[cfg_attr(test, utoipa::path(
@@ -93,7 +93,7 @@ pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<St
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn stream(api: &Api, entry: Arc<Entry>, after: u64) -> Response {
+async fn stream(api: &Api, entry: Arc<ActionRecord>, after: u64) -> Response {
     let frames = frames(Arc::clone(&entry), after);
-    framed(&api.0.ticks, entry.settled(), || entry.has_news(after), frames).await
+    framed(&api.0.ticks, entry.completed_or_large(), || entry.is_ready(after), frames).await
 }

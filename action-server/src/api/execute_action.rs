@@ -51,7 +51,7 @@ pub(crate) fn performed_elsewhere(event: &Value) -> Option<&str> {
 /// Performs the action to its end, which is the answer.
 pub(crate) async fn perform(executor: &Executor, request: ActionRequest) -> Result<Response, ApiError> {
     let id = format!("v0.{}", Uuid::now_v7()).try_into()?;
-    let ending = executor.execute(id, request)?.ended().await;
+    let ending = executor.execute(id, request)?.completed().await;
     Ok(([(header::CONTENT_TYPE, "application/json")], ending.json()).into_response())
 }
 

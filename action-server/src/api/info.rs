@@ -8,7 +8,7 @@ use protocol::BootId;
 use protocol::sandbox_api::{Capability, ServerInfo, ServerLimits};
 
 use super::{Api, BODY_BYTES};
-use crate::ledger::{HELD_OUTPUT_BYTES, MAX_ENDED, RETENTION};
+use crate::ledger::{MAX_ENDED, RETAINED_OUTPUT_BYTES, RETENTION};
 use crate::shell::{self, ShellKind};
 
 #[cfg_attr(test, utoipa::path(
@@ -33,7 +33,7 @@ pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> ServerInfo {
         capabilities: vec![shell, Capability::Files, Capability::Processes, Capability::Terminals],
         limits: ServerLimits {
             body_bytes: BODY_BYTES as u64,
-            output_bytes: HELD_OUTPUT_BYTES,
+            output_bytes: RETAINED_OUTPUT_BYTES,
             ended_actions: MAX_ENDED as u64,
             retention_seconds: RETENTION.as_secs(),
         },

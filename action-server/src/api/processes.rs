@@ -224,10 +224,10 @@ async fn stream(api: &Api, process: Arc<Process>, reading: &Reading, follow: boo
     let frames = frames(Arc::clone(&process), cursors, follow);
     let settled = async {
         if follow {
-            process.settled().await;
+            process.exited_or_large().await;
         }
     };
-    framed(&api.0.ticks, settled, || process.has_news(cursors), frames).await
+    framed(&api.0.ticks, settled, || process.is_ready(cursors), frames).await
 }
 
 fn read(reading: Parameters<Reading>) -> Result<Reading, ApiError> {

@@ -1,6 +1,6 @@
-//! One action as the ledger holds it: its output so far, its ending once there is one.
+//! The record of one action: its output so far, and its result once it has completed.
 //!
-//! Readers never change it. It is dropped when the ledger has forgotten it and the last reader has gone.
+//! Readers never change it. It is dropped once the ledger has expired it and the last reader is gone.
 
 use std::sync::Arc;
 
@@ -11,141 +11,140 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, SetOnce};
 use tokio_util::sync::CancellationToken;
 
-use super::spool::{Held, Piece, Spool, SpoolStore};
+use super::spool::{OutputPiece, Spool, SpoolStore, SpoolUsage};
 
-/// Kind and length, before a frame's payload.
+/// Size of a frame's kind and length, which precede its payload.
 const FRAME_HEADER_BYTES: usize = 5;
 
-/// Output that is worth an answer's first part; as much as a socket takes at once.
-pub(crate) const MUCH_BYTES: u64 = 64 << 10;
+/// Amount of output after which a response is started without waiting for more. As much as a socket buffers.
+pub(crate) const LARGE_OUTPUT_BYTES: u64 = 64 << 10;
 
-/// What the observation of most commands takes, so that its memory does not grow while it is written.
-const COMMON_BYTES: usize = 512;
+/// Initial buffer size for an observation. Fits those of most commands.
+const TYPICAL_OBSERVATION_BYTES: usize = 512;
 
-/// An action that was begun.
+/// An action that was started.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ActionRecord {
     cancel: CancellationToken,
-    /// Touched after every change of the output and of the ending: readers sleep on it.
+    /// Notified after every change of the output or the result.
     progress: Notify,
     output: Arc<Spool>,
-    /// Its output is more than an answer waits for.
-    is_much: SetOnce<()>,
+    /// Set once the output exceeds [`LARGE_OUTPUT_BYTES`].
+    has_large_output: SetOnce<()>,
     /// Set after the output was closed.
-    ending: SetOnce<Ending>,
+    result: SetOnce<ActionResult>,
 }
 
-/// How an action ended, encoded once as the last frame of its stream.
+/// The observation of a completed action, encoded as the last frame of its stream.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending(Bytes);
+pub(crate) struct ActionResult(Bytes);
 
-impl Ending {
-    /// An observation that is too long to be sent becomes one that says so: an action never stays without an ending.
+impl ActionResult {
+    /// Encodes the observation. One that exceeds the maximum length is replaced by an error, so that every action completes.
     pub(super) fn encode(observation: Observation) -> Self {
-        let mut frame = Vec::with_capacity(COMMON_BYTES);
-        if let Err(error) = ActionFrame::Observation(Box::new(observation)).encode(&mut frame) {
-            tracing::warn!(%error, "an observation cannot be sent");
+        let mut frame = Vec::with_capacity(TYPICAL_OBSERVATION_BYTES);
+        if let Err(error) = Frame::Observation(Box::new(observation)).encode(&mut frame) {
+            tracing::warn!(%error, "observation cannot be encoded");
             frame.clear();
             let replacement = Observation::error(format!("The result cannot be sent: {error}."), "");
-            // A text this short always encodes.
-            let _: Result<(), FrameError> =
-                ActionFrame::Observation(Box::new(replacement)).encode(&mut frame);
+            // Cannot fail: the text is short.
+            let _: Result<(), FrameError> = Frame::Observation(Box::new(replacement)).encode(&mut frame);
         }
         Self(frame.into())
     }
 
-    /// As the last frame of the stream.
+    /// Returns the last frame of the stream.
     pub(crate) fn frame(&self) -> Bytes {
         self.0.clone()
     }
 
-    /// As JSON alone.
+    /// Returns the observation as JSON, without the header of the frame.
     pub(crate) fn json(&self) -> Bytes {
         self.0.slice(FRAME_HEADER_BYTES.min(self.0.len())..)
     }
 }
 
-/// What a reader finds.
+/// The next item for a reader.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum ActionProgress {
     /// Output, or a gap in it.
-    Output(Piece),
-    /// All output was read, and there is no more.
-    Ending(Ending),
+    Output(OutputPiece),
+    /// All output was read, and the action has completed.
+    Completed(ActionResult),
     /// All output so far was read.
-    NothingYet,
+    Pending,
 }
 
-impl Entry {
+impl ActionRecord {
     pub(super) fn new(spools: &SpoolStore) -> Self {
         Self {
             cancel: CancellationToken::new(),
             progress: Notify::new(),
             output: Spool::new(spools),
-            is_much: SetOnce::new(),
-            ending: SetOnce::new(),
+            has_large_output: SetOnce::new(),
+            result: SetOnce::new(),
         }
     }
 
-    /// Asks the action to end; its observation still comes. Too late is no error.
+    /// Cancels the action, which still completes with an observation. No effect if it has completed.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// How the action ended, once it has.
-    pub(crate) async fn ended(&self) -> Ending {
-        self.ending.wait().await.clone()
+    /// Waits for the result.
+    pub(crate) async fn completed(&self) -> ActionResult {
+        self.result.wait().await.clone()
     }
 
-    /// Waits until it has ended, or has said much.
-    pub(crate) async fn settled(&self) {
+    /// Waits until the action has completed or has much output.
+    pub(crate) async fn completed_or_large(&self) {
         tokio::select! {
-            _ = self.ending.wait() => {}
-            _ = self.is_much.wait() => {}
+            _ = self.result.wait() => {}
+            _ = self.has_large_output.wait() => {}
         }
     }
 
-    /// Whether there is something to tell to a reader that has the first `after` bytes.
-    pub(crate) fn has_news(&self, after: u64) -> bool {
-        !matches!(self.next(after), Next::NothingYet)
+    /// Returns whether there is a frame for a reader that has the first `after` bytes.
+    pub(crate) fn is_ready(&self, after: u64) -> bool {
+        !matches!(self.next(after), ActionProgress::Pending)
     }
 
     pub(super) fn cancellation(&self) -> CancellationToken {
         self.cancel.clone()
     }
 
-    /// Ends with the next change after this call.
+    /// Completes with the next change after this call.
     pub(super) fn progress(&self) -> Notified<'_> {
         self.progress.notified()
     }
 
-    pub(super) fn next(&self, cursor: u64) -> Next {
-        // The ending first: once there is one, the output below is complete.
-        let ending = self.ending.get().cloned();
-        match (self.output.read(cursor), ending) {
-            (Some(piece), _) => Next::Output(piece),
-            (None, Some(ending)) => Next::Ending(ending),
-            (None, None) => Next::NothingYet,
+    pub(super) fn next(&self, cursor: u64) -> ActionProgress {
+        // Read before the output: once there is a result, the output is complete.
+        let result = self.result.get().cloned();
+        match (self.output.read(cursor), result) {
+            (Some(piece), _) => ActionProgress::Output(piece),
+            (None, Some(result)) => ActionProgress::Completed(result),
+            (None, None) => ActionProgress::Pending,
         }
     }
 
-    /// Output that comes after the ending belongs to nobody and is dropped.
+    /// Appends output. Output after the result is dropped.
     pub(super) fn push(&self, bytes: &[u8]) {
         self.output.push(bytes);
-        if self.output.end() >= MUCH_BYTES {
-            // Once is enough.
-            _ = self.is_much.set(());
+        if self.output.end() >= LARGE_OUTPUT_BYTES {
+            // Fails if it was set before.
+            _ = self.has_large_output.set(());
         }
         self.progress.notify_waiters();
     }
 
-    /// Returns what is held from now on.
-    pub(super) fn end(&self, ending: Ending) -> Held {
+    /// Completes the action. Returns the resources that the record uses from now on.
+    pub(super) fn complete(&self, result: ActionResult) -> SpoolUsage {
         let output = self.output.close();
-        let holds = Held { memory: output.memory + ending.0.len() as u64, ..output };
-        // There is one: whoever ends it gives up the right to.
-        _ = self.ending.set(ending);
+        let usage = SpoolUsage { memory: output.memory + result.0.len() as u64, ..output };
+        // Cannot fail: only one `RunningAction` exists, and it completes the action once.
+        _ = self.result.set(result);
         self.progress.notify_waiters();
-        holds
+        usage
     }
 }

@@ -1,18 +1,18 @@
-//! Short stand-ins for requests and ids, so that remembering them costs the same whatever their length.
+//! Fingerprints of requests and ids. They have the same size for every length, so that many can be remembered.
 
 use std::hash::{BuildHasher as _, Hasher, RandomState};
 use std::io::{self, BufWriter, Write as _};
 
 use serde::Serialize;
 
-/// Most requests are one piece.
-const PIECE_BYTES: usize = 1 << 10;
+/// Buffer size. Most requests fit.
+const BUFFER_BYTES: usize = 1 << 10;
 
-/// 128 bits of two hashes with keys of this process: two that are equal by chance will not be met.
+/// Two hashes of 64 bits each, with random keys of this process. Collisions are too unlikely to handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint(u64, u64);
 
-/// Makes fingerprints; those of different makers have nothing to do with each other.
+/// Computes fingerprints. Those of different instances are not comparable.
 #[derive(Debug, Default)]
 pub(super) struct Fingerprints {
     first: RandomState,
@@ -20,18 +20,18 @@ pub(super) struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// Of what the request means, not of its bytes: blanks and the order of fields do not matter.
+    /// Hashes the parsed request, so that whitespace and the order of fields do not matter.
     pub(super) fn of_request(&self, request: &impl Serialize) -> Fingerprint {
         let mut sink = self.sink();
-        // Hashing costs by the piece, and JSON is written in pieces of a few bytes.
-        let mut pieces = BufWriter::with_capacity(PIECE_BYTES, &mut sink);
-        let hashed = serde_json::to_writer(&mut pieces, request).map_err(io::Error::from);
-        if let Err(error) = hashed.and_then(|()| pieces.flush()) {
-            // Cannot happen: the sink takes everything and the request came from JSON. Were it to, the same request
-            // would still give the same fingerprint.
-            tracing::warn!(%error, "hashing a request");
+        // The hasher has a cost per call, and JSON is written in chunks of a few bytes.
+        let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut sink);
+        let hashed = serde_json::to_writer(&mut buffer, request).map_err(io::Error::from);
+        if let Err(error) = hashed.and_then(|()| buffer.flush()) {
+            // Cannot happen: the sink never fails, and the request came from JSON. If it did, equal requests would still
+            // have equal fingerprints.
+            tracing::warn!(%error, "cannot hash a request");
         }
-        drop(pieces);
+        drop(buffer);
         sink.fingerprint()
     }
 
@@ -41,17 +41,17 @@ impl Fingerprints {
         sink.fingerprint()
     }
 
-    fn sink(&self) -> Sink<impl Hasher> {
-        Sink { first: self.first.build_hasher(), second: self.second.build_hasher() }
+    fn sink(&self) -> HashSink<impl Hasher> {
+        HashSink { first: self.first.build_hasher(), second: self.second.build_hasher() }
     }
 }
 
-struct Sink<H> {
+struct HashSink<H> {
     first: H,
     second: H,
 }
 
-impl<H: Hasher> Sink<H> {
+impl<H: Hasher> HashSink<H> {
     fn add(&mut self, bytes: &[u8]) {
         self.first.write(bytes);
         self.second.write(bytes);
@@ -62,7 +62,7 @@ impl<H: Hasher> Sink<H> {
     }
 }
 
-impl<H: Hasher> io::Write for Sink<H> {
+impl<H: Hasher> io::Write for HashSink<H> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.add(bytes);
         Ok(bytes.len())
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_request_written_otherwise_is_the_same() {
+    fn fingerprints_are_equal_when_only_the_json_format_differs() {
         let fingerprints = Fingerprints::default();
         let one = request(r#"{"action":"run","args":{"command":"ls","hidden":false},"timeout":1}"#);
         let two = request(r#"{ "timeout": 1.0, "args": {"command": "ls"}, "action": "run", "id": 7 }"#);

@@ -1,5 +1,5 @@
-//! An action's answer as a stream of encoded frames. Reads at its reader's pace and holds nothing up; dropping it
-//! leaves the action alone; it ends with the observation.
+//! Streams an action's output and result as encoded frames. The stream proceeds at the pace of its reader and never blocks
+//! the action. Dropping it does not cancel the action. Its last frame is the observation.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use protocol::sandbox_api::{ActionFrame, FrameError};
 
-use super::entry::{Entry, Next};
-use super::spool::Piece;
+use super::entry::{ActionProgress, ActionRecord};
+use super::spool::OutputPiece;
 
-/// What is written at once is about as much as a socket takes.
+/// Size after which frames are written to the socket. About as much as a socket buffers.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// The most that one frame carries: small beside the stream window, so that frames of several actions take turns.
+/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of several actions alternate.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// The frames of `entry` for a reader that has the first `after` bytes of its output.
+/// Returns the frames of `entry` for a reader that has the first `after` bytes of its output.
 pub(crate) fn frames(
-    entry: Arc<Entry>,
+    entry: Arc<ActionRecord>,
     after: u64,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let reader = Reader { entry, cursor: after };
+    let reader = ActionFrameReader { entry, cursor: after };
     stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (frame, is_last) = reader.next().await;
@@ -30,51 +30,51 @@ pub(crate) fn frames(
     })
 }
 
-struct Reader {
-    entry: Arc<Entry>,
+struct ActionFrameReader {
+    entry: Arc<ActionRecord>,
     cursor: u64,
 }
 
-impl Reader {
-    /// What there is, once there is something: frames that are ready together go out together, in one write.
+impl ActionFrameReader {
+    /// Waits for frames and returns all that are ready, so that they are sent in one write.
     async fn next(&mut self) -> (Bytes, bool) {
         let mut ready = Vec::new();
         let entry = Arc::clone(&self.entry);
         loop {
-            // Before the look: it misses no change after it.
+            // Created before the state is read, so that no later change is missed.
             let progress = entry.progress();
             match entry.next(self.cursor) {
-                Next::Output(piece) => {
-                    self.tell(piece, &mut ready).await;
+                ActionProgress::Output(piece) => {
+                    self.encode_output(piece, &mut ready).await;
                     if ready.len() >= WRITE_BYTES {
                         return (ready.into(), false);
                     }
                 }
-                Next::Ending(ending) => {
-                    ready.extend_from_slice(&ending.frame());
+                ActionProgress::Completed(result) => {
+                    ready.extend_from_slice(&result.frame());
                     return (ready.into(), true);
                 }
-                Next::NothingYet if ready.is_empty() => progress.await,
-                Next::NothingYet => return (ready.into(), false),
+                ActionProgress::Pending if ready.is_empty() => progress.await,
+                ActionProgress::Pending => return (ready.into(), false),
             }
         }
     }
 
-    async fn tell(&mut self, piece: Piece, into: &mut Vec<u8>) {
+    async fn encode_output(&mut self, piece: OutputPiece, into: &mut Vec<u8>) {
         let (bytes, to) = piece.read(self.cursor).await;
         for (offset, bytes) in (self.cursor..).step_by(FRAME_BYTES).zip(bytes.chunks(FRAME_BYTES)) {
-            check(ActionFrame::encode_output(offset, bytes, into));
+            log_error(Frame::encode_output(offset, bytes, into));
         }
         if bytes.is_empty() {
-            check(ActionFrame::Gap { from: self.cursor, to }.encode(into));
+            log_error(Frame::Gap { from: self.cursor, to }.encode(into));
         }
         self.cursor = to;
     }
 }
 
-fn check(encoded: Result<(), FrameError>) {
+fn log_error(encoded: Result<(), FrameError>) {
     if let Err(error) = encoded {
-        // Cannot happen: output frames are cut far below the longest.
-        tracing::error!(%error, "encoding output");
+        // Cannot happen: output frames are much shorter than the maximum.
+        tracing::error!(%error, "cannot encode output");
     }
 }

@@ -1,18 +1,18 @@
-//! What the server remembers of actions: an id runs once, its output can be read again by offset, its ending is kept.
+//! The actions of the server: each id runs once, its output can be read again from any offset, and its result is retained.
 //!
-//! The ledger runs nothing and reads no request: it is told that an action begins, what it prints, how it ended. It
-//! outlives every connection and ends with the process; an action in it ends exactly once (see [`Running`]).
+//! The ledger does not run actions. Its caller reports their start, output and result. It outlives every connection and ends
+//! with the process. Every action in it completes exactly once (see [`RunningAction`]).
 //!
-//! State is behind short mutexes, the table's and those of an entry, and not in an actor: output comes from threads that
-//! must never wait for a reader. None is held across an await, and the table's and an entry's are never held together.
+//! The state is protected by short mutexes, one for the table and one for each record, instead of an actor: output comes
+//! from threads that must never wait for a reader. No mutex is held across an await, and those of the table and of a record
+//! are never held together.
 //!
-//! The parts that are not about actions, [`Register`] (an id is used once) and [`Spool`] (output by offset), serve
-//! processes as well.
+//! [`Registry`] (each id is used once) and [`Spool`] (output by offset) are also used for processes.
 
 mod entry;
 mod fingerprint;
 mod frames;
-mod register;
+mod registry;
 mod retention;
 mod running;
 mod spool;
@@ -26,93 +26,95 @@ use std::sync::Arc;
 use protocol::ActionId;
 use protocol::sandbox_api::ActionRequest;
 
-pub(crate) use entry::{Entry, MUCH_BYTES};
+pub(crate) use entry::{ActionRecord, LARGE_OUTPUT_BYTES};
 pub(crate) use frames::frames;
-pub(crate) use register::{Refusal, Register, Registered};
-pub(crate) use retention::forget_the_expired;
-pub(crate) use running::Running;
-pub(crate) use spool::{HELD_OUTPUT_BYTES, Held, Piece, Spool, SpoolStore};
+pub(crate) use registry::{Registration, Registry, RegistryError};
+pub(crate) use retention::expire_records;
+pub(crate) use running::RunningAction;
+pub(crate) use spool::{OutputPiece, RETAINED_OUTPUT_BYTES, Spool, SpoolStore, SpoolUsage};
 pub(crate) use table::{MAX_ENDED, RETENTION};
 
-/// Why an action does not begin, or cannot be attached to.
+/// Reason why an action is not started or found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LedgerError {
-    /// Asking again with the same id is a mistake of the client; a new action needs a new id.
+    /// Not worth a retry: a new action needs a new id.
     #[error("the action id `{0}` belongs to another action")]
     Conflict(ActionId),
-    /// It will not be held again; it is not run a second time.
-    #[error("the action `{0}` has ended and is no longer held")]
+    /// Not worth a retry: it is not run again.
+    #[error("the action `{0}` has completed and is no longer retained")]
     Gone(ActionId),
-    /// Worth asking again once it was begun.
+    /// Worth a retry after the action was started.
     #[error("there is no action `{0}`")]
     Unknown(ActionId),
-    /// Only what has ended can be acknowledged.
-    #[error("the action `{0}` still runs")]
+    /// Only a completed action can be acknowledged.
+    #[error("the action `{0}` is still running")]
     StillRuns(ActionId),
-    /// Worth a retry when one of them has ended.
-    #[error("{0} actions are running, no more are begun")]
+    /// Worth a retry when an action has completed.
+    #[error("{0} actions are running, which is the maximum")]
     Busy(usize),
 }
 
-/// What came of asking for an action.
+/// Result of starting an action.
 #[derive(Debug)]
 pub(crate) enum StartedAction {
-    /// It is new: whoever gets this has to run it.
-    New(Running),
-    /// It is known, running or ended.
-    Known(Arc<Entry>),
+    /// The id is new. The caller must run the action.
+    New(RunningAction),
+    /// The id is known. The action is running or has completed.
+    Known(Arc<ActionRecord>),
 }
 
-/// The actions of this life of the server. Cloning shares it.
+/// The actions of the server. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    register: Register<ActionId, Entry>,
+    registry: Registry<ActionId, ActionRecord>,
     spools: SpoolStore,
 }
 
 impl Ledger {
     pub(crate) fn new(spools: SpoolStore) -> Self {
-        Self { register: Register::default(), spools }
+        Self { registry: Registry::default(), spools }
     }
 
-    /// Begins an action, or finds it when this very request was seen before.
-    pub(crate) fn begin(&self, id: ActionId, request: &ActionRequest) -> Result<StartedAction, LedgerError> {
-        let new = || Ok::<_, Refusal>(Arc::new(Entry::new(&self.spools)));
-        match self.register.begin(&id, request, new) {
-            Ok(Registered::Known(entry)) => Ok(StartedAction::Known(entry)),
-            Ok(Registered::New(entry)) => Ok(StartedAction::New(Running::new(id, entry, self.clone()))),
-            Err(refusal) => Err(refused(id, refusal)),
+    /// Starts an action. Returns the existing one if the same request was received before.
+    pub(crate) fn start(&self, id: ActionId, request: &ActionRequest) -> Result<StartedAction, LedgerError> {
+        let new = || Ok::<_, RegistryError>(Arc::new(ActionRecord::new(&self.spools)));
+        match self.registry.start(&id, request, new) {
+            Ok(Registration::Known(entry)) => Ok(StartedAction::Known(entry)),
+            Ok(Registration::New(entry)) => {
+                Ok(StartedAction::New(RunningAction::new(id, entry, self.clone())))
+            }
+            Err(error) => Err(to_ledger_error(id, error)),
         }
     }
 
-    /// Finds an action that was begun before.
-    pub(crate) fn find(&self, id: ActionId) -> Result<Arc<Entry>, LedgerError> {
-        self.register.find(&id).map_err(|refusal| refused(id, refusal))
+    /// Returns a known action.
+    pub(crate) fn find(&self, id: ActionId) -> Result<Arc<ActionRecord>, LedgerError> {
+        self.registry.find(&id).map_err(|error| to_ledger_error(id, error))
     }
 
-    /// Forgets an action that has ended: its result was heard.
+    /// Forgets a completed action, after the client has received the result.
     pub(crate) fn acknowledge(&self, id: ActionId) -> Result<(), LedgerError> {
-        self.register.acknowledge(&id).map_err(|refusal| refused(id, refusal))
+        self.registry.acknowledge(&id).map_err(|error| to_ledger_error(id, error))
     }
 
-    /// Asks every running action to end.
+    /// Cancels all running actions.
     pub(crate) fn cancel_all(&self) {
-        // Cancelling an ended action does nothing, so there is no need to tell them apart.
-        self.register.all().iter().for_each(|entry| entry.cancel());
+        // Cancelling a completed action has no effect.
+        self.registry.all().iter().for_each(|entry| entry.cancel());
     }
 
-    /// For the task that forgets.
-    pub(crate) fn register(&self) -> Register<ActionId, Entry> {
-        self.register.clone()
+    /// Returns the registry for the task that expires records.
+    pub(crate) fn registry(&self) -> Registry<ActionId, ActionRecord> {
+        self.registry.clone()
     }
 }
 
-fn refused(id: ActionId, refusal: Refusal) -> LedgerError {
-    match refusal {
-        Refusal::Conflict => LedgerError::Conflict(id),
-        Refusal::Gone => LedgerError::Gone(id),
-        Refusal::Unknown => LedgerError::Unknown(id),
-        Refusal::StillRuns => LedgerError::StillRuns(id),
-        Refusal::Busy(running) => LedgerError::Busy(running),
+fn to_ledger_error(id: ActionId, error: RegistryError) -> LedgerError {
+    match error {
+        RegistryError::Conflict => LedgerError::Conflict(id),
+        RegistryError::Gone => LedgerError::Gone(id),
+        RegistryError::Unknown => LedgerError::Unknown(id),
+        RegistryError::StillRuns => LedgerError::StillRuns(id),
+        RegistryError::Busy(running) => LedgerError::Busy(running),
     }
 }

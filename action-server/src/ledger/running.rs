@@ -1,58 +1,57 @@
-//! The right and duty to end an action. Whoever drops it without saying how the action ended has failed, and the
-//! ledger says that: an action never stays without an ending.
+//! A running action. Dropping it without a result completes the action with an error, so that every action completes.
 
 use std::sync::Arc;
 
 use protocol::{ActionId, Observation};
 use tokio_util::sync::CancellationToken;
 
-use super::entry::Ending;
-use super::{Entry, Ledger};
+use super::entry::ActionResult;
+use super::{ActionRecord, Ledger};
 
-/// An action that has begun and not ended.
+/// An action that has started and not completed.
 #[derive(Debug)]
-pub(crate) struct Running {
-    entry: Arc<Entry>,
-    /// Taken by the ending.
-    open: Option<(ActionId, Ledger)>,
+pub(crate) struct RunningAction {
+    entry: Arc<ActionRecord>,
+    /// `None` once the action has completed.
+    incomplete: Option<(ActionId, Ledger)>,
 }
 
-impl Running {
-    pub(super) fn new(id: ActionId, entry: Arc<Entry>, ledger: Ledger) -> Self {
-        Self { entry, open: Some((id, ledger)) }
+impl RunningAction {
+    pub(super) fn new(id: ActionId, entry: Arc<ActionRecord>, ledger: Ledger) -> Self {
+        Self { entry, incomplete: Some((id, ledger)) }
     }
 
-    /// For readers.
-    pub(crate) fn entry(&self) -> Arc<Entry> {
+    /// Returns the record for readers.
+    pub(crate) fn entry(&self) -> Arc<ActionRecord> {
         Arc::clone(&self.entry)
     }
 
-    /// Cancelled when somebody asks the action to end.
+    /// Returns a token that is cancelled when a client cancels the action.
     pub(crate) fn cancellation(&self) -> CancellationToken {
         self.entry.cancellation()
     }
 
-    /// Takes the action's output; never waits.
+    /// Returns a function that appends output. It never blocks on readers.
     pub(crate) fn output(&self) -> impl FnMut(&[u8]) + Send + use<> {
         let entry = Arc::clone(&self.entry);
         move |bytes| entry.push(bytes)
     }
 
-    /// The action has ended.
-    pub(crate) fn end(mut self, observation: Observation) {
-        self.close(observation);
+    /// Completes the action.
+    pub(crate) fn complete(mut self, observation: Observation) {
+        self.set_result(observation);
     }
 
-    fn close(&mut self, observation: Observation) {
-        if let Some((id, ledger)) = self.open.take() {
-            let holds = self.entry.end(Ending::encode(observation));
-            ledger.register.note_end(id, holds);
+    fn set_result(&mut self, observation: Observation) {
+        if let Some((id, ledger)) = self.incomplete.take() {
+            let usage = self.entry.complete(ActionResult::encode(observation));
+            ledger.registry.set_ended(id, usage);
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningAction {
     fn drop(&mut self) {
-        self.close(Observation::error("The action server failed while performing the action.", ""));
+        self.set_result(Observation::error("The action server failed while performing the action.", ""));
     }
 }

@@ -1,4 +1,4 @@
-//! What of one kind, actions or processes, is held, and for how long. Pure bookkeeping: time comes in from outside, nothing is woken from here.
+//! The table behind a registry: which records are retained, and for how long. Has no clock and wakes no task.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -8,64 +8,66 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::fingerprint::Fingerprint;
-use super::spool::Held;
+use super::spool::SpoolUsage;
 
-/// How many run at once: far above what an agent and its helpers ask for, far below what would exhaust threads.
+/// Maximum number of running actions or processes: far above what an agent uses, and far below what exhausts threads.
 const MAX_RUNNING: usize = 64;
 
-/// How many that have ended are held: a host that was away reads the endings of all it had asked for.
+/// Maximum number of ended records. A host that was away can read the results of all actions that it had started.
 pub(crate) const MAX_ENDED: usize = 256;
 
-/// How long one that has ended is held: a host that is restarted is back long before.
+/// How long an ended record is retained. A restarted host is back in less time.
 pub(crate) const RETENTION: Duration = Duration::from_secs(10 * 60);
 
-/// How much memory the ended hold together; the newest stays, whatever its size (a frame's length bounds it).
+/// Maximum memory of all ended records. The newest is always retained; its size is bounded by the length of a frame.
 const MAX_ENDED_MEMORY: u64 = 64 << 20;
 
-/// How much of the disk they hold together: half of what there is for all output, so that what runs finds room.
+/// Maximum disk usage of all ended records: half of the space for all output, which leaves the rest to running ones.
 const MAX_ENDED_DISK: u64 = 1 << 30;
 
-/// How many of its files: half, for the same reason.
+/// Maximum number of files of all ended records: half of all files, for the same reason.
 const MAX_ENDED_FILES: u64 = 128;
 
-/// How many forgotten ids are remembered so that none runs twice: days of work, 3 MiB.
+/// Maximum number of expired ids that are remembered, so that none runs twice: days of work in 3 MiB.
 const MAX_FORGOTTEN: usize = 65_536;
+
+/// The state of an id.
 
 /// What is known of an id.
 #[derive(Debug)]
 pub(super) enum Lookup<E> {
-    Held(Fingerprint, Arc<E>),
+    Retained(Fingerprint, Arc<E>),
     Forgotten,
     Unknown,
 }
 
 #[derive(Debug)]
 pub(super) struct Table<I, E> {
-    /// With the fingerprints of their requests.
-    held: HashMap<I, (Fingerprint, Arc<E>)>,
-    /// The ended among `held`, oldest first.
-    ended: VecDeque<Ended<I>>,
-    /// What they hold together.
-    held_by_ended: Held,
+    /// All records, with the fingerprints of their requests.
+    retained: HashMap<I, (Fingerprint, Arc<E>)>,
+    /// The ended ones, oldest first.
+    ended: VecDeque<EndedRecord<I>>,
+    /// Total usage of the ended ones.
+    ended_usage: SpoolUsage,
     forgotten: HashSet<Fingerprint>,
-    /// The same, oldest first.
+    /// The same fingerprints, oldest first.
     forgotten_order: VecDeque<Fingerprint>,
 }
 
 #[derive(Debug)]
-struct Ended<I> {
+struct EndedRecord<I> {
     id: I,
     fingerprint: Fingerprint,
     at: Instant,
-    holds: Held,
+    usage: SpoolUsage,
 }
 
 impl<I, E> Default for Table<I, E> {
     fn default() -> Self {
         Self {
-            held: HashMap::new(),
+            retained: HashMap::new(),
             ended: VecDeque::new(),
-            held_by_ended: Held::default(),
+            ended_usage: SpoolUsage::default(),
             forgotten: HashSet::new(),
             forgotten_order: VecDeque::new(),
         }
@@ -73,50 +75,50 @@ impl<I, E> Default for Table<I, E> {
 }
 
 impl<I: Eq + Hash, E> Table<I, E> {
-    /// `fingerprint` is the id's.
+    /// Returns the state of an id. `fingerprint` is the fingerprint of the id.
     pub(super) fn look_up(&self, id: &I, fingerprint: Fingerprint) -> Lookup<E> {
-        match self.held.get(id) {
-            Some((request, entry)) => Lookup::Held(*request, Arc::clone(entry)),
+        match self.retained.get(id) {
+            Some((request, entry)) => Lookup::Retained(*request, Arc::clone(entry)),
             None if self.forgotten.contains(&fingerprint) => Lookup::Forgotten,
             None => Lookup::Unknown,
         }
     }
 
-    /// How many run, when that is as many as may.
+    /// Returns the number of running records if it is the maximum.
     pub(super) fn is_full(&self) -> Option<usize> {
-        let running = self.held.len() - self.ended.len();
+        let running = self.retained.len() - self.ended.len();
         (running >= MAX_RUNNING).then_some(running)
     }
 
     pub(super) fn insert(&mut self, id: I, request: Fingerprint, entry: Arc<E>) {
-        self.held.insert(id, (request, entry));
+        self.retained.insert(id, (request, entry));
     }
 
-    /// All that are held, in no order.
+    /// Returns all records, in no particular order.
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<E>> {
-        self.held.values().map(|(_, entry)| entry)
+        self.retained.values().map(|(_, entry)| entry)
     }
 
-    pub(super) fn end(&mut self, id: I, fingerprint: Fingerprint, holds: Held, now: Instant) {
-        self.held_by_ended += holds;
-        self.ended.push_back(Ended { id, fingerprint, at: now, holds });
-        while self.ended.len() > MAX_ENDED || (self.ended_hold_too_much() && self.ended.len() > 1) {
+    pub(super) fn end(&mut self, id: I, fingerprint: Fingerprint, usage: SpoolUsage, now: Instant) {
+        self.ended_usage += usage;
+        self.ended.push_back(EndedRecord { id, fingerprint, at: now, usage });
+        while self.ended.len() > MAX_ENDED || (self.is_over_usage_limit() && self.ended.len() > 1) {
             self.forget(0);
         }
     }
 
-    fn ended_hold_too_much(&self) -> bool {
-        let Held { memory, disk, files } = self.held_by_ended;
+    fn is_over_usage_limit(&self) -> bool {
+        let SpoolUsage { memory, disk, files } = self.ended_usage;
         memory > MAX_ENDED_MEMORY || disk > MAX_ENDED_DISK || files as u64 > MAX_ENDED_FILES
     }
 
-    /// Forgets an ended one before its time; one that runs stays, and is told of.
+    /// Forgets an ended record before its retention has elapsed. Returns `false` if the record has not ended.
     pub(super) fn acknowledge(&mut self, id: &I) -> bool {
-        let place = self.ended.iter().position(|ended| ended.id == *id);
-        if let Some(place) = place {
-            self.forget(place);
+        let index = self.ended.iter().position(|ended| ended.id == *id);
+        if let Some(index) = index {
+            self.forget(index);
         }
-        place.is_some()
+        index.is_some()
     }
 
     pub(super) fn expire(&mut self, now: Instant) {
@@ -129,10 +131,10 @@ impl<I: Eq + Hash, E> Table<I, E> {
         self.ended.front().map(|oldest| oldest.at + RETENTION)
     }
 
-    fn forget(&mut self, place: usize) {
-        let Some(ended) = self.ended.remove(place) else { return };
-        self.held_by_ended -= ended.holds;
-        self.held.remove(&ended.id);
+    fn forget(&mut self, index: usize) {
+        let Some(ended) = self.ended.remove(index) else { return };
+        self.ended_usage -= ended.usage;
+        self.retained.remove(&ended.id);
         if self.forgotten_order.len() == MAX_FORGOTTEN
             && let Some(first) = self.forgotten_order.pop_front()
         {

@@ -1,4 +1,4 @@
-//! From a request to a command that can be started: what the request names is found, what it cannot have is refused.
+//! Converts a request into a command: resolves the program, folder and user, and rejects what is not possible.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,61 +22,61 @@ use crate::os::constraints::{Constraints, constrain};
 use crate::os::process_tree::SESSION_VARIABLE;
 use crate::timeouts::timeout_from_secs;
 
-/// What a request may carry for stdin; more is sent to a pipe.
+/// Maximum input in a request. More must be written to the pipe.
 const MAX_STDIN_BYTES: usize = 1 << 20;
 
-/// What every process of this server begins with.
+/// Defaults of every process of the server.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct ProcessDefaults {
     pub(crate) working_dir: PathBuf,
     pub(crate) environment: Environment,
 }
 
-/// A request that can be started.
-pub(super) struct Prepared {
+/// A command that is ready to be started.
+pub(super) struct PreparedCommand {
     pub(super) command: Command,
-    /// What it reads first, if it is to read anything.
+    /// Input that is written first.
     pub(super) stdin: Option<Vec<u8>>,
     pub(super) timeout: Option<Duration>,
 }
 
-/// `mark` tells the process and what comes of it from everything else of this server.
+/// `tree_id` identifies the process and its descendants.
 pub(super) fn prepare(
     request: &ProcessRequest,
-    origin: &Origin,
-    mark: &str,
-) -> Result<Prepared, ProcessError> {
+    defaults: &ProcessDefaults,
+    tree_id: &str,
+) -> Result<PreparedCommand, ProcessError> {
     let (name, arguments) = match request.argv.as_slice() {
         [name, arguments @ ..] if !name.is_empty() => (name, arguments),
-        _ => return Err(ProcessError::invalid("argv", "it names no program")),
+        _ => return Err(ProcessError::invalid("argv", "no program is given")),
     };
     if request.argv.iter().any(|argument| argument.contains('\0')) {
-        return Err(ProcessError::invalid("argv", "an argument holds a NUL"));
+        return Err(ProcessError::invalid("argv", "an argument contains a NUL byte"));
     }
     let timeout = timeout(request)?;
     let stdin = stdin(request)?;
-    let folder = folder(request.cwd.as_deref(), &origin.working_dir)?;
+    let folder = folder(request.cwd.as_deref(), &defaults.working_dir)?;
     let identity = request.user.as_deref().map(identity).transpose()?;
-    let environment = environment(request, origin, identity.as_ref(), mark)?;
+    let environment = environment(request, defaults, identity.as_ref(), tree_id)?;
     let program = program(name, environment.get(OsStr::new("PATH")), &folder)?;
     let mut command = Command::new(program);
-    // A group of its own, so that a signal for its terminal's group, had it one, is not ours.
+    // A process group of its own: a signal to it must not reach the server.
     command.arg0(name).args(arguments).env_clear().envs(environment).current_dir(folder).process_group(0);
     let reads = stdin.is_some() || request.stdin == ProcessStdin::Pipe;
     command.stdin(if reads { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let constraints = constraints(identity, &request.limits)?;
-    // Only then: a command that has to do something between fork and exec is started by copying the server.
+    // Not set without need: with a `pre_exec` hook, the standard library forks the server instead of using `posix_spawn`.
     if constraints.identity.is_some() || !constraints.limits.is_empty() {
         constrain(&mut command, constraints);
     }
-    Ok(Prepared { command, stdin, timeout })
+    Ok(PreparedCommand { command, stdin, timeout })
 }
 
 fn timeout(request: &ProcessRequest) -> Result<Option<Duration>, ProcessError> {
     let Some(seconds) = request.timeout_seconds else { return Ok(None) };
     let timeout = timeout_from_secs(seconds).ok_or_else(|| {
-        ProcessError::invalid("timeout_seconds", format!("{seconds} is no number of seconds"))
+        ProcessError::invalid("timeout_seconds", format!("{seconds} is not a valid number of seconds"))
     })?;
     Ok(Some(timeout))
 }
@@ -86,8 +86,7 @@ fn stdin(request: &ProcessRequest) -> Result<Option<Vec<u8>>, ProcessError> {
     let bytes =
         STANDARD.decode(text).map_err(|error| ProcessError::invalid("stdin_base64", error.to_string()))?;
     if bytes.len() > MAX_STDIN_BYTES {
-        let problem =
-            format!("it holds more than {MAX_STDIN_BYTES} bytes; send them to the stdin of the process");
+        let problem = format!("more than {MAX_STDIN_BYTES} bytes; write them to the stdin of the process");
         return Err(ProcessError::invalid("stdin_base64", problem));
     }
     Ok(Some(bytes))
@@ -96,7 +95,7 @@ fn stdin(request: &ProcessRequest) -> Result<Option<Vec<u8>>, ProcessError> {
 fn folder(cwd: Option<&str>, working_dir: &Path) -> Result<PathBuf, ProcessError> {
     let folder = working_dir.join(cwd.unwrap_or_default());
     if folder.as_os_str().as_encoded_bytes().contains(&0) {
-        return Err(ProcessError::invalid("cwd", "it holds a NUL"));
+        return Err(ProcessError::invalid("cwd", "it contains a NUL byte"));
     }
     match folder.metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(folder),
@@ -111,13 +110,13 @@ fn identity(user: &str) -> Result<Identity, ProcessError> {
 
 fn environment(
     request: &ProcessRequest,
-    origin: &Origin,
+    defaults: &ProcessDefaults,
     identity: Option<&Identity>,
-    mark: &str,
+    tree_id: &str,
 ) -> Result<BTreeMap<OsString, OsString>, ProcessError> {
     let mut environment = BTreeMap::new();
     if request.inherit_env {
-        environment.extend(origin.environment.current().iter().cloned());
+        environment.extend(defaults.environment.current().iter().cloned());
         if let Some(account) = identity.and_then(|identity| identity.account.as_ref()) {
             environment.insert("HOME".into(), account.home.clone().unwrap_or_else(|| "/".into()));
             environment.insert("USER".into(), account.name.clone().into());
@@ -126,34 +125,34 @@ fn environment(
     }
     for (name, value) in &request.env {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(ProcessError::invalid("env", format!("{name:?} is no variable's name")));
+            return Err(ProcessError::invalid("env", format!("{name:?} is not a valid variable name")));
         }
         if value.contains('\0') {
-            return Err(ProcessError::invalid("env", format!("the value of {name:?} holds a NUL")));
+            return Err(ProcessError::invalid("env", format!("the value of {name:?} contains a NUL byte")));
         }
         environment.insert(name.into(), value.into());
     }
-    environment.insert(SESSION_VARIABLE.into(), mark.into());
+    environment.insert(SESSION_VARIABLE.into(), tree_id.into());
     Ok(environment)
 }
 
-/// Looked for here and not by the standard library, which looks on another `PATH` than the process's own.
+/// Resolves the program. The standard library would use the server's `PATH` instead of the one of the process.
 fn program(name: &str, search: Option<&OsString>, folder: &Path) -> Result<PathBuf, ProcessError> {
     if name.contains('/') {
         return Ok(name.into());
     }
     let search = search.map_or(OsStr::new(DEFAULT_PATH), OsString::as_os_str);
-    let mut places = std::env::split_paths(search).map(|place| folder.join(place).join(name));
-    let found = places.find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
+    let mut paths = std::env::split_paths(search).map(|directory| folder.join(directory).join(name));
+    let found = paths.find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
     found.ok_or_else(|| ProcessError::NoProgram { name: name.into(), detail: " on its PATH" })
 }
 
 fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Constraints, ProcessError> {
     let is_own = |identity: &Identity| identity.uid == geteuid() && identity.gid == getegid();
-    // Root's own supplementary groups are of no importance, and others cannot set theirs.
+    // An identity with the server's user and group needs no change. Only root could change the supplementary groups.
     let identity = identity.filter(|identity| !is_own(identity));
     if identity.is_some() && !geteuid().is_root() {
-        let problem = format!("the server runs as the user {} and only root can become another", geteuid());
+        let problem = format!("the server runs as user {}, and only root can change the user", geteuid());
         return Err(ProcessError::invalid("user", problem));
     }
     let limits = [
@@ -163,12 +162,12 @@ fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Con
         ("limits.open_files", Resource::RLIMIT_NOFILE, limits.open_files),
         ("limits.file_bytes", Resource::RLIMIT_FSIZE, limits.file_bytes),
     ];
-    let limits = limits.into_iter().filter_map(|(field, resource, most)| Some((field, resource, most?)));
-    let limits = limits.map(|(field, resource, most)| match getrlimit(resource) {
-        Ok((_, highest)) if most > highest => {
-            Err(ProcessError::invalid(field, format!("the server itself may have no more than {highest}")))
+    let limits = limits.into_iter().filter_map(|(field, resource, limit)| Some((field, resource, limit?)));
+    let limits = limits.map(|(field, resource, limit)| match getrlimit(resource) {
+        Ok((_, hard_limit)) if limit > hard_limit => {
+            Err(ProcessError::invalid(field, format!("the maximum is the server's own limit, {hard_limit}")))
         }
-        _ => Ok((resource, most)),
+        _ => Ok((resource, limit)),
     });
     Ok(Constraints {
         identity: identity.map(|identity| (identity.uid, identity.gid, identity.groups)),
@@ -176,14 +175,14 @@ fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Con
     })
 }
 
-/// Whose fault it is that a prepared command did not start.
-pub(super) fn not_started(error: io::Error, name: &str) -> ProcessError {
+/// Classifies the error of a command that could not be started.
+pub(super) fn start_error(error: io::Error, name: &str) -> ProcessError {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT) => {
-            ProcessError::NoProgram { name: name.into(), detail: ", or not the interpreter that it asks for" }
+            ProcessError::NoProgram { name: name.into(), detail: ", or its interpreter is missing" }
         }
         Some(Errno::E2BIG) => {
-            ProcessError::invalid("argv", "together with the environment it is longer than the system takes")
+            ProcessError::invalid("argv", "arguments and environment are longer than the system allows")
         }
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE) | None => {
             ProcessError::Short(error)

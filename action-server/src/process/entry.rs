@@ -1,4 +1,4 @@
-//! One process as it is held: what it was, what it wrote, how it ended. It is watched elsewhere.
+//! The record of one process: its command line, its output, and its exit once it has ended.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::ProcessError;
 use super::stdin::Stdin;
-use crate::ledger::{Held, MUCH_BYTES, Piece, Spool, SpoolStore};
+use crate::ledger::{LARGE_OUTPUT_BYTES, OutputPiece, Spool, SpoolStore, SpoolUsage};
 use crate::os::process_tree::ProcessTree;
 
 /// A process that was started.
@@ -28,42 +28,42 @@ pub(crate) struct Process {
     pub(super) stdout: Arc<Spool>,
     pub(super) stderr: Arc<Spool>,
     pub(super) stdin: Stdin,
-    /// Cancelled to kill it.
+    /// Cancelled to kill the process tree.
     pub(super) kill: CancellationToken,
-    /// Touched after every change of the output and of the exit: readers sleep on it.
+    /// Notified after every change of the output or the exit.
     progress: Notify,
-    /// Its output is more than an answer waits for.
-    is_much: SetOnce<()>,
+    /// Set once the output exceeds [`LARGE_OUTPUT_BYTES`].
+    has_large_output: SetOnce<()>,
     /// Set after the output was closed.
-    exit: SetOnce<Exit>,
+    exit: SetOnce<EncodedExit>,
 }
 
-/// How it ended, and the same as the last frame of its stream.
+/// The exit of a process, also encoded as the last frame of its stream.
 #[derive(Debug, Clone)]
-struct Exit {
+struct EncodedExit {
     exit: ProcessExit,
     frame: Bytes,
 }
 
-/// How much of its output a reader has.
+/// How much of both streams a reader has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cursors {
     pub(crate) stdout: u64,
     pub(crate) stderr: u64,
 }
 
-/// What a reader finds.
-pub(crate) enum Next {
+/// The next item for a reader.
+pub(crate) enum ProcessProgress {
     /// Output, or a gap in it.
-    Output(OutputStream, Piece),
-    /// All output was read, and there is no more.
-    Exit(Bytes),
+    Output(OutputStream, OutputPiece),
+    /// All output was read, and the process has exited.
+    Exited(Bytes),
     /// All output so far was read.
-    NothingYet,
+    Pending,
 }
 
-/// What is known of a process when it has just been started.
-pub(super) struct Started {
+/// A process that has just been started.
+pub(super) struct NewProcess {
     pub(super) id: ProcessId,
     pub(super) argv: Vec<String>,
     pub(super) at_ms: u64,
@@ -73,8 +73,8 @@ pub(super) struct Started {
 }
 
 impl Process {
-    pub(super) fn new(started: Started, spools: &SpoolStore) -> Self {
-        let Started { id, argv, at_ms, tree, stdin, kill } = started;
+    pub(super) fn new(started: NewProcess, spools: &SpoolStore) -> Self {
+        let NewProcess { id, argv, at_ms, tree, stdin, kill } = started;
         Self {
             id,
             argv,
@@ -85,7 +85,7 @@ impl Process {
             stdin: Stdin::new(stdin),
             kill,
             progress: Notify::new(),
-            is_much: SetOnce::new(),
+            has_large_output: SetOnce::new(),
             exit: SetOnce::new(),
         }
     }
@@ -108,7 +108,7 @@ impl Process {
         }
     }
 
-    /// Asks for the end of the process and of all that came of it; its exit still comes. Too late is no error.
+    /// Kills the process tree. The exit is still reported. No effect if the process has exited.
     pub(crate) fn kill(&self) {
         self.kill.cancel();
     }
@@ -124,71 +124,71 @@ impl Process {
             SignalScope::Process => return Err(ProcessError::Ended(self.id.clone())),
             SignalScope::Tree => {
                 let process = Arc::clone(self);
-                // It fails when the runtime ends, and every process with it.
+                // Fails if the runtime shuts down, which kills all processes.
                 _ = tokio::task::spawn_blocking(move || process.tree.signal(signal)).await;
             }
         }
         Ok(())
     }
 
-    /// Waits for the exit.
+    /// Waits until the process has exited.
     pub(super) async fn exited(&self) {
         self.exit.wait().await;
     }
 
-    /// Waits until it has ended, or has written much.
-    pub(crate) async fn settled(&self) {
+    /// Waits until the process has exited or has much output.
+    pub(crate) async fn exited_or_large(&self) {
         tokio::select! {
             _ = self.exit.wait() => {}
-            _ = self.is_much.wait() => {}
+            _ = self.has_large_output.wait() => {}
         }
     }
 
-    /// Whether there is something to tell to a reader.
-    pub(crate) fn has_news(&self, cursors: Cursors) -> bool {
-        !matches!(self.next(cursors, OutputStream::Stdout), Next::NothingYet)
+    /// Returns whether there is a frame for a reader with these cursors.
+    pub(crate) fn is_ready(&self, cursors: Cursors) -> bool {
+        !matches!(self.next(cursors, OutputStream::Stdout), ProcessProgress::Pending)
     }
 
-    /// Ends with the next change after this call.
+    /// Completes with the next change after this call.
     pub(crate) fn progress(&self) -> Notified<'_> {
         self.progress.notified()
     }
 
-    /// There is more to read.
-    pub(super) fn note_progress(&self) {
-        if self.stdout.end() + self.stderr.end() >= MUCH_BYTES {
-            // Once is enough.
-            _ = self.is_much.set(());
+    /// Notifies readers of new output.
+    pub(super) fn notify_progress(&self) {
+        if self.stdout.end() + self.stderr.end() >= LARGE_OUTPUT_BYTES {
+            // Fails if it was set before.
+            _ = self.has_large_output.set(());
         }
         self.progress.notify_waiters();
     }
 
-    /// What comes next, of the stream `first` if both have something.
-    pub(crate) fn next(&self, cursors: Cursors, first: OutputStream) -> Next {
-        // The exit first: once there is one, the output below is complete.
+    /// Returns the next item. If both streams have output, it is of the stream `first`.
+    pub(crate) fn next(&self, cursors: Cursors, first: OutputStream) -> ProcessProgress {
+        // Read before the output: once there is an exit, the output is complete.
         let exit = self.exit.get().map(|exit| exit.frame.clone());
         let read = |stream| {
             let piece = match stream {
                 OutputStream::Stdout => self.stdout.read(cursors.stdout),
                 OutputStream::Stderr => self.stderr.read(cursors.stderr),
             };
-            piece.map(|piece| Next::Output(stream, piece))
+            piece.map(|piece| ProcessProgress::Output(stream, piece))
         };
         let output = read(first).or_else(|| read(other(first)));
-        output.or(exit.map(Next::Exit)).unwrap_or(Next::NothingYet)
+        output.or(exit.map(ProcessProgress::Exited)).unwrap_or(ProcessProgress::Pending)
     }
 
-    /// The process has ended and its output was read. Returns what is held from now on.
-    pub(super) fn end(&self, exit: ProcessExit) -> Held {
+    /// Sets the exit, after the output was read. Returns the resources that the record uses from now on.
+    pub(super) fn set_exit(&self, exit: ProcessExit) -> SpoolUsage {
         let (stdout, stderr) = (self.stdout.close(), self.stderr.close());
         let mut frame = Vec::new();
-        // So small that it always encodes.
+        // Cannot fail: the frame is short.
         let _: Result<(), FrameError> = ProcessFrame::Exit(Box::new(exit.clone())).encode(&mut frame);
-        // There is one: a process is watched once.
-        _ = self.exit.set(Exit { exit, frame: frame.into() });
-        self.note_progress();
+        // Cannot fail: only one task watches the process.
+        _ = self.exit.set(EncodedExit { exit, frame: frame.into() });
+        self.notify_progress();
         let argv: usize = self.argv.iter().map(String::len).sum();
-        Held {
+        SpoolUsage {
             memory: stdout.memory + stderr.memory + argv as u64,
             disk: stdout.disk + stderr.disk,
             files: stdout.files + stderr.files,
@@ -196,7 +196,6 @@ impl Process {
     }
 }
 
-/// The other stream.
 pub(super) fn other(stream: OutputStream) -> OutputStream {
     match stream {
         OutputStream::Stdout => OutputStream::Stderr,

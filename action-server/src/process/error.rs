@@ -1,43 +1,43 @@
-//! Why something about a process does not work. Statuses are chosen in `crate::api::error`.
+//! Errors of processes. The module `api::error` maps them to HTTP statuses.
 
 use std::io;
 
 use protocol::ProcessId;
 
-/// What was wrong.
+/// Reason why a process is not started, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProcessError {
-    /// Asking again with the same id is a mistake of the client; a new process needs a new id.
+    /// Not worth a retry: a new process needs a new id.
     #[error("the process id `{0}` belongs to another process")]
     Conflict(ProcessId),
-    /// It is not started a second time.
-    #[error("the process `{0}` has ended and is no longer held")]
+    /// Not worth a retry: it is not started again.
+    #[error("the process `{0}` has exited and is no longer retained")]
     Gone(ProcessId),
     #[error("there is no process `{0}`")]
     Unknown(ProcessId),
-    /// Only what has ended can be acknowledged.
-    #[error("the process `{0}` still runs")]
+    /// Only a process that has exited can be acknowledged.
+    #[error("the process `{0}` is still running")]
     StillRuns(ProcessId),
-    /// Worth a retry when one of them has ended.
-    #[error("{0} processes are running, no more are started")]
+    /// Worth a retry when a process has exited.
+    #[error("{0} processes are running, which is the maximum")]
     Busy(usize),
-    /// Nothing was started, and the id is free.
+    /// Not started; the id can be used again.
     #[error("field `{field}`: {problem}")]
     Invalid { field: &'static str, problem: String },
-    /// Nothing was started, and the id is free.
+    /// Not started; the id can be used again.
     #[error("field `argv`: there is no program `{name}`{detail}")]
     NoProgram { name: String, detail: &'static str },
-    /// Nothing was started, and the id is free.
-    #[error("field `argv`: `{name}` cannot be started: {error}")]
+    /// Not started; the id can be used again.
+    #[error("field `argv`: cannot start `{name}`: {error}")]
     NotExecutable { name: String, error: io::Error },
-    /// Nothing was started, and the id is free; worth a retry.
-    #[error("the system starts no process now: {0}")]
+    /// Not started; the id can be used again. Worth a retry.
+    #[error("the system has no resources for a new process: {0}")]
     Short(io::Error),
-    #[error("the process `{0}` was not started with a pipe as its stdin")]
+    #[error("the process `{0}` was started without a pipe as its stdin")]
     NoStdin(ProcessId),
-    #[error("the process `{0}` reads no more: its stdin is closed")]
+    #[error("the stdin of the process `{0}` is closed")]
     StdinClosed(ProcessId),
-    #[error("the process `{0}` has ended")]
+    #[error("the process `{0}` has exited")]
     Ended(ProcessId),
 }
 

@@ -1,5 +1,5 @@
-//! What there is of a process as a stream of encoded frames. Reads at its reader's pace and holds nothing up; dropping it
-//! leaves the process alone.
+//! Streams a process's output and exit as encoded frames. The stream proceeds at the pace of its reader and never blocks the
+//! process. Dropping it does not kill the process.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,53 +10,54 @@ use futures_util::stream::{self, Stream};
 use protocol::sandbox_api::{FrameError, OutputStream, ProcessFrame};
 
 use super::Process;
-use super::entry::{Cursors, Next, other};
-use crate::ledger::Piece;
+use super::entry::{Cursors, ProcessProgress, other};
+use crate::ledger::OutputPiece;
 
-/// The most that one frame carries: small beside the stream window, so that frames of several processes take turns.
+/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of several processes alternate.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// Shorter output is copied into one piece with what is around it; longer is handed on as it is.
+/// Output that is shorter is copied into a buffer with adjacent frames. Longer output is not copied.
 const SHORT_BYTES: usize = 8 << 10;
 
-/// What is prepared at once is about as much as a socket takes.
+/// Size after which frames are written to the socket. About as much as a socket buffers.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// The frames of `process` for a reader that has its output up to `cursors`: to its exit, or, without `follow`, those
-/// that there are now.
+/// Returns the frames of `process` for a reader that has its output up to `cursors`. They end with the exit or, without
+/// `follow`, with the output so far.
 pub(crate) fn frames(
     process: Arc<Process>,
     cursors: Cursors,
     follow: bool,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let reader = Reader { process, cursors, follow, first: OutputStream::Stdout, ready: Ready::default() };
+    let (first, ready) = (OutputStream::Stdout, FrameQueue::default());
+    let reader = ProcessFrameReader { process, cursors, follow, first, ready };
     stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((Ok(bytes), reader))
     })
 }
 
-struct Reader {
+struct ProcessFrameReader {
     process: Arc<Process>,
     cursors: Cursors,
     follow: bool,
-    /// The streams take turns.
+    /// The stream to read next; the streams alternate.
     first: OutputStream,
-    ready: Ready,
+    ready: FrameQueue,
 }
 
-/// What can be written.
+/// Encoded frames.
 #[derive(Default)]
-struct Ready {
+struct FrameQueue {
     pieces: VecDeque<Bytes>,
     bytes: usize,
-    /// What comes after them.
+    /// Frames after the pieces.
     tail: Vec<u8>,
-    /// Nothing follows.
+    /// No frames follow.
     is_last: bool,
 }
 
-impl Reader {
+impl ProcessFrameReader {
     async fn next(&mut self) -> Option<Bytes> {
         while self.ready.is_empty() && !self.ready.is_last {
             self.prepare().await;
@@ -64,26 +65,26 @@ impl Reader {
         self.ready.pop()
     }
 
-    /// What there is, once there is something: what is ready together goes out together.
+    /// Waits for frames and queues all that are ready.
     async fn prepare(&mut self) {
         let process = Arc::clone(&self.process);
         while self.ready.len() < WRITE_BYTES {
-            // Before the look: it misses no change after it.
+            // Created before the state is read, so that no later change is missed.
             let progress = process.progress();
             match process.next(self.cursors, self.first) {
-                Next::Output(stream, piece) => self.tell(stream, piece).await,
-                Next::Exit(frame) => {
+                ProcessProgress::Output(stream, piece) => self.queue_output(stream, piece).await,
+                ProcessProgress::Exited(frame) => {
                     self.ready.push(frame);
                     return self.ready.is_last = true;
                 }
-                Next::NothingYet if !self.follow => return self.ready.is_last = true,
-                Next::NothingYet if self.ready.is_empty() => progress.await,
-                Next::NothingYet => return,
+                ProcessProgress::Pending if !self.follow => return self.ready.is_last = true,
+                ProcessProgress::Pending if self.ready.is_empty() => progress.await,
+                ProcessProgress::Pending => return,
             }
         }
     }
 
-    async fn tell(&mut self, stream: OutputStream, piece: Piece) {
+    async fn queue_output(&mut self, stream: OutputStream, piece: OutputPiece) {
         let cursor = match stream {
             OutputStream::Stdout => &mut self.cursors.stdout,
             OutputStream::Stderr => &mut self.cursors.stderr,
@@ -91,7 +92,7 @@ impl Reader {
         let (mut bytes, to) = piece.read(*cursor).await;
         if bytes.is_empty() {
             let gap = ProcessFrame::Gap { stream, from: *cursor, to };
-            // So small that it always encodes.
+            // Cannot fail: the frame is short.
             let _: Result<(), FrameError> = gap.encode(&mut self.ready.tail);
         }
         let mut offset = *cursor;
@@ -106,7 +107,7 @@ impl Reader {
     }
 }
 
-impl Ready {
+impl FrameQueue {
     fn len(&self) -> usize {
         self.bytes + self.tail.len()
     }

@@ -1,8 +1,8 @@
-//! Processes without a terminal: started by id, read by offset, written to, signalled, killed with all that came of them.
+//! Processes without a terminal. They are started by id, their output is read by offset, and the whole tree can be killed.
 //!
-//! A process outlives the request that started it. It belongs to a task ([`watch`]) whose parent is [`Processes`], and
-//! ends at the latest with [`Processes::shut_down`]. What is known of it is held, as the ledger holds actions, until it is
-//! acknowledged or its retention ends. Running processes do not keep an abandoned server from ending itself.
+//! A process outlives the request that started it. It belongs to a task ([`watch`]) of [`Processes`], and ends at the latest
+//! with [`Processes::shut_down`]. Its record is retained, like that of an action, until it is acknowledged or expires. Running
+//! processes do not keep an idle server alive.
 
 mod command;
 mod entry;
@@ -21,103 +21,103 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub(crate) use command::Origin;
-pub(crate) use entry::{Cursors, Next, Process};
+pub(crate) use command::ProcessDefaults;
+pub(crate) use entry::{Cursors, Process, ProcessProgress};
 pub(crate) use error::ProcessError;
 pub(crate) use frames::frames;
-pub(crate) use watch::exit_of;
+pub(crate) use watch::to_process_exit;
 
-use crate::ledger::{Refusal, Register, Registered, SpoolStore};
+use crate::ledger::{Registration, Registry, RegistryError, SpoolStore};
 use crate::os::children;
 use crate::os::process_tree::ProcessTree;
-use entry::Started;
-use watch::{Watched, watch};
+use entry::NewProcess;
+use watch::{WatchedProcess, watch};
 
-/// The processes of this life of the server. Cloning shares them.
+/// The processes of the server. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Processes {
-    register: Register<ProcessId, Process>,
+    registry: Registry<ProcessId, Process>,
     spools: SpoolStore,
-    origin: Arc<Origin>,
+    defaults: Arc<ProcessDefaults>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// A start that was refused by the register, or by the system.
-enum NotBegun {
-    Refused(Refusal),
-    Failed(ProcessError),
+/// A failed start.
+enum StartFailure {
+    Registry(RegistryError),
+    Process(ProcessError),
 }
 
-impl From<Refusal> for NotBegun {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<RegistryError> for StartFailure {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(error)
     }
 }
 
 impl Processes {
-    pub(crate) fn new(origin: Origin, spools: SpoolStore) -> Self {
+    pub(crate) fn new(defaults: ProcessDefaults, spools: SpoolStore) -> Self {
         Self {
-            register: Register::default(),
+            registry: Registry::default(),
             spools,
-            origin: Arc::new(origin),
+            defaults: Arc::new(defaults),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
     }
 
-    /// Starts a process, or finds it when this very request was seen before.
+    /// Starts a process. Returns the existing one if the same request was received before.
     pub(crate) fn start(
         &self,
         id: ProcessId,
         request: &ProcessRequest,
     ) -> Result<Arc<Process>, ProcessError> {
-        let begun = self.register.begin(&id, request, || self.spawn(&id, request).map_err(NotBegun::Failed));
-        match begun {
-            Ok(Registered::New(process) | Registered::Known(process)) => Ok(process),
-            Err(NotBegun::Refused(refusal)) => Err(refused(id, refusal)),
-            Err(NotBegun::Failed(error)) => Err(error),
+        let spawn = || self.spawn(&id, request).map_err(StartFailure::Process);
+        match self.registry.start(&id, request, spawn) {
+            Ok(Registration::New(process) | Registration::Known(process)) => Ok(process),
+            Err(StartFailure::Registry(error)) => Err(to_process_error(id, error)),
+            Err(StartFailure::Process(error)) => Err(error),
         }
     }
 
     fn spawn(&self, id: &ProcessId, request: &ProcessRequest) -> Result<Arc<Process>, ProcessError> {
-        let mark = Uuid::now_v7().simple().to_string();
-        let mut prepared = command::prepare(request, &self.origin, &mark)?;
+        let tree_id = Uuid::now_v7().simple().to_string();
+        let mut prepared = command::prepare(request, &self.defaults, &tree_id)?;
         let name = request.argv.first().map_or("", String::as_str);
         let mut child =
-            children::spawn(&mut prepared.command).map_err(|error| command::not_started(error, name))?;
-        tracing::debug!(%id, pid = child.pid(), "a process begins");
-        let started = Started {
+            children::spawn(&mut prepared.command).map_err(|error| command::start_error(error, name))?;
+        tracing::debug!(%id, pid = child.pid(), "process started");
+        let started = NewProcess {
             id: id.clone(),
             argv: request.argv.clone(),
             at_ms: now_ms(),
-            tree: ProcessTree::new(child.pid(), mark),
+            tree: ProcessTree::new(child.pid(), tree_id),
             stdin: child.child.stdin.take(),
             kill: self.stop.child_token(),
         };
         let process = Arc::new(Process::new(started, &self.spools));
         if let Some(bytes) = prepared.stdin {
-            self.feed(&process, bytes, request.stdin);
+            self.write_initial_stdin(&process, bytes, request.stdin);
         }
-        let watched = Watched {
+        let watched = WatchedProcess {
             process: Arc::clone(&process),
             child,
             timeout: prepared.timeout,
             stop: self.stop.clone(),
         };
-        let (register, id) = (self.register.clone(), id.clone());
-        self.tasks.spawn(watch(watched, move |holds| {
-            tracing::debug!(%id, "a process has ended");
-            register.note_end(id, holds);
+        let (registry, id) = (self.registry.clone(), id.clone());
+        self.tasks.spawn(watch(watched, move |usage| {
+            tracing::debug!(%id, "process exited");
+            registry.set_ended(id, usage);
         }));
         Ok(process)
     }
 
-    /// Writes what the process reads first. The task ends with the process.
-    fn feed(&self, process: &Arc<Process>, bytes: Vec<u8>, stdin: ProcessStdin) {
+    /// Writes the input of the request. The task ends with the process.
+    fn write_initial_stdin(&self, process: &Arc<Process>, bytes: Vec<u8>, stdin: ProcessStdin) {
         let Some(mut writer) = process.first_stdin_writer() else { return };
         self.tasks.spawn(async move {
-            // One that does not read it all has its reasons.
+            // A process does not have to read all of its input.
             let _: Result<(), ProcessError> = writer.write(&bytes).await;
             if stdin == ProcessStdin::Null {
                 writer.close();
@@ -126,27 +126,27 @@ impl Processes {
     }
 
     pub(crate) fn find(&self, id: ProcessId) -> Result<Arc<Process>, ProcessError> {
-        self.register.find(&id).map_err(|refusal| refused(id, refusal))
+        self.registry.find(&id).map_err(|error| to_process_error(id, error))
     }
 
-    /// All that are held, the oldest first.
+    /// Lists all processes, oldest first.
     pub(crate) fn list(&self) -> Vec<ProcessInfo> {
-        let mut infos: Vec<_> = self.register.all().iter().map(|process| process.info()).collect();
+        let mut infos: Vec<_> = self.registry.all().iter().map(|process| process.info()).collect();
         infos.sort_by(|one, two| (one.started_at_ms, &one.id).cmp(&(two.started_at_ms, &two.id)));
         infos
     }
 
-    /// Forgets a process that has ended: its exit was heard. What it left behind goes on.
+    /// Forgets a process that has exited, after the client has received the exit. Its descendants are not killed.
     pub(crate) fn acknowledge(&self, id: ProcessId) -> Result<(), ProcessError> {
-        self.register.acknowledge(&id).map_err(|refusal| refused(id, refusal))
+        self.registry.acknowledge(&id).map_err(|error| to_process_error(id, error))
     }
 
-    /// For the task that forgets.
-    pub(crate) fn register(&self) -> Register<ProcessId, Process> {
-        self.register.clone()
+    /// Returns the registry for the task that expires records.
+    pub(crate) fn registry(&self) -> Registry<ProcessId, Process> {
+        self.registry.clone()
     }
 
-    /// Kills all. Each still gets its exit.
+    /// Kills all processes. The exit of each is still reported.
     pub(crate) async fn shut_down(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -154,13 +154,13 @@ impl Processes {
     }
 }
 
-fn refused(id: ProcessId, refusal: Refusal) -> ProcessError {
-    match refusal {
-        Refusal::Conflict => ProcessError::Conflict(id),
-        Refusal::Gone => ProcessError::Gone(id),
-        Refusal::Unknown => ProcessError::Unknown(id),
-        Refusal::StillRuns => ProcessError::StillRuns(id),
-        Refusal::Busy(running) => ProcessError::Busy(running),
+fn to_process_error(id: ProcessId, error: RegistryError) -> ProcessError {
+    match error {
+        RegistryError::Conflict => ProcessError::Conflict(id),
+        RegistryError::Gone => ProcessError::Gone(id),
+        RegistryError::Unknown => ProcessError::Unknown(id),
+        RegistryError::StillRuns => ProcessError::StillRuns(id),
+        RegistryError::Busy(running) => ProcessError::Busy(running),
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a pipe into a spool, at the pace of the disk at the latest.
+//! Copies output from a pipe to a spool, not faster than the disk.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::ledger::Spool;
 
-/// One read: what a pipe holds unless it is made larger.
+/// Size of one read: the default capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a process has written by then is no answer but bulk, and its pipe is made large: in one that is full every other
-/// moment, the process and its reader wait for each other in turns.
+/// Output after which the pipe is enlarged. With a small pipe that is often full, the process and its reader would wait for
+/// each other in turns.
 const BULK_BYTES: u64 = 256 << 10;
 
 const LARGE_PIPE_BYTES: i32 = 1 << 20;
 
-/// Shorter reads are copied, so that one does not keep a whole buffer.
+/// Shorter reads are copied, so that they do not keep a whole buffer alive.
 const SHORT_BYTES: usize = READ_BYTES / 4;
 
 /// The reading end of a process's stdout or stderr.
@@ -36,29 +36,29 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         Self { pipe, spool, buffer: BytesMut::new(), is_bulk: false }
     }
 
-    /// Reads once. Never returns when nobody can write any more. Cancel-safe.
+    /// Reads once. Never completes after the end of the pipe. Cancel-safe.
     pub(super) async fn read(&mut self) {
-        self.spool.room().await;
+        self.spool.wait_for_room().await;
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
         self.buffer.reserve(READ_BYTES);
         match pipe.read_buf(&mut self.buffer).await {
             Ok(count) if count > 0 => {
-                self.take();
-                self.widen();
+                self.store();
+                self.enlarge();
             }
             _ => self.pipe = None,
         }
     }
 
-    fn widen(&mut self) {
+    fn enlarge(&mut self) {
         if self.spool.end() < BULK_BYTES || std::mem::replace(&mut self.is_bulk, true) {
             return;
         }
-        // A user has only so many large pipes; a small one does as well.
+        // Fails when the user's quota of pipe memory is used up; the pipe then stays small.
         _ = self.pipe.as_ref().map(|pipe| fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE_BYTES)));
     }
 
-    fn take(&mut self) {
+    fn store(&mut self) {
         if self.buffer.len() < SHORT_BYTES {
             self.spool.push(&self.buffer);
             self.buffer.clear();
@@ -67,7 +67,7 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads what is there without waiting, no more than a pipe holds: all that a process wrote that has ended.
+    /// Reads without waiting, at most the capacity of a pipe: all output of a process that has exited.
     pub(super) fn read_rest(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let mut buffer = vec![0; READ_BYTES];
@@ -85,8 +85,8 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads to the end and keeps nothing. What a process left behind may go on writing; without a reader, that would kill
-    /// it.
+    /// Reads and drops output until the end of the pipe. Descendants of the process may still write; without a reader,
+    /// SIGPIPE would kill them.
     pub(super) async fn drain(self) {
         if let Some(mut pipe) = self.pipe {
             let _: io::Result<u64> = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;

@@ -1,4 +1,4 @@
-//! What a process reads: one writer at a time, at the pace of its reader, never longer than it lives.
+//! The standard input of a process: one writer at a time, at the pace of the process, and no longer than it runs.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Process;
 use super::error::ProcessError;
 
-/// The writing end, if there is one.
+/// The write end of the pipe, if there is one.
 #[derive(Debug)]
 pub(super) struct Stdin {
     is_pipe: bool,
-    /// Tokio's mutex: it is held while the process takes its time to read.
+    /// An async mutex, because it is locked while the process reads.
     pipe: Arc<Mutex<Option<ChildStdin>>>,
 }
 
-/// The turn to write.
+/// The exclusive right to write.
 pub(crate) struct StdinWriter {
     process: Arc<Process>,
     pipe: OwnedMutexGuard<Option<ChildStdin>>,
@@ -28,7 +28,7 @@ impl Stdin {
         Self { is_pipe: pipe.is_some(), pipe: Arc::new(Mutex::new(pipe)) }
     }
 
-    /// The process has ended. A writer that is just at work finds out by itself.
+    /// Closes the pipe after the process has exited. A current writer detects the exit by itself.
     pub(super) fn close(&self) {
         if let Ok(mut pipe) = self.pipe.try_lock() {
             *pipe = None;
@@ -37,7 +37,7 @@ impl Stdin {
 }
 
 impl Process {
-    /// Waits for the turn to write.
+    /// Waits for the exclusive right to write.
     pub(crate) async fn write_stdin(self: &Arc<Self>) -> Result<StdinWriter, ProcessError> {
         if !self.stdin.is_pipe {
             return Err(ProcessError::NoStdin(self.id().clone()));
@@ -51,7 +51,7 @@ impl Process {
         if writer.pipe.is_none() { Err(writer.closed()) } else { Ok(writer) }
     }
 
-    /// The first turn, when nobody else can have it yet.
+    /// Returns the writer of a new process, whose pipe is not locked yet.
     pub(super) fn first_stdin_writer(self: &Arc<Self>) -> Option<StdinWriter> {
         let pipe = Arc::clone(&self.stdin.pipe).try_lock_owned().ok()?;
         Some(StdinWriter { process: Arc::clone(self), pipe })
@@ -59,12 +59,12 @@ impl Process {
 }
 
 impl StdinWriter {
-    /// Returns when all was written to the pipe.
+    /// Writes all bytes to the pipe.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
         let Some(pipe) = self.pipe.as_mut() else { return Err(self.closed()) };
         let written = tokio::select! {
             written = pipe.write_all(bytes) => written.is_ok(),
-            // Something else may hold the reading end and read nothing, for ever.
+            // A descendant may have the read end open and never read.
             () = self.process.exited() => false,
         };
         if written {
@@ -74,7 +74,7 @@ impl StdinWriter {
         Err(self.closed())
     }
 
-    /// The process reads the end.
+    /// Closes the pipe, so that the process reads the end of its input.
     pub(crate) fn close(&mut self) {
         *self.pipe = None;
     }

@@ -1,5 +1,5 @@
-//! The life of one process: read it, wait for it, end it when that is asked. A task of its own, which no lost connection
-//! ends; it ends with the process, or with the server, and gives it exactly one exit.
+//! Watches one process: reads its output, waits for its exit, and kills it on request. The task does not depend on any
+//! connection. It ends with the process or the server, and reports exactly one exit.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -16,33 +16,34 @@ use tokio_util::sync::CancellationToken;
 
 use super::Process;
 use super::output_pipe::OutputPipe;
-use crate::ledger::Held;
+use crate::ledger::SpoolUsage;
 use crate::os::children::OwnChild;
 use crate::os::out_of_memory::OomKillCounter;
+use crate::timeouts::sleep_until_timeout;
 
-/// A process that has just been started.
-pub(super) struct Watched {
+/// A process that was just started.
+pub(super) struct WatchedProcess {
     pub(super) process: Arc<Process>,
     pub(super) child: OwnChild,
     pub(super) timeout: Option<Duration>,
-    /// The end of the server.
+    /// Cancelled when the server shuts down.
     pub(super) stop: CancellationToken,
 }
 
-/// `ended` is told when the process has its exit.
-pub(super) async fn watch(watched: Watched, ended: impl FnOnce(Held)) {
-    let Watched { process, mut child, timeout, stop } = watched;
+/// Runs until the pipes are closed. Calls `on_exit` when the process has exited.
+pub(super) async fn watch(watched: WatchedProcess, on_exit: impl FnOnce(SpoolUsage)) {
+    let WatchedProcess { process, mut child, timeout, stop } = watched;
     let mut oom_kills = OomKillCounter::start();
     let mut stdout = OutputPipe::new(child.child.stdout.take(), Arc::clone(&process.stdout));
     let mut stderr = OutputPipe::new(child.child.stderr.take(), Arc::clone(&process.stderr));
-    let mut exit = until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
+    let mut exit = read_until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
     exit.out_of_memory = oom_kills.has_increased();
-    // All that it wrote itself is in the pipes now.
+    // The pipes contain everything that the process has written.
     stdout.read_rest();
     stderr.read_rest();
     process.stdin.close();
     drop(child);
-    ended(process.end(exit));
+    on_exit(process.set_exit(exit));
     drop(process);
     tokio::select! {
         _ = async { tokio::join!(stdout.drain(), stderr.drain()) } => {}
@@ -50,46 +51,41 @@ pub(super) async fn watch(watched: Watched, ended: impl FnOnce(Held)) {
     }
 }
 
-async fn until_exit(
+async fn read_until_exit(
     process: &Arc<Process>,
     child: &mut Child,
     timeout: Option<Duration>,
     stdout: &mut OutputPipe<ChildStdout>,
     stderr: &mut OutputPipe<ChildStderr>,
 ) -> ProcessExit {
-    let mut deadline = pin!(async {
-        match timeout {
-            Some(timeout) => tokio::time::sleep(timeout).await,
-            None => future::pending().await,
-        }
-    });
+    let mut deadline = pin!(sleep_until_timeout(timeout));
     let (mut reason, mut killing) = (ExitReason::Exited, None);
     let (status, usage) = loop {
-        let why = tokio::select! {
+        let kill_reason = tokio::select! {
             () = stdout.read() => None,
             () = stderr.read() => None,
-            ended = wait(child) => break ended,
+            exited = wait(child) => break exited,
             () = process.kill.cancelled(), if killing.is_none() => Some(ExitReason::Killed),
             () = &mut deadline, if killing.is_none() => Some(ExitReason::TimedOut),
         };
-        let Some(why) = why else {
-            process.note_progress();
+        let Some(kill_reason) = kill_reason else {
+            process.notify_progress();
             continue;
         };
-        reason = why;
+        reason = kill_reason;
         let process = Arc::clone(process);
         killing = Some(tokio::task::spawn_blocking(move || process.tree.kill()));
     };
     process.tree.set_root_reaped();
     if let Some(killing) = killing {
-        // The exit tells that nothing of it is left.
+        // The exit is reported after all processes of the tree have been killed.
         _ = killing.await;
     }
-    exit_of(status, reason, usage)
+    to_process_exit(status, reason, usage)
 }
 
-/// What is told of a process that was waited for.
-pub(crate) fn exit_of(
+/// Converts the exit status of a process.
+pub(crate) fn to_process_exit(
     status: io::Result<ExitStatus>,
     reason: ExitReason,
     usage: Option<ProcessUsage>,
@@ -107,21 +103,21 @@ pub(crate) fn exit_of(
             code: None,
             signal: None,
             reason: ExitReason::Failed,
-            error: Some(format!("waiting for the process: {error}")),
+            error: Some(format!("cannot wait for the process: {error}")),
             out_of_memory: false,
             usage: None,
         },
     }
 }
 
-/// Waits for the process and tells what it used: what waiting for it added to what all children used. Nothing else of this
-/// thread is waited for in between.
+/// Waits for the process and measures its resource usage: the increase of the usage of all children while it is reaped.
+/// This thread reaps no other child in between.
 async fn wait(child: &mut Child) -> (io::Result<ExitStatus>, Option<ProcessUsage>) {
     let mut waiting = pin!(child.wait());
     future::poll_fn(|context| {
-        let before = used_by_children();
+        let before = children_usage();
         waiting.as_mut().poll(context).map(|status| {
-            let usage = before.zip(used_by_children()).map(|(before, after)| ProcessUsage {
+            let usage = before.zip(children_usage()).map(|(before, after)| ProcessUsage {
                 user_us: after.user_us.saturating_sub(before.user_us),
                 system_us: after.system_us.saturating_sub(before.system_us),
             });
@@ -131,7 +127,7 @@ async fn wait(child: &mut Child) -> (io::Result<ExitStatus>, Option<ProcessUsage
     .await
 }
 
-fn used_by_children() -> Option<ProcessUsage> {
+fn children_usage() -> Option<ProcessUsage> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
     Some(ProcessUsage {
         user_us: usage.user_time().num_microseconds().cast_unsigned(),

@@ -31,11 +31,11 @@ use crate::config::{Dialect, ServeConfig};
 use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::files::Files;
-use crate::ledger::{SpoolStore, forget_the_expired};
+use crate::ledger::{SpoolStore, expire_records};
 use crate::os::children;
 use crate::plugins::jupyter::Jupyter;
 use crate::ports::Tunnels;
-use crate::process::{Origin, Processes};
+use crate::process::{ProcessDefaults, Processes};
 use crate::routes::App;
 use crate::sessions::Sessions;
 use crate::shell::{self, ShellConfig};
@@ -133,13 +133,13 @@ async fn serve(
         no_change_timeout: config.no_change_timeout,
     });
     let spools = SpoolStore::new(&std::env::temp_dir());
-    let origin = Origin { working_dir: working_dir.clone(), environment: environment.clone() };
+    let origin = ProcessDefaults { working_dir: working_dir.clone(), environment: environment.clone() };
     let processes = Processes::new(origin.clone(), spools.clone());
     let jupyter = Jupyter::new(Processes::new(origin, spools.clone()));
     let executor =
         Executor::new(sessions.clone(), files, jupyter.clone(), spools, actions.clone(), activity.clone());
-    background.spawn(forget_the_expired(executor.ledger.register(), stop_background.clone()));
-    background.spawn(forget_the_expired(processes.register(), stop_background.clone()));
+    background.spawn(expire_records(executor.ledger.registry(), stop_background.clone()));
+    background.spawn(expire_records(processes.registry(), stop_background.clone()));
     background.spawn(reap_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
     let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("making a boot id")?;

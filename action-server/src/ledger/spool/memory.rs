@@ -1,24 +1,24 @@
-//! The latest output, in pieces that readers share instead of copying them. Pure bookkeeping.
+//! The latest output in memory, in pieces that readers share without copying.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Shorter pieces are put together, so that a byte never costs more than a few.
+/// Size of a complete piece. Shorter output is collected, which bounds the overhead per byte.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Bytes with the offset of the first.
+/// A buffer of output, and the offset of its first byte.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct OutputBuffer {
     start: u64,
     /// Complete pieces, oldest first.
     pieces: VecDeque<Bytes>,
     pieces_bytes: usize,
-    /// What comes after them; shorter than [`PIECE_BYTES`].
+    /// Output after the pieces; shorter than [`PIECE_BYTES`].
     tail: Vec<u8>,
 }
 
-impl Memory {
+impl OutputBuffer {
     pub(super) fn start(&self) -> u64 {
         self.start
     }
@@ -63,7 +63,7 @@ impl Memory {
         self.pieces.push_back(bytes);
     }
 
-    /// What is held from `cursor` on, at least one byte; nothing when it is not within.
+    /// Returns at least one byte from `cursor` on. `None` if it is outside of the buffer.
     pub(super) fn read(&self, cursor: u64) -> Option<Bytes> {
         let mut skip = usize::try_from(cursor.checked_sub(self.start)?).ok()?;
         for piece in &self.pieces {
@@ -76,19 +76,19 @@ impl Memory {
         Some(Bytes::copy_from_slice(bytes))
     }
 
-    /// The oldest complete pieces, together at least `bytes` if there are so many.
+    /// Returns the oldest complete pieces, with `bytes` bytes in total, or all of them.
     pub(super) fn oldest(&mut self, bytes: usize) -> Vec<Bytes> {
         self.finish_tail();
         let mut length = 0;
-        let few_enough = |piece: &&Bytes| {
-            let takes = length < bytes;
+        let is_needed = |piece: &&Bytes| {
+            let is_needed = length < bytes;
             length += piece.len();
-            takes
+            is_needed
         };
-        self.pieces.iter().take_while(few_enough).cloned().collect()
+        self.pieces.iter().take_while(is_needed).cloned().collect()
     }
 
-    /// Forgets that many pieces.
+    /// Drops the oldest `count` pieces.
     pub(super) fn drop_oldest(&mut self, count: usize) {
         for piece in self.pieces.drain(..count.min(self.pieces.len())) {
             self.start += piece.len() as u64;
@@ -96,7 +96,7 @@ impl Memory {
         }
     }
 
-    /// Gives back what was kept ready for more.
+    /// Frees the capacity reserved for more output.
     pub(super) fn close(&mut self) {
         self.tail.shrink_to_fit();
         self.pieces.shrink_to_fit();

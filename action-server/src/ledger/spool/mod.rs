@@ -1,9 +1,9 @@
-//! The output of one producer, by offset: the latest in memory, what is older in files without a name.
+//! The output of one producer, by offset: the latest in memory, older output in unnamed files.
 //!
-//! Taking output never waits for a reader and, but for a producer far ahead of the disk, not for the disk: threads of the
-//! runtime write, a batch at a time, while the producer goes on. Readers get every byte that is held; what is not (the
-//! disk is full, the bounds are reached) they are told as a gap. Everything ends with the last handle: nothing has a
-//! name on the disk, so nothing is left after `kill -9` either.
+//! Writing never blocks on readers. It blocks on the disk only if the producer is far ahead: otherwise blocking threads
+//! write batches while the producer continues. Readers get every byte that is retained. What is not retained, because the
+//! disk is full or a limit was reached, is reported to them as a gap. All files are unnamed, so that nothing is left on the
+//! disk, even after `kill -9`.
 
 mod memory;
 mod segments;
@@ -21,79 +21,79 @@ use bytes::Bytes;
 use nix::sys::uio::pwritev;
 use tokio::sync::Notify;
 
-use memory::Memory;
+use memory::OutputBuffer;
 use segments::Segments;
 use store::SpoolFile;
 pub(crate) use store::SpoolStore;
 
-/// What stays in memory of a producer's output. Short output, nearly all there is, never sees the disk.
+/// Maximum output in memory. Most output is shorter and is never written to the disk.
 const MEMORY_BYTES: usize = 3 << 19;
 
-/// How far a producer may be ahead of the disk before it waits.
+/// How far a producer may be ahead of the disk before it blocks.
 const BACKLOG_BYTES: usize = 1 << 20;
 
-/// What is left in memory when a batch was written: it is written in larger pieces than it comes in, and a reader that
-/// follows finds what it is at in memory.
+/// Output that stays in memory after a batch was written. The gap to [`MEMORY_BYTES`] makes writes larger, and a reader that
+/// follows the producer reads from memory.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// How much of a producer's latest output is held: a log of a day, and not a disk.
-pub(crate) const HELD_OUTPUT_BYTES: u64 = 1 << 30;
+/// Maximum output of a producer that is retained. Older output is dropped.
+pub(crate) const RETAINED_OUTPUT_BYTES: u64 = 1 << 30;
 
-/// The kernel takes 1,024 in one call.
-const PIECES_AT_ONCE: usize = 256;
+/// Maximum number of pieces in one `pwritev`. The kernel allows 1,024.
+const MAX_WRITE_PIECES: usize = 256;
 
-/// The most that is read from a file at once.
+/// Maximum size of one read from a file.
 const READ_BYTES: usize = 256 << 10;
 
 /// The output of one producer.
 #[derive(Debug)]
 pub(crate) struct Spool {
     store: SpoolStore,
-    state: Mutex<State>,
-    /// Held while a batch is written, by one thread at a time. Never taken by who holds `state`.
+    state: Mutex<SpoolState>,
+    /// Locked while a batch is written. Must not be locked while `state` is.
     writing: Mutex<()>,
-    /// A batch was written.
+    /// Notified after each batch.
     written: Notify,
 }
 
 #[derive(Debug)]
-struct State {
-    memory: Memory,
-    /// Everything before `memory` that is still held.
+struct SpoolState {
+    memory: OutputBuffer,
+    /// The output before `memory`.
     segments: Segments,
-    /// Whether a thread is on its way to write.
+    /// A thread is writing, or is about to.
     is_spilling: bool,
     is_closed: bool,
 }
 
-/// What a reader finds at its cursor.
+/// The next piece of output for a reader.
 #[derive(Debug)]
-pub(crate) enum Piece {
-    /// Bytes, from the cursor on.
+pub(crate) enum OutputPiece {
+    /// Bytes from the cursor on.
     Bytes(Bytes),
-    /// Nothing is held from the cursor up to this offset.
+    /// Output from the cursor up to this offset is not retained.
     Gap(u64),
-    /// Bytes that are in a file.
-    Spilled(Spilled),
+    /// Bytes in a file.
+    Spilled(SpilledOutput),
 }
 
-/// A place in a file, to be read where reading may block. It stays what it is while this lives.
+/// A range of a file, which must be read where blocking is allowed. It stays valid while this exists.
 #[derive(Debug)]
-pub(crate) struct Spilled {
+pub(crate) struct SpilledOutput {
     file: Arc<SpoolFile>,
     position: u64,
     length: usize,
 }
 
-/// What an ended producer's output takes.
+/// Resources that retained output uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SpoolUsage {
     pub(crate) memory: u64,
     pub(crate) disk: u64,
     pub(crate) files: usize,
 }
 
-impl AddAssign for Held {
+impl AddAssign for SpoolUsage {
     fn add_assign(&mut self, more: Self) {
         self.memory += more.memory;
         self.disk += more.disk;
@@ -101,7 +101,7 @@ impl AddAssign for Held {
     }
 }
 
-impl SubAssign for Held {
+impl SubAssign for SpoolUsage {
     fn sub_assign(&mut self, less: Self) {
         self.memory -= less.memory;
         self.disk -= less.disk;
@@ -111,8 +111,8 @@ impl SubAssign for Held {
 
 impl Spool {
     pub(crate) fn new(store: &SpoolStore) -> Arc<Self> {
-        let state = State {
-            memory: Memory::default(),
+        let state = SpoolState {
+            memory: OutputBuffer::default(),
             segments: Segments::default(),
             is_spilling: false,
             is_closed: false,
@@ -125,47 +125,47 @@ impl Spool {
         })
     }
 
-    /// Takes output; what comes after [`Spool::close`] is dropped.
+    /// Appends output. Output after [`Spool::close`] is dropped.
     pub(crate) fn push(self: &Arc<Self>, bytes: &[u8]) {
         self.push_with(|memory| memory.push(bytes));
     }
 
-    /// The same, without a copy.
+    /// Like [`Spool::push`], without copying.
     pub(crate) fn push_owned(self: &Arc<Self>, bytes: Bytes) {
         self.push_with(|memory| memory.push_owned(bytes));
     }
 
-    fn push_with(self: &Arc<Self>, push: impl FnOnce(&mut Memory)) {
+    fn push_with(self: &Arc<Self>, push: impl FnOnce(&mut OutputBuffer)) {
         let mut state = self.state();
         if state.is_closed {
             return;
         }
         push(&mut state.memory);
         if state.memory.len() > MEMORY_BYTES {
-            self.relieve(state);
+            self.start_spill(state);
         }
     }
 
-    /// Has what is too much for the memory written.
-    fn relieve(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Writes output to the disk, in a blocking thread if possible.
+    fn start_spill(self: &Arc<Self>, mut state: MutexGuard<'_, SpoolState>) {
         let is_far_ahead = state.memory.len() > MEMORY_BYTES + BACKLOG_BYTES;
-        let begins = !std::mem::replace(&mut state.is_spilling, true);
+        let is_first = !std::mem::replace(&mut state.is_spilling, true);
         drop(state);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if begins => {
+            Ok(runtime) if is_first => {
                 let spool = Arc::clone(self);
                 drop(runtime.spawn_blocking(move || spool.spill()));
             }
             Ok(_) if !is_far_ahead => {}
-            // Losing output would be worse than being late, and holding it all would have no bound.
+            // Blocks the producer: dropping output is worse than delaying it, and buffering all of it is not bounded.
             _ => self.spill(),
         }
     }
 
-    /// Returns when there is room: for producers that can wait, so that none of them ever blocks the thread.
-    pub(crate) async fn room(&self) {
+    /// Waits until the producer is not far ahead of the disk. A producer that can wait calls it to never block its thread.
+    pub(crate) async fn wait_for_room(&self) {
         loop {
-            // Before the look: it hears of every batch from now on.
+            // Created before the state is read, so that no later batch is missed.
             let written = self.written.notified();
             if self.state().memory.len() <= MEMORY_BYTES + BACKLOG_BYTES / 2 {
                 return;
@@ -174,87 +174,87 @@ impl Spool {
         }
     }
 
-    /// What comes next for a reader that has everything before `cursor`; nothing when that is all there is.
-    pub(crate) fn read(&self, cursor: u64) -> Option<Piece> {
+    /// Returns the output at `cursor`. `None` if there is none yet.
+    pub(crate) fn read(&self, cursor: u64) -> Option<OutputPiece> {
         let state = self.state();
         if cursor >= state.memory.end() {
             return None;
         }
         if cursor >= state.memory.start() {
-            return state.memory.read(cursor).map(Piece::Bytes);
+            return state.memory.read(cursor).map(OutputPiece::Bytes);
         }
         Some(state.segments.read(cursor, READ_BYTES).unwrap_or_else(|| {
-            Piece::Gap(state.segments.first_after(cursor).unwrap_or(state.memory.start()))
+            OutputPiece::Gap(state.segments.first_after(cursor).unwrap_or(state.memory.start()))
         }))
     }
 
-    /// How much was taken, held or not.
+    /// Returns the number of bytes that were written, retained or not.
     pub(crate) fn end(&self) -> u64 {
         self.state().memory.end()
     }
 
-    /// Nothing more will come. What is partly on the disk goes there as a whole: it will hardly be read again.
-    pub(crate) fn close(self: &Arc<Self>) -> Held {
+    /// Closes the output. If a part of it is on the disk, the rest is also written, because it will hardly be read again.
+    pub(crate) fn close(self: &Arc<Self>) -> SpoolUsage {
         let mut state = self.state();
         state.is_closed = true;
         state.memory.close();
         let (memory, disk) = (state.memory.len() as u64, state.segments.len());
         let files = state.segments.count();
         if files == 0 {
-            return Held { memory, disk, files };
+            return SpoolUsage { memory, disk, files };
         }
-        self.relieve(state);
-        Held { memory: 0, disk: memory + disk, files }
+        self.start_spill(state);
+        SpoolUsage { memory: 0, disk: memory + disk, files }
     }
 
-    /// Writes what is too much for the memory. Blocks.
+    /// Writes output that exceeds the memory. Blocks.
     fn spill(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((from, batch)) = self.next_batch() {
             let length = batch.iter().map(|bytes| bytes.len() as u64).sum();
-            // Only who writes changes the segments, so the place stays the right one without the lock.
-            let place = self.state().segments.place(from, length, &self.store);
-            let written = place.and_then(|place| {
-                write_all(&place, &batch)?;
-                Ok(place)
+            // Only the writing thread changes the segments, so the slot stays valid while `state` is not locked.
+            let slot = self.state().segments.allocate(from, length, &self.store);
+            let written = slot.and_then(|slot| {
+                write_all(&slot, &batch)?;
+                Ok(slot)
             });
             let mut state = self.state();
             state.memory.drop_oldest(batch.len());
             match written {
-                Ok(place) => state.segments.add(place, length),
-                // Told to readers as a gap. The producer must not stop for it.
-                Err(error) => tracing::warn!(%error, length, "output is lost"),
+                Ok(slot) => state.segments.add(slot, length),
+                // Readers get a gap. The producer must not stop.
+                Err(error) => tracing::warn!(%error, length, "output was lost"),
             }
             drop(state);
             self.written.notify_waiters();
         }
     }
 
-    /// What is to be written next, and its offset.
+    /// Returns the next batch to write and its offset.
     fn next_batch(&self) -> Option<(u64, Vec<Bytes>)> {
         let mut state = self.state();
-        let (most, kept) = if state.is_closed { (0, 0) } else { (MEMORY_BYTES, KEPT_BYTES) };
+        let (limit, kept) = if state.is_closed { (0, 0) } else { (MEMORY_BYTES, KEPT_BYTES) };
         let length = state.memory.len();
-        state.is_spilling = length > most;
+        state.is_spilling = length > limit;
         state.is_spilling.then(|| (state.memory.start(), state.memory.oldest(length - kept)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SpoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn write_all(place: &segments::Place, batch: &[Bytes]) -> io::Result<()> {
-    let (mut position, mut written) = (place.position, 0);
-    for pieces in batch.chunks(PIECES_AT_ONCE) {
+fn write_all(slot: &segments::SegmentSlot, batch: &[Bytes]) -> io::Result<()> {
+    let (mut position, mut written) = (slot.position, 0);
+    for pieces in batch.chunks(MAX_WRITE_PIECES) {
         let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let length: usize = pieces.iter().map(Bytes::len).sum();
-        let mut done = pwritev(&**place.file, &slices, position.cast_signed())?;
-        // A disk that is nearly full takes a part; the rest tells why.
+        let mut done = pwritev(&**slot.file, &slices, position.cast_signed())?;
+        // On a short write, writing the rest returns the error.
         for piece in pieces {
             let part = piece.get(done.min(piece.len())..).unwrap_or_default();
             if !part.is_empty() {
-                place.file.write_all_at(part, position + written + (piece.len() - part.len()) as u64)?;
+                slot.file.write_all_at(part, position + written + (piece.len() - part.len()) as u64)?;
             }
             done = done.saturating_sub(piece.len());
             written += piece.len() as u64;
@@ -265,8 +265,8 @@ fn write_all(place: &segments::Place, batch: &[Bytes]) -> io::Result<()> {
     Ok(())
 }
 
-impl Piece {
-    /// The bytes at `cursor`, and where the reader is after them. None are a gap up to there.
+impl OutputPiece {
+    /// Returns the bytes at `cursor` and the offset after them. A gap has no bytes.
     pub(crate) async fn read(self, cursor: u64) -> (Bytes, u64) {
         let (bytes, length) = match self {
             Self::Gap(to) => return (Bytes::new(), to),
@@ -274,21 +274,21 @@ impl Piece {
                 let to = cursor + bytes.len() as u64;
                 return (bytes, to);
             }
-            Self::Spilled(place) => {
-                let length = place.length as u64;
-                (tokio::task::spawn_blocking(move || place.read()).await, length)
+            Self::Spilled(range) => {
+                let length = range.length as u64;
+                (tokio::task::spawn_blocking(move || range.read()).await, length)
             }
         };
         let bytes = bytes.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
-            tracing::warn!(%error, "output cannot be read again");
+            tracing::warn!(%error, "cannot read output from the disk");
             Bytes::new()
         });
         (bytes, cursor + length)
     }
 }
 
-impl Spilled {
-    /// Blocks.
+impl SpilledOutput {
+    /// Reads the range. Blocks.
     ///
     /// # Errors
     /// The disk fails.

@@ -1,17 +1,17 @@
-//! The older output of one producer, in a few files: a file that is let go gives its room back at once, also where
-//! file systems cannot cut off a beginning.
+//! The older output of one producer, in several files. Deleting a file frees its space immediately, even on file systems
+//! that cannot punch holes.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::store::{Reserved, SpoolFile, SpoolStore};
-use super::{HELD_OUTPUT_BYTES, Piece, Spilled};
+use super::store::{SpoolFile, SpoolReservation, SpoolStore};
+use super::{OutputPiece, RETAINED_OUTPUT_BYTES, SpilledOutput};
 
-/// What is let go at once when a bound is reached. An output of the longest length is 16 files.
+/// Size of a file, which is deleted as a whole when a limit is reached. The maximum output has 16 files.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The files, oldest first; between two of them output may be missing.
+/// The files, oldest first. Between two of them, output may be missing.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     files: VecDeque<Segment>,
@@ -22,16 +22,16 @@ struct Segment {
     start: u64,
     length: u64,
     file: Arc<SpoolFile>,
-    room: Reserved,
+    reservation: SpoolReservation,
 }
 
-/// Where a batch goes.
+/// The range of a file that a batch is written to.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SegmentSlot {
     start: u64,
     pub(super) file: Arc<SpoolFile>,
     pub(super) position: u64,
-    room: Reserved,
+    reservation: SpoolReservation,
 }
 
 impl Segment {
@@ -49,50 +49,60 @@ impl Segments {
         self.files.len()
     }
 
-    /// A place for `length` bytes that begin at `start`, after everything there is. Lets the oldest go when a bound is
-    /// reached.
+    /// Allocates space for `length` bytes at the offset `start`, after all existing ones. Deletes the oldest files when a
+    /// limit is reached.
     ///
     /// # Errors
-    /// There is no room, or no file to be had.
-    pub(super) fn place(&mut self, start: u64, length: u64, store: &SpoolStore) -> io::Result<Place> {
-        while self.len() + length > HELD_OUTPUT_BYTES && self.files.pop_front().is_some() {}
-        let room = loop {
+    /// There is no space, or no file can be created.
+    pub(super) fn allocate(
+        &mut self,
+        start: u64,
+        length: u64,
+        store: &SpoolStore,
+    ) -> io::Result<SegmentSlot> {
+        while self.len() + length > RETAINED_OUTPUT_BYTES && self.files.pop_front().is_some() {}
+        let reservation = loop {
             match store.reserve(length) {
-                Some(room) => break room,
+                Some(reservation) => break reservation,
                 None if self.files.pop_front().is_some() => {}
-                None => return Err(io::Error::other("the server holds as much output as it may")),
+                None => return Err(io::Error::other("the maximum size of retained output is reached")),
             }
         };
         match self.files.back() {
             Some(last) if last.end() == start && last.length < SEGMENT_BYTES => {
-                Ok(Place { start, file: Arc::clone(&last.file), position: last.length, room })
+                Ok(SegmentSlot { start, file: Arc::clone(&last.file), position: last.length, reservation })
             }
-            _ => Ok(Place { start, file: Arc::new(store.file()?), position: 0, room: room.with_a_file()? }),
+            _ => Ok(SegmentSlot {
+                start,
+                file: Arc::new(store.file()?),
+                position: 0,
+                reservation: reservation.with_file()?,
+            }),
         }
     }
 
-    /// The batch was written.
-    pub(super) fn add(&mut self, place: Place, length: u64) {
+    /// Adds a batch that was written.
+    pub(super) fn add(&mut self, slot: SegmentSlot, length: u64) {
         match self.files.back_mut() {
-            Some(last) if place.position > 0 => {
+            Some(last) if slot.position > 0 => {
                 last.length += length;
-                last.room.join(place.room);
+                last.reservation.merge(slot.reservation);
             }
             _ => {
-                let Place { start, file, room, .. } = place;
-                self.files.push_back(Segment { start, length, file, room });
+                let SegmentSlot { start, file, reservation, .. } = slot;
+                self.files.push_back(Segment { start, length, file, reservation });
             }
         }
     }
 
-    pub(super) fn read(&self, cursor: u64, most: usize) -> Option<Piece> {
+    pub(super) fn read(&self, cursor: u64, max_bytes: usize) -> Option<OutputPiece> {
         let segment = self.files.iter().find(|each| (each.start..each.end()).contains(&cursor))?;
-        let length = usize::try_from(segment.end() - cursor).unwrap_or(most).min(most);
+        let length = usize::try_from(segment.end() - cursor).unwrap_or(max_bytes).min(max_bytes);
         let position = cursor - segment.start;
-        Some(Piece::Spilled(Spilled { file: Arc::clone(&segment.file), position, length }))
+        Some(OutputPiece::Spilled(SpilledOutput { file: Arc::clone(&segment.file), position, length }))
     }
 
-    /// Where output is held again.
+    /// Returns the start of the first segment after `cursor`.
     pub(super) fn first_after(&self, cursor: u64) -> Option<u64> {
         self.files.iter().map(|segment| segment.start).find(|&start| start > cursor)
     }

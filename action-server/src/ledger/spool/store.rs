@@ -1,4 +1,4 @@
-//! Where files without a name come from, and how much they may hold together.
+//! Creates unnamed files, and limits their total size and number.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,13 +12,13 @@ use nix::libc;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-/// For all output of a server's life that is held at one time.
+/// Maximum size of all retained output.
 const STORE_BYTES: u64 = 2 << 30;
 
-/// How many files that may be: a quarter of the descriptors that a process usually may have.
+/// Maximum number of files: a quarter of the usual limit of descriptors.
 const STORE_FILES: usize = 256;
 
-/// Cloning shares it.
+/// Creates the files of all spools. Clones share the limits.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolStore {
     shared: Arc<Shared>,
@@ -26,24 +26,23 @@ pub(crate) struct SpoolStore {
 
 #[derive(Debug)]
 struct Shared {
-    /// The first one that takes files.
+    /// The first one in which a file can be created is used.
     folders: Vec<PathBuf>,
-    most: u64,
+    max_bytes: u64,
     used: AtomicU64,
     files: AtomicUsize,
 }
 
-/// A file without a name. The kernel takes milliseconds to let one of many megabytes go, so that is left to a thread which
-/// may block.
+/// An unnamed file. The kernel takes milliseconds to delete one of many megabytes, so it is dropped in a blocking thread.
 #[derive(Debug)]
 pub(super) struct SpoolFile(Option<File>);
 
 impl Deref for SpoolFile {
     type Target = File;
 
-    #[expect(clippy::expect_used, reason = "only the drop takes it")]
+    #[expect(clippy::expect_used, reason = "only `drop` takes the file")]
     fn deref(&self) -> &File {
-        self.0.as_ref().expect("a file that is held is open")
+        self.0.as_ref().expect("the file is open until it is dropped")
     }
 }
 
@@ -56,9 +55,9 @@ impl Drop for SpoolFile {
     }
 }
 
-/// Room that is taken until this is dropped.
+/// SpoolReservation space and files, which are released on drop.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct SpoolReservation {
     shared: Arc<Shared>,
     bytes: u64,
     files: usize,
@@ -66,26 +65,25 @@ pub(super) struct Reserved {
 
 impl SpoolStore {
     pub(crate) fn new(scratch_dir: &Path) -> Self {
-        // An image's own folder for what is temporary may be read-only or missing.
+        // The temporary folder of an image may be read-only or missing.
         let folders = vec![scratch_dir.to_owned(), "/var/tmp".into(), "/dev/shm".into()];
         Self::with(folders, STORE_BYTES)
     }
 
-    pub(super) fn with(folders: Vec<PathBuf>, most: u64) -> Self {
-        Self {
-            shared: Arc::new(Shared { folders, most, used: AtomicU64::new(0), files: AtomicUsize::new(0) }),
-        }
+    pub(super) fn with(folders: Vec<PathBuf>, max_bytes: u64) -> Self {
+        let (used, files) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { folders, max_bytes, used, files }) }
     }
 
-    pub(super) fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.shared.most);
+    pub(super) fn reserve(&self, bytes: u64) -> Option<SpoolReservation> {
+        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.shared.max_bytes);
         self.shared.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
-        Some(Reserved { shared: Arc::clone(&self.shared), bytes, files: 0 })
+        Some(SpoolReservation { shared: Arc::clone(&self.shared), bytes, files: 0 })
     }
 
-    /// An empty file that is gone with its last descriptor.
+    /// Creates an empty file that is deleted with its last descriptor.
     pub(super) fn file(&self) -> io::Result<SpoolFile> {
-        let mut last = io::Error::other("there is no folder for output");
+        let mut last = io::Error::other("there is no folder for output files");
         for folder in &self.shared.folders {
             match unnamed(folder).or_else(|_| unlinked(folder)) {
                 Ok(file) => return Ok(SpoolFile(Some(file))),
@@ -100,7 +98,7 @@ fn unnamed(folder: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(folder)
 }
 
-/// For file systems that only know files with a name. It has one for the time between two system calls.
+/// For file systems without `O_TMPFILE`. The file has a name between two system calls.
 fn unlinked(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".glovebox-{}", Uuid::now_v7().simple()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -108,26 +106,26 @@ fn unlinked(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-impl Reserved {
-    /// One for both, so that they are given back together.
-    pub(super) fn join(&mut self, mut other: Self) {
+impl SpoolReservation {
+    /// Merges two reservations, to release them together.
+    pub(super) fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.files += std::mem::take(&mut other.files);
     }
 
-    /// The same, and a file of its own.
-    pub(super) fn with_a_file(mut self) -> io::Result<Self> {
+    /// Adds a file to the reservation.
+    pub(super) fn with_file(mut self) -> io::Result<Self> {
         let within = |files: usize| (files < STORE_FILES).then_some(files + 1);
         self.shared
             .files
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .map_err(|_| io::Error::other("the server holds as many files of output as it may"))?;
+            .map_err(|_| io::Error::other("the maximum number of output files is reached"))?;
         self.files += 1;
         Ok(self)
     }
 }
 
-impl Drop for Reserved {
+impl Drop for SpoolReservation {
     fn drop(&mut self) {
         self.shared.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.shared.files.fetch_sub(self.files, Ordering::Relaxed);

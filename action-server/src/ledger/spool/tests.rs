@@ -1,21 +1,21 @@
-//! What is held can be read from any offset; what is not is told.
+//! Retained output is read from any offset, and a gap is reported for the rest.
 
 use std::path::PathBuf;
 
 use super::*;
 
-fn store(most: u64) -> (SpoolStore, tempfile::TempDir) {
+fn store(max_bytes: u64) -> (SpoolStore, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (SpoolStore::with(vec![folder.path().to_owned()], most), folder)
+    (SpoolStore::with(vec![folder.path().to_owned()], max_bytes), folder)
 }
 
 fn read_all(spool: &Spool, mut cursor: u64) -> (Vec<u8>, Vec<(u64, u64)>) {
     let (mut bytes, mut gaps) = (Vec::new(), Vec::new());
     while let Some(piece) = spool.read(cursor) {
         let more = match piece {
-            Piece::Bytes(more) => more,
-            Piece::Spilled(place) => place.read().unwrap(),
-            Piece::Gap(to) => {
+            OutputPiece::Bytes(more) => more,
+            OutputPiece::Spilled(range) => range.read().unwrap(),
+            OutputPiece::Gap(to) => {
                 gaps.push((cursor, to));
                 cursor = to;
                 continue;
@@ -33,7 +33,7 @@ fn text(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn everything_is_read_from_any_offset_in_memory_and_on_the_disk() {
+fn output_is_read_from_any_offset_in_memory_and_on_disk() {
     let (store, folder) = store(1 << 30);
     let text = text(5_000_000);
     for chunk in [777, 20_000, 3_000_000] {
@@ -53,14 +53,14 @@ fn everything_is_read_from_any_offset_in_memory_and_on_the_disk() {
 }
 
 #[test]
-fn short_output_stays_off_the_disk() {
+fn short_output_is_not_written_to_the_disk() {
     let spool = Spool::new(&SpoolStore::with(vec![PathBuf::from("/nowhere")], 0));
     spool.push(&text(MEMORY_BYTES));
     assert_eq!(read_all(&spool, 0), (text(MEMORY_BYTES), vec![]));
 }
 
 #[test]
-fn what_the_disk_does_not_take_is_told_as_a_gap() {
+fn gap_is_reported_when_the_disk_rejects_output() {
     let spool = Spool::new(&SpoolStore::with(vec![PathBuf::from("/nowhere")], 1 << 30));
     let text = text(4_000_000);
     text.chunks(10_000).for_each(|chunk| spool.push(chunk));
@@ -72,7 +72,7 @@ fn what_the_disk_does_not_take_is_told_as_a_gap() {
 }
 
 #[test]
-fn when_the_room_is_used_up_the_oldest_goes_and_comes_back_with_its_spool() {
+fn oldest_output_is_dropped_when_the_store_is_full() {
     let (store, _folder) = store(70 << 20);
     let spool = Spool::new(&store);
     let piece = vec![b'x'; 1 << 20];
@@ -87,7 +87,7 @@ fn when_the_room_is_used_up_the_oldest_goes_and_comes_back_with_its_spool() {
 }
 
 #[test]
-fn after_the_end_nothing_is_taken() {
+fn output_is_dropped_after_the_spool_was_closed() {
     let (store, _folder) = store(0);
     let spool = Spool::new(&store);
     spool.push(b"before");
@@ -97,14 +97,14 @@ fn after_the_end_nothing_is_taken() {
 }
 
 #[tokio::test]
-async fn a_producer_that_waits_for_room_bounds_the_memory() {
+async fn memory_is_bounded_when_the_producer_waits_for_room() {
     let (store, _folder) = store(1 << 30);
     let spool = Spool::new(&store);
     let text = text(20_000_000);
     let mut most = 0;
     for chunk in text.chunks(65_536) {
         spool.push_owned(Bytes::copy_from_slice(chunk));
-        spool.room().await;
+        spool.wait_for_room().await;
         most = most.max(spool.state().memory.len());
     }
     assert!(most <= MEMORY_BYTES + BACKLOG_BYTES, "{most}");

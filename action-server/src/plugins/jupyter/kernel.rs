@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::Cell;
 use super::shown::Shown;
 use crate::embedded_text::inflate;
-use crate::process::{Cursors, Next, Process, ProcessError, Processes};
+use crate::process::{Cursors, Process, ProcessError, ProcessProgress, Processes};
 use crate::shell::PLAIN_TERMINAL;
 use crate::timeouts::sleep_until_timeout;
 
@@ -181,19 +181,19 @@ impl Kernel {
         // Before the look: it misses no change after it.
         let progress = process.progress();
         match process.next(self.read, OutputStream::Stderr) {
-            Next::Output(OutputStream::Stdout, piece) => {
+            ProcessProgress::Output(OutputStream::Stdout, piece) => {
                 let (bytes, to) = piece.read(self.read.stdout).await;
                 shown.take(&bytes);
                 self.read.stdout = to;
             }
-            Next::Output(OutputStream::Stderr, piece) => {
+            ProcessProgress::Output(OutputStream::Stderr, piece) => {
                 let (bytes, to) = piece.read(self.read.stderr).await;
                 let told = self.hear(&bytes, shown.mark());
                 self.read.stderr = to;
                 return Ok(told);
             }
-            Next::Exit(_) => return Err(self.reason()),
-            Next::NothingYet => progress.await,
+            ProcessProgress::Exited(_) => return Err(self.reason()),
+            ProcessProgress::Pending => progress.await,
         }
         Ok(None)
     }
