@@ -1,4 +1,4 @@
-//! `/v1/actions/{id}`: begin or attach, attach, cancel, acknowledge. A reader that goes away takes nothing with it.
+//! `/v1/actions/{id}`: start or attach, attach, cancel, acknowledge. A lost connection does not affect the action.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use protocol::sandbox_api::ActionRequest;
 
 use super::Api;
 use super::extract::{After, Id, JsonBody, action_request};
-use super::framed::framed;
+use super::framed_response::framed_response;
 use crate::api::error::ApiError;
 use crate::ledger::{ActionRecord, LedgerError, frames};
 
@@ -27,7 +27,7 @@ use crate::ledger::{ActionRecord, LedgerError, frames};
             body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames")
     )
 ))]
-pub(crate) async fn begin(
+pub(crate) async fn start(
     State(api): State<Api>,
     Id(id): Id,
     After(after): After,
@@ -60,14 +60,14 @@ pub(crate) async fn attach(
     Ok(stream(&api, entry, after).await)
 }
 
-/// `DELETE`. What has ended, held or not, is as cancelled as it can be.
+/// `DELETE`. No effect on an action that has completed, even if it is no longer retained.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/actions/{id}",
     params(
         ("id" = protocol::ActionId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "It ends"))
+    responses((status = 204, description = "It is cancelled"))
 ))]
 pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
     match api.executor().ledger.find(id) {
@@ -78,8 +78,7 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST …/acknowledge`. Not the same as a cancel, which must not throw away the observation of an action that has just
-/// ended by itself.
+/// `POST …/acknowledge`. Differs from a cancel, which must not drop the observation of an action that has just completed.
 #[cfg_attr(test, utoipa::path(
     post,
     path = "/v1/actions/{id}/acknowledge",
@@ -95,5 +94,5 @@ pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<St
 
 async fn stream(api: &Api, entry: Arc<ActionRecord>, after: u64) -> Response {
     let frames = frames(Arc::clone(&entry), after);
-    framed(&api.0.ticks, entry.completed_or_large(), || entry.is_ready(after), frames).await
+    framed_response(&api.0.ticks, entry.completed_or_large(), || entry.is_ready(after), frames).await
 }

@@ -1,4 +1,4 @@
-//! `GET /alive`: whoever gets an answer may begin. Open, and of no use to anybody else.
+//! `GET /alive`: responds once the server accepts requests. Does not require the key.
 
 use axum::Json;
 use serde_json::{Value, json};

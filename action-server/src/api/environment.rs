@@ -1,4 +1,4 @@
-//! `/v1/environment`: what is set for everything that is started from then on. It can be set, and not be read.
+//! `/v1/environment`: the variables of commands and processes that are started from then on. They are write-only.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::api::error::ApiError;
     path = "/v1/environment",
     request_body(
         content = BTreeMap<String, String>,
-        description = "Names and values; they take the place of those that were set before"
+            description = "Names and values; they replace those that were set before"
     ),
     responses((status = 204, description = "They are set"))
 ))]
@@ -26,7 +26,7 @@ pub(crate) async fn set(State(api): State<Api>, JsonBody(body): JsonBody) -> Res
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// By hand: what serde makes of it would be some KiB of the static file.
+/// Parsed without serde, whose generated code would add some KiB to the binary.
 fn variables(body: Value) -> Result<BTreeMap<String, String>, ApiError> {
     let Value::Object(object) = body else {
         return Err(ApiError::Malformed("expected an object of names and values".into()));

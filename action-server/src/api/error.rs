@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::environment::EnvironmentError;
 use crate::files::FileError;
 use crate::ledger::LedgerError;
-use crate::ports::Unreachable;
+use crate::ports::TunnelError;
 use crate::process::ProcessError;
 use crate::sessions::TooManySessions;
 use crate::shell::TerminalError;
@@ -56,7 +56,7 @@ pub(crate) enum ApiError {
     #[error(transparent)]
     TooManySessions(#[from] TooManySessions),
     #[error(transparent)]
-    Unreachable(#[from] Unreachable),
+    TunnelError(#[from] TunnelError),
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
@@ -98,9 +98,9 @@ impl ApiError {
             }
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Unreachable(Unreachable::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Unreachable(Unreachable::Connect { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::Unreachable(Unreachable::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+            Self::TunnelError(TunnelError::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::TunnelError(TunnelError::Connect { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
+            Self::TunnelError(TunnelError::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
             Self::Environment(EnvironmentError::TooMuch) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
             }

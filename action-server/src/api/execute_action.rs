@@ -1,5 +1,5 @@
-//! `POST /execute_action`, as V0's clients know it: `{"action": event}` in, the observation out. There is no id, so
-//! nobody can attach; the action still goes on when its client is gone.
+//! `POST /execute_action`, the route of V0's clients: `{"action": event}` in, the observation out. Without an id, no client
+//! can attach. The action continues if its client disconnects.
 
 use axum::extract::State;
 use axum::http::header;
@@ -24,16 +24,16 @@ pub(crate) async fn execute_action(
     State(api): State<Api>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let event = event_of(body)?;
+    let event = take_event(body)?;
     if let Some(kind) = performed_elsewhere(&event) {
         let text = format!("The action `{kind}` is not performed by this action server.");
-        return observed(&Observation::error(text, ""));
+        return observation_response(&Observation::error(text, ""));
     }
     perform(api.executor(), action_request(event)?).await
 }
 
-/// The event in the body.
-pub(crate) fn event_of(mut body: Value) -> Result<Value, ApiError> {
+/// Returns the event in the body.
+pub(crate) fn take_event(mut body: Value) -> Result<Value, ApiError> {
     match body.get_mut("action") {
         Some(event @ Value::Object(_)) => Ok(event.take()),
         Some(_) => Err(ApiError::Malformed("field `action`: expected an object, the event".into())),
@@ -41,24 +41,24 @@ pub(crate) fn event_of(mut body: Value) -> Result<Value, ApiError> {
     }
 }
 
-/// The event's kind, if another part than this performs such. V0's clients take any status but 200 for a broken sandbox,
-/// so that is told by an observation.
+/// Returns the kind of the event if the host performs it. V0's clients treat every status but 200 as a broken sandbox, so
+/// this is reported as an observation.
 pub(crate) fn performed_elsewhere(event: &Value) -> Option<&str> {
     let kind = event.get("action")?.as_str()?;
     (Action::KINDS.contains(&kind) && !is_performed(kind)).then_some(kind)
 }
 
-/// Performs the action to its end, which is the answer.
+/// Performs the action and responds with its observation.
 pub(crate) async fn perform(executor: &Executor, request: ActionRequest) -> Result<Response, ApiError> {
     let id = format!("v0.{}", Uuid::now_v7()).try_into()?;
-    let ending = executor.execute(id, request)?.completed().await;
-    Ok(([(header::CONTENT_TYPE, "application/json")], ending.json()).into_response())
+    let result = executor.execute(id, request)?.completed().await;
+    Ok(([(header::CONTENT_TYPE, "application/json")], result.json()).into_response())
 }
 
-/// An answer without an action.
-pub(crate) fn observed(observation: &Observation) -> Result<Response, ApiError> {
+/// Responds with an observation that no action has produced.
+pub(crate) fn observation_response(observation: &Observation) -> Result<Response, ApiError> {
     let json = serde_json::to_vec(observation).map_err(|error| {
-        tracing::error!(%error, "encoding an observation");
+        tracing::error!(%error, "cannot encode an observation");
         ApiError::Failed
     })?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())

@@ -1,4 +1,4 @@
-//! What requests carry, read into types; what is wrong with it is told by the name of the parameter or field.
+//! Parses the parts of requests. Errors contain the name of the parameter or field.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::clients::Client;
 use crate::environment::check_command_environment;
 use crate::timeouts::timeout_from_secs;
 
-/// Longer bodies are read by a thread of their own: the one that serves everybody must not stop for them.
-const QUICK_BYTES: usize = 64 << 10;
+/// Maximum size of a body that is parsed on the runtime's only thread. Longer ones are parsed by a blocking thread.
+const MAX_INLINE_PARSE_BYTES: usize = 64 << 10;
 
-/// The `{id}` of the path.
+/// The `{id}` of a path.
 pub(crate) struct Id<I = ActionId>(pub(super) I);
 
-/// The `{name}` of a session's path.
-pub(crate) struct Session(pub(super) SessionName);
+/// The `{name}` of a session in a path.
+pub(crate) struct SessionPath(pub(super) SessionName);
 
 /// The `{port}` of a path.
 pub(crate) struct Port(pub(super) u16);
 
-/// How much of the output the client has, from the query; 0 when it does not say.
+/// The `after` of the query: how much of the output the client has. The default is 0.
 pub(crate) struct After(pub(super) u64);
 
 /// The whole body.
@@ -51,7 +51,7 @@ impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for Id<I> {
     }
 }
 
-impl FromRequestParts<Api> for Session {
+impl FromRequestParts<Api> for SessionPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
@@ -94,18 +94,18 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();
-        let bytes = Bytes::from_request(request.map(paced), state).await.map_err(unreadable)?;
+        let bytes = Bytes::from_request(request.map(paced), state).await.map_err(to_body_error)?;
         client.authenticate();
         let length = bytes.len();
         let parse = move || serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson);
-        if length <= QUICK_BYTES {
+        if length <= MAX_INLINE_PARSE_BYTES {
             return parse();
         }
         tokio::task::spawn_blocking(parse).await.unwrap_or(Err(ApiError::Failed))
     }
 }
 
-fn unreadable(rejection: BytesRejection) -> ApiError {
+fn to_body_error(rejection: BytesRejection) -> ApiError {
     let problem = rejection.body_text();
     match rejection.into_response().status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge(BODY_BYTES),
@@ -113,20 +113,20 @@ fn unreadable(rejection: BytesRejection) -> ApiError {
     }
 }
 
-/// Reads a request that is ours alone; what is wrong with it is told with the place it is at.
-pub(super) fn typed<T: DeserializeOwned>(body: Value) -> Result<T, ApiError> {
+/// Deserializes the body of a route that V0 does not have. Errors contain the path of the field.
+pub(super) fn deserialize<T: DeserializeOwned>(body: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(body).map_err(|error| {
-        let place = error.path().to_string();
+        let path = error.path().to_string();
         let problem = error.into_inner();
-        ApiError::Malformed(if place == "." {
+        ApiError::Malformed(if path == "." {
             problem.to_string()
         } else {
-            format!("field `{place}`: {problem}")
+            format!("field `{path}`: {problem}")
         })
     })
 }
 
-/// Reads an action event.
+/// Parses an action event.
 pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
     match event.get("action").and_then(Value::as_str) {
         Some(kind) if !Action::KINDS.contains(&kind) => return Err(ApiError::NoSuchAction(kind.to_owned())),
@@ -138,7 +138,7 @@ pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
         .map_err(|error| ApiError::Malformed(format!("field `environment`: {error}")))?;
     match request.timeout {
         Some(seconds) if timeout_from_secs(seconds).is_none() => {
-            Err(ApiError::Malformed(format!("field `timeout`: {seconds} is no number of seconds")))
+            Err(ApiError::Malformed(format!("field `timeout`: {seconds} is not a valid number of seconds")))
         }
         _ => Ok(request),
     }

@@ -1,5 +1,5 @@
-//! What stands between the routes and every request: the key, the bound on requests at once, the bound on bodies, a net
-//! under panics. One step for all of it, because each costs every request.
+//! Checks before routing: the key, the limit of concurrent requests, the limit of bodies, and panics. One function for all of
+//! them, because each layer would cost every request time.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use super::{Api, BODY_BYTES};
 use crate::api::error::ApiError;
 use crate::clients::Client;
 
-/// Every running action read by a dozen readers, and room; one costs tens of KiB. HTTP/2's own bound makes a client wait
-/// without a word, ours answers: it is below the streams that a connection may open, so that it is the one that is met.
+/// Maximum number of concurrent requests: every running action read by a dozen clients, and some more. Each costs tens of
+/// KiB. It is below HTTP/2's maximum number of streams, at which a client would wait without a response.
 pub(crate) const MAX_REQUESTS: usize = 1024;
 
-/// How many endings beside them: what ends an action or a process has to come through when all the others are taken.
-pub(crate) const MAX_ENDINGS: usize = 64;
+/// Maximum number of concurrent DELETE requests, which are not counted above: it must be possible to cancel an action or to
+/// kill a process at that limit.
+pub(crate) const MAX_DELETES: usize = 64;
 
-/// An answer that is this short is handed over as a whole, and counts no longer.
+/// A response that is not longer is sent as a whole and is no longer counted.
 const SHORT_BYTES: u64 = 64 << 10;
 
-/// Lets a request pass that knows the key (or any where there is none), while not too many are answered.
+/// Passes a request on if it has the key, or none is set, and the limit of concurrent requests is not reached.
 pub(crate) async fn guard<F: Future<Output = Response>>(
     api: &Api,
     mut request: Request<Incoming>,
@@ -42,29 +43,29 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     if key.is_some() || request.body().is_end_stream() {
         client.authenticate();
     }
-    let (places, most) = match *request.method() {
-        Method::DELETE => (&api.0.endings, MAX_ENDINGS),
+    let (limit, max_requests) = match *request.method() {
+        Method::DELETE => (&api.0.deletes, MAX_DELETES),
         _ => (&api.0.requests, MAX_REQUESTS),
     };
-    let Ok(permit) = Arc::clone(places).try_acquire_owned() else {
-        return ApiError::TooManyRequests(most).into_response();
+    let Ok(permit) = Arc::clone(limit).try_acquire_owned() else {
+        return ApiError::TooManyRequests(max_requests).into_response();
     };
     DefaultBodyLimit::max(BODY_BYTES).apply(&mut request);
-    // A panic is a fault of ours, but it is this request's: without this it would end every request of the connection.
-    let answered = AssertUnwindSafe(next(request)).catch_unwind().await;
-    let response = answered.unwrap_or_else(|_| ApiError::Failed.into_response());
-    // If there is no key, a client counts as authenticated when one of its requests was whole.
+    // A panic fails this request only. Otherwise it would fail all requests of the connection.
+    let result = AssertUnwindSafe(next(request)).catch_unwind().await;
+    let response = result.unwrap_or_else(|_| ApiError::Failed.into_response());
+    // If there is no key, a client is authenticated once it has sent a complete request.
     client.authenticate();
-    response.map(|body| counted(body, permit))
+    response.map(|body| count_until_sent(body, permit))
 }
 
-/// A request counts until its answer was read or dropped.
-fn counted(body: Body, permit: OwnedSemaphorePermit) -> Body {
+/// Holds the permit until the response was sent or dropped.
+fn count_until_sent(body: Body, permit: OwnedSemaphorePermit) -> Body {
     if body.size_hint().upper().is_some_and(|bytes| bytes <= SHORT_BYTES) {
         return body;
     }
     Body::new(body.map_frame(move |frame| {
-        let _held_as_long_as_the_body = &permit;
+        let _dropped_with_the_body = &permit;
         frame
     }))
 }

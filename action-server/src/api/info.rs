@@ -1,4 +1,4 @@
-//! `GET /v1/info`: what this server is and can do. The same as long as it lives.
+//! `GET /v1/info`: version, capabilities and limits of the server. They do not change while it runs.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use crate::shell::{self, ShellKind};
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/info",
-    responses((status = 200, description = "What the server is", body = ServerInfo))
+    responses((status = 200, description = "Version, capabilities and limits", body = Info))
 ))]
 pub(crate) async fn info(State(api): State<Api>) -> Json<ServerInfo> {
     Json(api.0.parts.info.clone())
 }
 
-/// What this life of the server is, found out once at its beginning.
-pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> ServerInfo {
+/// Collects the information once, when the server starts.
+pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
     let shell = match shell::kind() {
         ShellKind::Bash => Capability::Bash,
         ShellKind::Posix => Capability::PosixShell,

@@ -1,4 +1,5 @@
-//! The handlers, one file a resource. They translate between HTTP and the rest; they decide nothing and keep nothing.
+//! The request handlers, one file per resource. They translate between HTTP and the other modules, and have no state of their
+//! own.
 
 pub(crate) mod actions;
 pub(crate) mod alive;
@@ -7,7 +8,7 @@ pub(crate) mod error;
 pub(crate) mod execute_action;
 pub(crate) mod extract;
 pub(crate) mod files;
-mod framed;
+mod framed_response;
 pub(crate) mod guard;
 pub(crate) mod info;
 pub(crate) mod paced_body;
@@ -33,15 +34,15 @@ use crate::process::Processes;
 use crate::terminals::Terminals;
 use ticks::Ticks;
 
-/// The longest request body: a file of 10 MiB with JSON's escapes, and room.
+/// Maximum size of a request body: a file of 10 MiB with JSON escapes, and some more.
 pub(crate) const BODY_BYTES: usize = 32 << 20;
 
-/// What handlers share. Cloning shares it.
+/// State of the handlers. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Api(Arc<Shared>);
 
-/// What the server is made of, as far as handlers speak to it.
-pub(crate) struct Parts {
+/// Parts of the server that handlers use.
+pub(crate) struct ApiParts {
     pub(crate) key: Option<Key>,
     pub(crate) executor: Executor,
     pub(crate) processes: Processes,
@@ -52,23 +53,23 @@ pub(crate) struct Parts {
 }
 
 struct Shared {
-    parts: Parts,
+    parts: ApiParts,
     requests: Arc<Semaphore>,
-    endings: Arc<Semaphore>,
-    gates: files::Gates,
+    deletes: Arc<Semaphore>,
+    file_limits: files::FileLimits,
     ticks: Ticks,
 }
 
 impl Api {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: ApiParts) -> Self {
         let requests = Arc::new(Semaphore::new(guard::MAX_REQUESTS));
-        let endings = Arc::new(Semaphore::new(guard::MAX_ENDINGS));
-        let gates = files::Gates::default();
+        let deletes = Arc::new(Semaphore::new(guard::MAX_DELETES));
+        let file_limits = files::FileLimits::default();
         let ticks = Ticks::default();
-        Self(Arc::new(Shared { parts, requests, endings, gates, ticks }))
+        Self(Arc::new(Shared { parts, requests, deletes, file_limits, ticks }))
     }
 
-    /// What requests must know, if anything.
+    /// Returns the key that requests must contain. `None` if no key is required.
     pub(crate) fn key(&self) -> Option<&Key> {
         self.0.parts.key.as_ref()
     }
@@ -77,7 +78,7 @@ impl Api {
         &self.0.parts.tunnels
     }
 
-    /// Where relative paths begin that name no session.
+    /// Returns the working directory of the default session, which relative paths refer to.
     fn working_dir(&self) -> PathBuf {
         self.0.parts.executor.sessions.working_dir(&SessionName::default())
     }

@@ -1,6 +1,7 @@
-//! Bodies that must keep coming: one that stalls or trickles is an error, so that its request does not keep others out.
+//! Request bodies with a minimum rate. A body that stalls or is too slow is an error, so that its request does not block
+//! others.
 //!
-//! Not for what a person or a slow source of the host's sends: input of processes, files and folders.
+//! Not used for input of processes, files and folders, which may come from a person or another slow source.
 
 use std::io;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub(crate) fn paced(body: Body) -> Body {
                 Ok(Some((piece, (pieces, bytes))))
             }
             Ok(Some(Err(error))) => Err(io::Error::other(error)),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it comes too slowly")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the body is received too slowly")),
         }
     }))
 }
@@ -43,7 +44,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of so many pieces of a kilobyte, with a pause before each.
+    /// A body of `pieces` pieces of 1 KiB, with a pause before each.
     fn slow(pieces: u32, pause: Duration) -> Body {
         let pieces = stream::iter(0..pieces).then(move |_| async move {
             sleep(pause).await;
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_or_trickles_fails_in_time() {
+    async fn body_fails_when_it_stalls_or_is_too_slow() {
         let started = Instant::now();
         let whole = paced(slow(4000, Duration::from_millis(20))).collect().await.unwrap().to_bytes();
         assert_eq!(whole.len(), 4000 << 10);

@@ -1,4 +1,4 @@
-//! `/v1/ports` and `/v1/sockets`: who listens, waiting for somebody to, and tunnels.
+//! `/v1/ports` and `/v1/sockets`: lists listening ports, waits for one, and opens tunnels.
 //!
 //! A tunnel is an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1 (any `Upgrade`).
 
@@ -16,27 +16,27 @@ use tokio::time::{Instant, sleep};
 
 use super::Api;
 use super::extract::Port;
-use super::upgrade::upgraded;
+use super::upgrade::upgrade;
 use crate::api::error::ApiError;
-use crate::ports::{self, Target};
+use crate::ports::{self, TunnelTarget};
 
-/// The longest wait: a server that takes longer to start is asked for again.
+/// Maximum time to wait for a listener. A client that waits longer must retry.
 const MAX_WAIT_SECONDS: f64 = 3600.0;
 
-/// How often it is looked whether somebody listens. Reading the kernel's tables costs some 50 µs.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval at which a port is probed. Reading the kernel's tables takes about 50 µs.
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// `GET /v1/ports`.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/ports",
-    responses((status = 200, description = "The ports that are listened on", body = Vec<ListeningPort>))
+    responses((status = 200, description = "The listening ports", body = Vec<ListeningPort>))
 ))]
 pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
     tokio::task::spawn_blocking(ports::listening).await.map(Json).map_err(|_| ApiError::Failed)
 }
 
-/// `GET /v1/ports/{port}?wait=SECONDS`: whether something listens, as soon as it does or the time is over.
+/// `GET /v1/ports/{port}?wait=SECONDS`: whether a process listens. Responds as soon as one does, or after the wait.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/ports/{port}",
@@ -45,16 +45,16 @@ pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
         ("wait" = Option<f64>, Query,
             description = "How long to wait for a listener, in seconds", minimum = 0, maximum = 3600)
     ),
-    responses((status = 200, description = "Whether it is listened on", body = PortState))
+    responses((status = 200, description = "Whether a process listens", body = PortState))
 ))]
-pub(crate) async fn look(Port(port): Port, wait: Wait) -> Json<PortState> {
-    let give_up = Instant::now() + wait.0;
+pub(crate) async fn probe(Port(port): Port, wait: Wait) -> Json<PortState> {
+    let deadline = Instant::now() + wait.0;
     loop {
         let listening = ports::is_listening(port);
-        if listening || Instant::now() >= give_up {
+        if listening || Instant::now() >= deadline {
             return Json(PortState { port, listening });
         }
-        sleep(LOOK_INTERVAL).await;
+        sleep(PROBE_INTERVAL).await;
     }
 }
 
@@ -70,11 +70,11 @@ impl FromRequestParts<Api> for Wait {
             #[serde(default)]
             wait: f64,
         }
-        let wrong = |problem| ApiError::Parameter { name: "wait", problem };
+        let invalid = |problem| ApiError::Parameter { name: "wait", problem };
         let query = Query::<Parameters>::from_request_parts(parts, api).await;
-        let Query(Parameters { wait }) = query.map_err(|error| wrong(error.body_text()))?;
+        let Query(Parameters { wait }) = query.map_err(|error| invalid(error.body_text()))?;
         if !(0.0..=MAX_WAIT_SECONDS).contains(&wait) {
-            return Err(wrong(format!("{wait} is not from 0 to {MAX_WAIT_SECONDS} seconds")));
+            return Err(invalid(format!("{wait} is not between 0 and {MAX_WAIT_SECONDS} seconds")));
         }
         Ok(Self(Duration::from_secs_f64(wait)))
     }
@@ -96,15 +96,16 @@ pub(crate) async fn tunnel_to_port(
     Port(port): Port,
     request: Request,
 ) -> Result<Response, ApiError> {
-    tunnel(&api, Target::Port(port), request).await
+    tunnel(&api, TunnelTarget::Port(port), request).await
 }
 
-/// `CONNECT` or `GET` with an upgrade, `/v1/sockets/tunnel?path=PATH`. A relative path begins in the default session's folder.
+/// `CONNECT` or `GET` with an upgrade, `/v1/sockets/tunnel?path=PATH`. A relative path refers to the folder of the default
+/// session.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/sockets/tunnel",
     params(
-        ("path" = String, Query, description = "Of the unix socket"),
+        ("path" = String, Query, description = "Path of the unix socket"),
         ("upgrade" = Option<String>, Header,
             description = "Any protocol; HTTP/2 has the extended CONNECT instead")
     ),
@@ -117,7 +118,7 @@ pub(crate) async fn tunnel_to_socket(
 ) -> Result<Response, ApiError> {
     let Query(SocketPath { path }) =
         query.map_err(|error| ApiError::Parameter { name: "path", problem: error.body_text() })?;
-    tunnel(&api, Target::Socket(api.working_dir().join(path)), request).await
+    tunnel(&api, TunnelTarget::Socket(api.working_dir().join(path)), request).await
 }
 
 /// The query of a tunnel to a socket.
@@ -126,8 +127,8 @@ pub(crate) struct SocketPath {
     path: PathBuf,
 }
 
-async fn tunnel(api: &Api, target: Target, request: Request) -> Result<Response, ApiError> {
-    let (upgrade, response) = upgraded(request)?;
+async fn tunnel(api: &Api, target: TunnelTarget, request: Request) -> Result<Response, ApiError> {
+    let (upgrade, response) = upgrade(request)?;
     api.tunnels().open(target, upgrade).await?;
     Ok(response)
 }

@@ -1,5 +1,5 @@
-//! `/v1/processes`: start or attach, look, read, write, signal, kill, acknowledge. A reader that goes away takes nothing
-//! with it, and a writer no more than the rest of what it had to say.
+//! `/v1/processes`: start or attach, inspect, read, write, signal, kill, acknowledge. A lost connection does not affect the
+//! process, except that the rest of its request body is not written.
 
 use std::sync::Arc;
 
@@ -16,30 +16,30 @@ use protocol::sandbox_api::{ProcessInfo, ProcessRequest, SignalName, SignalReque
 use serde::Deserialize;
 
 use super::Api;
-use super::extract::{Id, JsonBody, typed};
-use super::framed::framed;
+use super::extract::{Id, JsonBody, deserialize};
+use super::framed_response::framed_response;
 use crate::api::error::ApiError;
 use crate::process::{Cursors, Process, ProcessError, frames};
 
-/// What a reader says of itself.
+/// Parameters of a reader.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-pub(crate) struct Reading {
-    /// How much of it the reader has.
+pub(crate) struct ReadQuery {
+    /// How many bytes of stdout the reader has.
     #[serde(default)]
     stdout: u64,
-    /// How much of it the reader has.
+    /// How many bytes of stderr the reader has.
     #[serde(default)]
     stderr: u64,
-    /// Whether to go on until the exit. Left out, a start does and a look at the output does not.
+    /// Whether to stream until the exit. The default is true for a start, and false for a read.
     follow: Option<bool>,
 }
 
-/// What a writer says of itself.
+/// Parameters of a writer.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(utoipa::IntoParams), into_params(parameter_in = Query))]
-pub(crate) struct Writing {
-    /// Whether its input ends after this.
+pub(crate) struct WriteQuery {
+    /// Whether to close the input after this request.
     #[serde(default)]
     close: bool,
 }
@@ -51,7 +51,7 @@ type Parameters<T> = Result<Query<T>, QueryRejection>;
     get,
     path = "/v1/processes",
     responses(
-        (status = 200, description = "The running and the ended ones that are still held",
+        (status = 200, description = "Running processes, and exited ones that are retained",
             body = Vec<ProcessInfo>)
     )
 ))]
@@ -65,28 +65,28 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<ProcessInfo>> {
     path = "/v1/processes/{id}",
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client"),
-        Reading
+        ReadQuery
     ),
     request_body = ProcessRequest,
     responses(
         (status = 200, description = "Frames, until the exit",
             body = crate::openapi::Bytes, content_type = "application/vnd.glovebox.frames"),
-        (status = 201, description = "With `follow=false`: it runs", body = ProcessInfo)
+        (status = 201, description = "With `follow=false`: it was started", body = ProcessInfo)
     )
 ))]
 pub(crate) async fn start(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
-    reading: Parameters<Reading>,
+    query: Parameters<ReadQuery>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let reading = read(reading)?;
-    let request: ProcessRequest = typed(body)?;
+    let query = parse(query)?;
+    let request: ProcessRequest = deserialize(body)?;
     let process = api.processes().start(id, &request)?;
-    if reading.follow == Some(false) {
+    if query.follow == Some(false) {
         return Ok((StatusCode::CREATED, Json(process.info())).into_response());
     }
-    Ok(stream(&api, process, &reading, true).await)
+    Ok(stream(&api, process, &query, true).await)
 }
 
 /// `GET /v1/processes/{id}`.
@@ -96,7 +96,7 @@ pub(crate) async fn start(
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 200, description = "What is known of it", body = ProcessInfo))
+    responses((status = 200, description = "Its state", body = ProcessInfo))
 ))]
 pub(crate) async fn info(
     State(api): State<Api>,
@@ -111,7 +111,7 @@ pub(crate) async fn info(
     path = "/v1/processes/{id}/output",
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client"),
-        Reading
+        ReadQuery
     ),
     responses(
         (status = 200, description = "Frames",
@@ -121,32 +121,32 @@ pub(crate) async fn info(
 pub(crate) async fn output(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
-    reading: Parameters<Reading>,
+    query: Parameters<ReadQuery>,
 ) -> Result<Response, ApiError> {
-    let reading = read(reading)?;
+    let query = parse(query)?;
     let process = api.processes().find(id)?;
-    let follow = reading.follow.unwrap_or(false);
-    Ok(stream(&api, process, &reading, follow).await)
+    let follow = query.follow.unwrap_or(false);
+    Ok(stream(&api, process, &query, follow).await)
 }
 
-/// `POST /v1/processes/{id}/stdin`. The body is read no faster than the process reads.
+/// `POST /v1/processes/{id}/stdin`. The body is read at the pace of the process.
 #[cfg_attr(test, utoipa::path(
     post,
     path = "/v1/processes/{id}/stdin",
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client"),
-        Writing
+        WriteQuery
     ),
     request_body(content = crate::openapi::Bytes, content_type = "application/octet-stream"),
-    responses((status = 204, description = "All is written"))
+    responses((status = 204, description = "The whole body was written"))
 ))]
 pub(crate) async fn stdin(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
-    writing: Parameters<Writing>,
+    query: Parameters<WriteQuery>,
     mut body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let Query(writing) = writing.map_err(|error| parameter("close", &error))?;
+    let Query(query) = query.map_err(|error| invalid_parameter("close", &error))?;
     let mut writer = api.processes().find(id)?.write_stdin().await?;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::Body(error.to_string()))?;
@@ -154,7 +154,7 @@ pub(crate) async fn stdin(
             writer.write(&bytes).await?;
         }
     }
-    if writing.close {
+    if query.close {
         writer.close();
     }
     Ok(StatusCode::NO_CONTENT)
@@ -168,29 +168,29 @@ pub(crate) async fn stdin(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
     request_body = SignalRequest,
-    responses((status = 204, description = "It is sent"))
+    responses((status = 204, description = "It was sent"))
 ))]
 pub(crate) async fn signal(
     State(api): State<Api>,
     Id(id): Id<ProcessId>,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    let request: SignalRequest = typed(body)?;
-    let signal = named(&request.signal).ok_or_else(|| {
+    let request: SignalRequest = deserialize(body)?;
+    let signal = parse_signal(&request.signal).ok_or_else(|| {
         ApiError::Malformed(format!("field `signal`: there is no signal {}", request.signal))
     })?;
     api.processes().find(id)?.signal(signal, request.scope).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /v1/processes/{id}`. What has ended, held or not, is as dead as it can be.
+/// `DELETE /v1/processes/{id}`. No effect on a process that has exited, even if it is no longer retained.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/processes/{id}",
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "Its whole tree ends"))
+    responses((status = 204, description = "Its process tree is killed"))
 ))]
 pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Result<StatusCode, ApiError> {
     match api.processes().find(id) {
@@ -201,15 +201,14 @@ pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Resul
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/processes/{id}/acknowledge`. Not the same as a kill, which must not throw away the exit of a process that has
-/// just ended by itself.
+/// `POST /v1/processes/{id}/acknowledge`. Differs from a kill, which must not drop the exit of a process that has just exited.
 #[cfg_attr(test, utoipa::path(
     post,
     path = "/v1/processes/{id}/acknowledge",
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "It is forgotten"))
+    responses((status = 204, description = "It was forgotten"))
 ))]
 pub(crate) async fn acknowledge(
     State(api): State<Api>,
@@ -219,26 +218,26 @@ pub(crate) async fn acknowledge(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn stream(api: &Api, process: Arc<Process>, reading: &Reading, follow: bool) -> Response {
-    let cursors = Cursors { stdout: reading.stdout, stderr: reading.stderr };
+async fn stream(api: &Api, process: Arc<Process>, query: &ReadQuery, follow: bool) -> Response {
+    let cursors = Cursors { stdout: query.stdout, stderr: query.stderr };
     let frames = frames(Arc::clone(&process), cursors, follow);
-    let settled = async {
+    let is_settled = async {
         if follow {
             process.exited_or_large().await;
         }
     };
-    framed(&api.0.ticks, settled, || process.is_ready(cursors), frames).await
+    framed_response(&api.0.ticks, is_settled, || process.is_ready(cursors), frames).await
 }
 
-fn read(reading: Parameters<Reading>) -> Result<Reading, ApiError> {
-    reading.map(|Query(reading)| reading).map_err(|error| parameter("stdout, stderr or follow", &error))
+fn parse(query: Parameters<ReadQuery>) -> Result<ReadQuery, ApiError> {
+    query.map(|Query(query)| query).map_err(|error| invalid_parameter("stdout, stderr or follow", &error))
 }
 
-fn parameter(name: &'static str, error: &QueryRejection) -> ApiError {
+fn invalid_parameter(name: &'static str, error: &QueryRejection) -> ApiError {
     ApiError::Parameter { name, problem: error.body_text() }
 }
 
-fn named(name: &SignalName) -> Option<Signal> {
+fn parse_signal(name: &SignalName) -> Option<Signal> {
     match name {
         SignalName::Number(number) => Signal::try_from(*number).ok(),
         SignalName::Name(name) if name.starts_with("SIG") => name.parse().ok(),

@@ -1,4 +1,4 @@
-//! `/v1/sessions`: which shells are open, and their end. An action begins the one that it names.
+//! `/v1/sessions`: lists and ends the sessions. An action starts the session that it names.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use protocol::sandbox_api::SessionInfo;
 
 use super::Api;
-use super::extract::Session;
+use super::extract::SessionPath;
 use crate::api::error::ApiError;
 
 /// `GET /v1/sessions`.
@@ -19,16 +19,19 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<SessionInfo>> {
     Json(api.executor().sessions.list())
 }
 
-/// `DELETE /v1/sessions/{name}`. The next action that names it gets a new one: this is how a session is reset.
+/// `DELETE /v1/sessions/{name}`. The next action of this session gets a new shell, so this also resets a session.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/sessions/{name}",
     params(
-        ("name" = protocol::SessionName, Path, description = "Its name")
+        ("name" = protocol::SessionName, Path, description = "Name of the session")
     ),
-    responses((status = 204, description = "Its shell has ended"))
+    responses((status = 204, description = "It was ended"))
 ))]
-pub(crate) async fn end(State(api): State<Api>, Session(name): Session) -> Result<StatusCode, ApiError> {
+pub(crate) async fn end(
+    State(api): State<Api>,
+    SessionPath(name): SessionPath,
+) -> Result<StatusCode, ApiError> {
     match api.executor().sessions.end(&name).await {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiError::NoSuchSession(name)),

@@ -1,4 +1,4 @@
-//! `/v1/terminal`: a fresh shell, or a command, on a terminal of its own.
+//! `/v1/terminal`: opens a terminal with a new shell or a command.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use axum::response::Response;
 use protocol::sandbox_api::TerminalQuery;
 
 use super::Api;
-use super::upgrade::upgraded;
+use super::upgrade::upgrade;
 use crate::api::error::ApiError;
 
-/// `CONNECT` or `GET` with an upgrade, `/v1/terminal`. It begins in the default session's folder.
+/// `CONNECT` or `GET` with an upgrade, `/v1/terminal`. It starts in the folder of the default session.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/terminal",
-    // The header `upgrade` is no parameter of the document's: who tries out what it leads to would have a stream opened.
+    // `upgrade` is not a parameter in the document: a client generated from it would send the header and not expect a stream.
     description = "With the header `upgrade` of any protocol; HTTP/2 has the extended CONNECT instead.",
     params(TerminalQuery),
     responses((status = 101, description = "Frames to and from the terminal"))
@@ -26,24 +26,28 @@ pub(crate) async fn open(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::Query(error.body_text()))?;
-    let asked = asked(query)?;
-    let (upgrade, response) = upgraded(request)?;
-    api.0.parts.terminals.open(&asked, &api.working_dir(), upgrade)?;
+    let query = parse(query)?;
+    let (upgrade, response) = upgrade(request)?;
+    api.0.parts.terminals.open(&query, &api.working_dir(), upgrade)?;
     Ok(response)
 }
 
-/// By hand: what serde makes of it would be some KiB of the static file.
-fn asked(query: BTreeMap<String, String>) -> Result<TerminalQuery, ApiError> {
-    let mut asked = TerminalQuery::default();
-    for (name, value) in query {
-        let number = || value.parse().map_err(|_| ApiError::Query(format!("`{name}` is no number to 65535")));
+/// Parsed without serde, whose generated code would add some KiB to the binary.
+fn parse(parameters: BTreeMap<String, String>) -> Result<TerminalQuery, ApiError> {
+    let mut query = TerminalQuery::default();
+    for (name, value) in parameters {
+        let number = || {
+            value
+                .parse()
+                .map_err(|_| ApiError::Query(format!("`{name}` is not a number between 0 and 65535")))
+        };
         match name.as_str() {
-            "columns" => asked.columns = number()?,
-            "rows" => asked.rows = number()?,
-            "term" => asked.term = value,
-            "command" => asked.command = Some(value),
+            "columns" => query.columns = number()?,
+            "rows" => query.rows = number()?,
+            "term" => query.term = value,
+            "command" => query.command = Some(value),
             _ => return Err(ApiError::Query(format!("unknown field `{name}`"))),
         }
     }
-    Ok(asked)
+    Ok(query)
 }

@@ -1,5 +1,5 @@
-//! A clock that goes only while somebody looks at it: one timer for all who wait for a moment. A timer of each one's own is a
-//! call into the system for every answer.
+//! A shared clock that runs only while it is used. Many requests wait for the next tick of one timer; a timer for each would
+//! cost a system call per response.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,51 +7,50 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Short for a person who watches output come, long beside a command that only says a word.
+/// Short for a person who watches output, and long compared to a command that prints one line.
 const TICK: Duration = Duration::from_millis(2);
 
-/// The clock. Cloning shares it.
+/// The clock. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ticks(Arc<Clock>);
 
 #[derive(Debug, Default)]
 struct Clock {
-    state: Mutex<State>,
+    state: Mutex<ClockState>,
     tick: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    is_going: bool,
-    /// Somebody has looked since the last tick.
-    is_watched: bool,
+struct ClockState {
+    is_running: bool,
+    /// `next` was called since the last tick.
+    is_used: bool,
 }
 
 impl Ticks {
-    /// Waits for the next tick: [`TICK`] or less, and once more as long when the clock was just about to stop. Called in a
-    /// runtime.
+    /// Waits for the next tick: at most [`TICK`], or twice as long if the clock is about to stop. Must be called in a runtime.
     pub(super) async fn next(&self) {
         let tick = self.0.tick.notified();
-        let goes_already = {
+        let was_running = {
             let mut state = self.0.state();
-            state.is_watched = true;
-            std::mem::replace(&mut state.is_going, true)
+            state.is_used = true;
+            std::mem::replace(&mut state.is_running, true)
         };
-        if !goes_already {
-            // Ends by itself, a tick after nobody looks any more.
-            tokio::spawn(Arc::clone(&self.0).go());
+        if !was_running {
+            // Ends by itself, one tick after the last use.
+            tokio::spawn(Arc::clone(&self.0).run());
         }
         tick.await;
     }
 }
 
 impl Clock {
-    async fn go(self: Arc<Self>) {
+    async fn run(self: Arc<Self>) {
         loop {
             sleep(TICK).await;
             let mut state = self.state();
-            state.is_going = std::mem::take(&mut state.is_watched);
-            let stops = !state.is_going;
+            state.is_running = std::mem::take(&mut state.is_used);
+            let stops = !state.is_running;
             drop(state);
             self.tick.notify_waiters();
             if stops {
@@ -60,7 +59,7 @@ impl Clock {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,17 +71,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_ticks_for_all_who_wait_and_stops_without_them() {
+    async fn clock_ticks_for_all_waiters_and_stops_without_them() {
         let ticks = Ticks::default();
-        let begin = Instant::now();
+        let started = Instant::now();
         for _ in 0..3 {
             tokio::join!(ticks.next(), ticks.next());
         }
-        assert_eq!(begin.elapsed(), 3 * TICK);
+        assert_eq!(started.elapsed(), 3 * TICK);
         sleep(10 * TICK).await;
-        assert!(!ticks.0.state().is_going);
-        let begin = Instant::now();
+        assert!(!ticks.0.state().is_running);
+        let started = Instant::now();
         ticks.next().await;
-        assert_eq!(begin.elapsed(), TICK);
+        assert_eq!(started.elapsed(), TICK);
     }
 }

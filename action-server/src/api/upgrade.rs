@@ -1,5 +1,5 @@
-//! A request that becomes a stream of bytes: an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1
-//! (any `Upgrade`).
+//! Turns a request into a stream of bytes: an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1 (any
+//! `Upgrade`).
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -8,8 +8,8 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::api::error::ApiError;
 
-/// The stream, which is there once the response was sent, and that response.
-pub(super) fn upgraded(mut request: Request) -> Result<(OnUpgrade, Response), ApiError> {
+/// Returns the stream, which is ready after the response was sent, and the response.
+pub(super) fn upgrade(mut request: Request) -> Result<(OnUpgrade, Response), ApiError> {
     let protocol = request.headers().get(header::UPGRADE).cloned();
     let is_connect = request.method() == Method::CONNECT;
     if !is_connect && protocol.is_none() {

@@ -1,6 +1,6 @@
-//! Who listens: read from `/proc/net`, so that nobody is disturbed by a connection that asks nothing.
+//! Lists listening sockets from `/proc/net`. A test connection would disturb the listener.
 //!
-//! Reads a few small files; who owns a port costs a look at every process, and is for a thread that may block.
+//! Reads a few small files. Finding the owner of a port reads all processes and must run in a blocking thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -8,25 +8,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use protocol::sandbox_api::{ListeningPort, PortProcess};
 
-/// The kernel's state of a socket that listens.
+/// State of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
-/// More ports than a person reads; a hostile program can open them all.
+/// Maximum number of listed ports. A hostile program can open all of them.
 const MAX_PORTS: usize = 1024;
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Socket {
+struct ListeningSocket {
     address: SocketAddr,
     inode: u64,
 }
 
-/// Whether something listens on a port.
+/// Returns whether a process listens on the port.
 pub(crate) fn is_listening(port: u16) -> bool {
     sockets().iter().any(|socket| socket.address.port() == port)
 }
 
-/// The addresses where a port is listened on, the loopback ones first.
+/// Returns the addresses on which the port can be reached, loopback first.
 pub(super) fn addresses(port: u16) -> Vec<SocketAddr> {
     let mut addresses: Vec<_> = sockets()
         .into_iter()
@@ -38,9 +38,9 @@ pub(super) fn addresses(port: u16) -> Vec<SocketAddr> {
     addresses
 }
 
-/// All ports, by number, with their processes. Blocks.
+/// Lists all ports with their processes. Blocks.
 pub(crate) fn listening() -> Vec<ListeningPort> {
-    let mut ports: BTreeMap<u16, Vec<Socket>> = BTreeMap::new();
+    let mut ports: BTreeMap<u16, Vec<ListeningSocket>> = BTreeMap::new();
     for socket in sockets() {
         ports.entry(socket.address.port()).or_default().push(socket);
     }
@@ -48,29 +48,29 @@ pub(crate) fn listening() -> Vec<ListeningPort> {
     ports.into_iter().take(MAX_PORTS).map(|(port, sockets)| describe(port, &sockets, &owners)).collect()
 }
 
-fn describe(port: u16, sockets: &[Socket], owners: &HashMap<u64, Vec<i32>>) -> ListeningPort {
+fn describe(port: u16, sockets: &[ListeningSocket], owners: &HashMap<u64, Vec<i32>>) -> ListeningPort {
     let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address.ip().to_string()).collect();
     addresses.sort();
     addresses.dedup();
     let mut pids: Vec<_> = sockets.iter().filter_map(|socket| owners.get(&socket.inode)).flatten().collect();
     pids.sort();
     pids.dedup();
-    let process = |&pid: &i32| PortProcess { pid, name: name_of(pid) };
+    let process = |&pid: &i32| PortProcess { pid, name: process_name(pid) };
     ListeningPort { port, addresses, processes: pids.into_iter().map(process).collect() }
 }
 
-fn name_of(pid: i32) -> String {
+fn process_name(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
-fn sockets() -> Vec<Socket> {
+fn sockets() -> Vec<ListeningSocket> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     tables.iter().flat_map(|table| table.lines()).filter_map(parse).collect()
 }
 
-/// `N: ADDRESS:PORT REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE …`, the addresses in hexadecimal words.
-fn parse(line: &str) -> Option<Socket> {
+/// Parses `N: ADDRESS:PORT REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE …`, with addresses as hexadecimal words.
+fn parse(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_ascii_whitespace();
     let local = fields.nth(1)?;
     if fields.nth(1)? != LISTEN {
@@ -79,10 +79,10 @@ fn parse(line: &str) -> Option<Socket> {
     let inode = fields.nth(5)?.parse().ok()?;
     let (address, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    Some(Socket { address: SocketAddr::new(parse_address(address)?, port), inode })
+    Some(ListeningSocket { address: SocketAddr::new(parse_address(address)?, port), inode })
 }
 
-/// Words of 32 bits as the processor holds them.
+/// Parses words of 32 bits in native byte order.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(text.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
     match text.len() {
@@ -95,8 +95,8 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Where an address can be connected to: all addresses is also the loopback one, and all of the newer kind usually those of
-/// the older too, which is all there is where the newer is turned off.
+/// Returns the addresses to connect to for a listening address. An unspecified one includes loopback. An unspecified IPv6
+/// address usually includes IPv4, which is the only one that works where IPv6 is disabled.
 fn reachable(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let (ip, other) = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST.into(), None),
@@ -108,7 +108,7 @@ fn reachable(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     [Some(ip), other].into_iter().flatten().map(move |ip| SocketAddr::new(ip, address.port()))
 }
 
-/// Which processes hold a socket.
+/// Maps the inode of each socket to the processes that have it open.
 fn owners() -> HashMap<u64, Vec<i32>> {
     let mut owners: HashMap<u64, Vec<i32>> = HashMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernels_table_is_read() {
+    fn socket_is_parsed_from_the_kernel_table() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1";
         let socket = parse(line).unwrap();
         assert_eq!((socket.address.to_string().as_str(), socket.inode), ("127.0.0.1:8080", 4711));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_of_this_process_is_found() {
+    fn listener_of_this_process_is_listed() {
         for address in ["127.0.0.1:0", "[::]:0"] {
             let listener = std::net::TcpListener::bind(address).unwrap();
             let port = listener.local_addr().unwrap().port();

@@ -1,9 +1,9 @@
-//! Ports that programs in the sandbox open: which there are, and a byte tunnel to one.
+//! Ports of programs in the sandbox: lists them, and opens tunnels to them.
 //!
-//! Nothing is listened on and nothing is published: a tunnel is a stream of the connection that the client has anyway.
+//! No port is opened or published for that: a tunnel is a stream of the client's existing connection.
 
 mod listening;
 mod tunnel;
 
 pub(crate) use listening::{is_listening, listening};
-pub(crate) use tunnel::{Target, Tunnels, Unreachable};
+pub(crate) use tunnel::{TunnelError, TunnelTarget, Tunnels};

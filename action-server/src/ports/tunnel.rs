@@ -1,6 +1,7 @@
-//! A byte tunnel: what comes on an upgraded stream goes to a port or a socket inside, and back.
+//! A byte tunnel between an upgraded stream and a port or socket in the sandbox.
 //!
-//! Looks at no byte. Either side may close its half; the tunnel ends when both have, when one fails, or with the server.
+//! Bytes are not inspected. Either side may close its half. The tunnel ends when both halves are closed, on an error, or when
+//! the server shuts down.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,104 +20,104 @@ use tokio_util::task::TaskTracker;
 
 use super::listening;
 
-/// A page of a browser opens a dozen; each holds two buffers.
+/// Maximum number of tunnels. A web page opens a dozen; each uses two buffers.
 const MAX_TUNNELS: usize = 256;
 
-/// One way of one tunnel.
+/// Size of the buffer for one direction.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A port that drops what it is sent would hold a tunnel's beginning for ever.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// A port that drops packets would otherwise block a tunnel forever.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a tunnel leads.
+/// The destination of a tunnel.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum TunnelTarget {
     /// A TCP port of this machine.
     Port(u16),
     /// A unix socket.
     Socket(PathBuf),
 }
 
-/// Why there is no tunnel.
+/// Reason why a tunnel cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreachable {
+pub(crate) enum TunnelError {
     #[error("nothing listens on port {0}")]
     NoListener(u16),
-    #[error("connecting to {target}: {source}")]
+    #[error("cannot connect to {target}: {source}")]
     Connect { target: String, source: io::Error },
-    #[error("{MAX_TUNNELS} tunnels are open, no more are begun")]
+    #[error("{MAX_TUNNELS} tunnels are open, which is the maximum")]
     TooMany,
 }
 
-/// Both kinds of streams.
+/// A TCP or unix stream.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// The tunnels of a server: tasks of its connections, ended with them.
+/// The open tunnels. They are tasks of their connections and end with them.
 pub(crate) struct Tunnels {
     tasks: TaskTracker,
     stop: CancellationToken,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Tunnels {
     pub(crate) fn new(tasks: TaskTracker, stop: CancellationToken) -> Self {
-        Self { tasks, stop, places: Arc::new(Semaphore::new(MAX_TUNNELS)) }
+        Self { tasks, stop, permits: Arc::new(Semaphore::new(MAX_TUNNELS)) }
     }
 
-    /// Connects, and carries bytes once the request's stream was handed over.
-    pub(crate) async fn open(&self, target: Target, upgrade: OnUpgrade) -> Result<(), Unreachable> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Unreachable::TooMany)?;
-        let mut inside = connect(target).await?;
+    /// Connects to the target, and copies bytes once the request has become a stream.
+    pub(crate) async fn open(&self, target: TunnelTarget, upgrade: OnUpgrade) -> Result<(), TunnelError> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TunnelError::TooMany)?;
+        let mut target = connect(target).await?;
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
-            let carried = async {
-                let mut outside = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
-                copy_bidirectional_with_sizes(&mut outside, &mut inside, BUFFER_BYTES, BUFFER_BYTES).await
+            let copied = async {
+                let mut client = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
+                copy_bidirectional_with_sizes(&mut client, &mut target, BUFFER_BYTES, BUFFER_BYTES).await
             };
             tokio::select! {
-                carried = carried => match carried {
-                    Ok((up, down)) => tracing::debug!(up, down, "a tunnel has ended"),
-                    Err(error) => tracing::debug!(%error, "a tunnel has failed"),
+                copied = copied => match copied {
+                    Ok((up, down)) => tracing::debug!(up, down, "tunnel closed"),
+                    Err(error) => tracing::debug!(%error, "tunnel failed"),
                 },
                 () = stop.cancelled() => {}
             }
-            drop(place);
+            drop(permit);
         });
         Ok(())
     }
 }
 
-async fn connect(target: Target) -> Result<Box<dyn Duplex>, Unreachable> {
+async fn connect(target: TunnelTarget) -> Result<Box<dyn Duplex>, TunnelError> {
     match target {
-        Target::Port(port) => {
+        TunnelTarget::Port(port) => {
             let mut failed = None;
             for address in listening::addresses(port) {
                 match connect_tcp(address).await {
                     Ok(stream) => return Ok(Box::new(stream)),
                     Err(source) => {
-                        failed = Some(Unreachable::Connect { target: address.to_string(), source });
+                        failed = Some(TunnelError::Connect { target: address.to_string(), source });
                     }
                 }
             }
-            Err(failed.unwrap_or(Unreachable::NoListener(port)))
+            Err(failed.unwrap_or(TunnelError::NoListener(port)))
         }
-        Target::Socket(path) => {
-            let connected = patiently(UnixStream::connect(&path)).await;
+        TunnelTarget::Socket(path) => {
+            let connected = with_timeout(UnixStream::connect(&path)).await;
             let target = path.display().to_string();
             connected
                 .map(|stream| Box::new(stream) as _)
-                .map_err(|source| Unreachable::Connect { target, source })
+                .map_err(|source| TunnelError::Connect { target, source })
         }
     }
 }
 
 async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = patiently(TcpStream::connect(address)).await?;
+    let stream = with_timeout(TcpStream::connect(address)).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-async fn patiently<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(CONNECT_PATIENCE, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+async fn with_timeout<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

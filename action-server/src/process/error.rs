@@ -28,7 +28,7 @@ pub(crate) enum ProcessError {
     #[error("field `argv`: there is no program `{name}`{detail}")]
     NoProgram { name: String, detail: &'static str },
     /// Not started; the id can be used again.
-    #[error("field `argv`: cannot start `{name}`: {error}")]
+    #[error("field `argv`: `{name}` cannot be started: {error}")]
     NotExecutable { name: String, error: io::Error },
     /// Not started; the id can be used again. Worth a retry.
     #[error("the system has no resources for a new process: {0}")]

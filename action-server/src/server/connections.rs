@@ -1,4 +1,4 @@
-//! Accepts connections and serves each in a task of its own, until it ends or the server does.
+//! Accepts connections and serves each in its own task, until it is closed or the server shuts down.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use super::Activity;
 use super::http;
 use super::lingering::Lingering;
 use super::listener::Listener;
-use super::stream::Stream;
+use super::stream::SocketStream;
 use crate::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use crate::routes::App;
 
-/// One host opens one or two; clients of HTTP/1.1 one a request. More wait in the socket's queue.
+/// Maximum number of connections. A host opens one or two; a client of HTTP/1.1 opens one per request. More wait in the
+/// backlog of the socket.
 const MAX_CONNECTIONS: usize = 256 + MAX_UNAUTHENTICATED;
 
-/// After an error of `accept`, which is nearly always that descriptors are short for the moment.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Delay after an error of `accept`, which nearly always means that no descriptors are available.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Never returns; dropping it stops accepting. Connections end by themselves, or after `stop`, in `tasks`.
+/// Never completes; dropping the future stops accepting. Connections are tasks in `tasks`, which end after `stop`.
 pub(super) async fn accept(
     listener: &Listener,
     app: App,
@@ -35,10 +36,10 @@ pub(super) async fn accept(
     stop: &CancellationToken,
     activity: &Activity,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut unauthenticated = UnauthenticatedConnections::default();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
+        let permit = Arc::clone(&permits).acquire_owned().await;
         match listener.accept().await {
             Ok(stream) => {
                 let (active, requests) = (activity.start(), tasks.clone());
@@ -46,19 +47,19 @@ pub(super) async fn accept(
                 let connection = serve(stream, app.clone(), client, requests, stop.clone());
                 tasks.spawn(async move {
                     connection.await;
-                    drop((place, active));
+                    drop((permit, active));
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "accepting a connection");
-                sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
 async fn serve(
-    stream: Stream,
+    stream: SocketStream,
     app: App,
     client: Arc<Client>,
     requests: TaskTracker,
@@ -79,8 +80,8 @@ async fn serve(
         }
     });
     let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(stream, service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
         () = client.closed() => return,
         () = stop.cancelled() => {
             client.skip_drain();
@@ -88,8 +89,8 @@ async fn serve(
             connection.await
         }
     };
-    if let Err(error) = ended {
-        // A client that goes away in the middle is no fault of ours, and not of interest to most.
-        tracing::debug!(error, "a connection has failed");
+    if let Err(error) = result {
+        // Not a warning: most often the client has closed the connection early.
+        tracing::debug!(error, "connection failed");
     }
 }

@@ -1,4 +1,4 @@
-//! How HTTP is spoken. Every value here was measured to matter; the reasons stand beside them.
+//! HTTP settings. The comments give the reason for each value that differs from the default.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use tokio_util::task::TaskTracker;
 
-/// A reader that stalls holds up this much of its own stream.
+/// Flow-control window of a stream. A stalled reader blocks this much of its own stream.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 
-/// So much that no number of stalled streams that we allow fills it: with the default, a few bodies that nobody reads
-/// stop everything on the connection, `/alive` too, and pings do not notice.
+/// More than the windows of all allowed streams together. With the default, a few unread bodies would block all streams of
+/// the connection, even `/alive`, and pings would not detect it.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
 
-/// Above our own bound on requests, which answers where this one silently makes the client wait.
+/// Above our own limit of requests, which returns an error. At this one, the client would wait without a response.
 const MAX_STREAMS: u32 = 2048;
 
-/// Without the server's pings a `dial` whose engine was killed leaves its connection open for ever.
+/// Without pings, a `dial` whose container engine was killed would leave its connection open forever.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For the first bytes of an HTTP/1.1 request, so that silent connections do not pile up.
+/// Maximum time for the head of an HTTP/1.1 request, so that idle connections do not accumulate.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Our requests have a handful of short headers.
+/// Our requests have a few short headers.
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 
-/// For one connection; what it spawns belongs to `tasks`.
-pub(super) fn builder(tasks: TaskTracker) -> auto::Builder<Tracked> {
-    let mut builder = auto::Builder::new(Tracked(tasks));
+/// Returns the settings of a connection. The tasks that hyper spawns belong to `tasks`.
+pub(super) fn builder(tasks: TaskTracker) -> auto::Builder<TrackedExecutor> {
+    let mut builder = auto::Builder::new(TrackedExecutor(tasks));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
@@ -46,11 +46,11 @@ pub(super) fn builder(tasks: TaskTracker) -> auto::Builder<Tracked> {
     builder
 }
 
-/// Spawns what HTTP/2 needs for its streams where the server can wait for it.
+/// Spawns the tasks of HTTP/2 streams so that the server can wait for them.
 #[derive(Clone)]
-pub(super) struct Tracked(TaskTracker);
+pub(super) struct TrackedExecutor(TaskTracker);
 
-impl<F> Executor<F> for Tracked
+impl<F> Executor<F> for TrackedExecutor
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

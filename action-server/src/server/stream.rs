@@ -1,4 +1,4 @@
-//! The bytes of one connection, whichever kind of socket they come over.
+//! The stream of one connection, over either kind of socket.
 
 use std::io;
 use std::pin::Pin;
@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// What is read and written on a connection.
-pub(super) enum Stream {
+/// A unix or TCP stream.
+pub(super) enum SocketStream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for SocketStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -26,7 +26,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SocketStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -35,7 +35,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Sockets keep nothing back.
+        // Sockets do not buffer writes.
         Poll::Ready(Ok(()))
     }
 

@@ -47,7 +47,7 @@ pub(crate) use answers::{SHOWN_CHARS, content};
 pub(crate) use output::Fold;
 pub(crate) use program::ShellKind;
 pub(crate) use prompt::PLAIN_TERMINAL;
-pub(crate) use pty::keep_inherited_files_to_ourselves;
+pub(crate) use pty::close_inherited_files_on_exec;
 pub(crate) use session::OutputSink;
 pub(crate) use terminal::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
 

@@ -239,7 +239,7 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
 
 /// Keeps what this process has inherited from the programs that it starts, standard streams apart. Whoever started the
 /// server may have left anything open. Kernels before 5.11 cannot; nothing is closed there.
-pub(crate) fn keep_inherited_files_to_ourselves() {
+pub(crate) fn close_inherited_files_on_exec() {
     // SAFETY: it only marks descriptors, none of which are ours yet, to be closed on exec.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }

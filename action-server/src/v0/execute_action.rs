@@ -8,7 +8,7 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 
 use super::{V0, commands};
 use crate::api::error::ApiError;
-use crate::api::execute_action::{event_of, observed, perform, performed_elsewhere};
+use crate::api::execute_action::{observation_response, perform, performed_elsewhere, take_event};
 use crate::api::extract::{JsonBody, action_request};
 
 /// Of the commands that an error repeats, in characters.
@@ -18,14 +18,14 @@ pub(super) async fn execute_action(
     State(v0): State<V0>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
-    let event = event_of(body)?;
+    let event = take_event(body)?;
     let _acting = v0.acting();
     if let Some(kind) = performed_elsewhere(&event) {
-        return observed(&Observation::error(elsewhere(kind), ""));
+        return observation_response(&Observation::error(elsewhere(kind), ""));
     }
     let mut request = action_request(event)?;
     if let Some(observation) = apply_rules(&mut request) {
-        return observed(&observation);
+        return observation_response(&observation);
     }
     perform(v0.executor(), request).await
 }

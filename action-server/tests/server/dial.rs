@@ -86,7 +86,7 @@ fn without_a_server_it_says_so_and_nothing_else() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "action-server: connecting to /nowhere/s: No such file or directory (os error 2)\n");
+    assert_eq!(said, "action-server: cannot connect to /nowhere/s: No such file or directory (os error 2)\n");
 }
 
 /// The scene of an attack from within: another socket in the place of the server's, which is stopped.

@@ -112,7 +112,7 @@ fn a_server_that_nobody_was_told_of_is_ended() {
     launcher.args(["serve", "--working-dir", "/", "--detach", "--socket"]).arg(&socket).arg("--");
     let ended = launcher.stdin(Stdio::null()).stdout(full).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!((ended.status.code(), said.contains("saying where the server is")), (Some(1), true), "{said}");
+    assert_eq!((ended.status.code(), said.contains("cannot print the server's address")), (Some(1), true), "{said}");
     until("the server has ended", || UnixStream::connect(&socket).is_err());
 }
 
@@ -161,7 +161,7 @@ fn what_keeps_it_from_starting_is_one_line() {
     for more in [&[][..], &["--detach"]] {
         let missing =
             serve(&[more, &["--working-dir", "/nowhere", "--socket"]].concat(), &dir.path().join("s"));
-        assert_eq!(missing, (1, "action-server: opening the working directory /nowhere: No such file or directory (os error 2)\n".into()));
+        assert_eq!(missing, (1, "action-server: cannot open the working directory /nowhere: No such file or directory (os error 2)\n".into()));
         let not_a_socket = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &file);
         assert_eq!(
             not_a_socket,

@@ -1,5 +1,5 @@
-//! The bytes of a file, in either direction, in parts: while one is on the wire the next is read, while one is written
-//! the next arrives. No thread waits for a client.
+//! Reads and writes the contents of files in parts. The next part is read while one is sent, and received while one is
+//! written. No thread blocks on a client.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::files::{Asked, FileError, Files, Opened, PART_BYTES, Rest, Upload, asked};
 
-/// Pieces of a body in one part; each may hold a buffer that is larger than itself.
+/// Maximum number of body chunks in one part. Each may hold a buffer that is larger than the chunk.
 const MAX_PIECES: usize = 64;
 
 /// `GET` and `HEAD /v1/files`.
@@ -33,7 +33,7 @@ const MAX_PIECES: usize = 64;
         PathQuery,
         ("range" = Option<String>, Header, description = "As in HTTP; one range"),
         ("if-range" = Option<String>, Header, description = "The tag that the range belongs to"),
-        ("if-none-match" = Option<String>, Header, description = "Tags that the client has")
+        ("if-none-match" = Option<String>, Header, description = "Tags of the contents that the client has")
     ),
     responses(
         (status = 200, description = "The bytes",
@@ -49,25 +49,27 @@ pub(super) async fn download(
     headers: HeaderMap,
     FileQuery(query): FileQuery<PathQuery>,
 ) -> Result<Response, ApiError> {
-    let transfer = api.begin_transfer()?;
+    let transfer = api.start_transfer()?;
     let path = api.path(&query.path);
     let is_read = method != Method::HEAD;
-    let begun = api.on_files(move |files| Begun::at(files, &path, &headers, is_read)).await?;
-    Ok(match begun {
-        Begun::Unchanged(head) => (StatusCode::NOT_MODIFIED, head).into_response(),
-        Begun::Outside(length) => return Err(ApiError::Range(length)),
-        Begun::Read { status, head, first, rest: None } => (status, head, Body::from(first)).into_response(),
-        Begun::Read { status, head, first, rest: Some(rest) } => {
+    let started = api.on_files(move |files| Download::start(files, &path, &headers, is_read)).await?;
+    Ok(match started {
+        Download::Unchanged(head) => (StatusCode::NOT_MODIFIED, head).into_response(),
+        Download::OutOfRange(length) => return Err(ApiError::Range(length)),
+        Download::Read { status, head, first, rest: None } => {
+            (status, head, Body::from(first)).into_response()
+        }
+        Download::Read { status, head, first, rest: Some(rest) } => {
             (status, head, Body::from_stream(parts(first, rest, transfer))).into_response()
         }
     })
 }
 
-/// What the first thread finds out; a short file is read by then.
-enum Begun {
+/// Result of opening the file. A short file has been read completely.
+enum Download {
     Unchanged(HeaderMap),
-    /// How long the file is.
-    Outside(u64),
+    /// Holds the length of the file.
+    OutOfRange(u64),
     Read {
         status: StatusCode,
         head: HeaderMap,
@@ -76,25 +78,25 @@ enum Begun {
     },
 }
 
-impl Begun {
-    fn at(files: &Files, path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
+impl Download {
+    fn start(files: &Files, path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
         let opened = Opened::at(files, path)?;
         let mut head = head(&opened);
-        if is_known(headers, &opened) {
+        if is_not_modified(headers, &opened) {
             return Ok(Self::Unchanged(head));
         }
         let failed = |error| FileError::io("reading", path, error);
         let (status, length, rest) = match if is_read { range(headers, &opened) } else { Asked::Whole } {
-            Asked::Outside => return Ok(Self::Outside(opened.length)),
+            Asked::Outside => return Ok(Self::OutOfRange(opened.length)),
             Asked::Whole => (StatusCode::OK, opened.length, opened.whole()),
             Asked::Part(range) => {
-                let told = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
-                insert(&mut head, header::CONTENT_RANGE, &told);
+                let value = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
+                insert(&mut head, header::CONTENT_RANGE, &value);
                 let length = range.end - range.start;
                 (StatusCode::PARTIAL_CONTENT, length, opened.part(range).map_err(failed)?)
             }
         };
-        // What says that it is empty may be a file of /proc: its length is known when it was read.
+        // A file of `/proc` has length 0 until it is read, so no content length is sent for that.
         if length > 0 {
             head.insert(header::CONTENT_LENGTH, length.into());
         }
@@ -114,30 +116,30 @@ fn head(opened: &Opened) -> HeaderMap {
     head
 }
 
-/// Ours are all of letters that a header may have.
+/// Ignores values that a header cannot contain; there are none.
 fn insert(head: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         head.insert(name, value);
     }
 }
 
-/// HTTP's dates have years of four digits.
+/// `None` for years with more than four digits, which HTTP dates cannot express.
 fn last_modified(opened: &Opened) -> Option<String> {
     let year_10_000 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
     opened.modified.filter(|modified| *modified < year_10_000).map(httpdate::fmt_http_date)
 }
 
-/// The client has this content already.
-fn is_known(headers: &HeaderMap, opened: &Opened) -> bool {
+/// Returns whether the client has this content.
+fn is_not_modified(headers: &HeaderMap, opened: &Opened) -> bool {
     let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     known.is_some_and(|known| known.split(',').any(|tag| tag.trim() == opened.tag))
 }
 
-/// A range of what the file was when the client began is no range of another content.
+/// Returns the requested range, or the whole file if its content is not the one that the range belongs to.
 fn range(headers: &HeaderMap, opened: &Opened) -> Asked {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match text(header::IF_RANGE) {
-        Some(begun) if begun != opened.tag => Asked::Whole,
+        Some(tag) if tag != opened.tag => Asked::Whole,
         _ => asked(text(header::RANGE), opened.length),
     }
 }
@@ -152,7 +154,7 @@ fn parts(first: Bytes, rest: Rest, transfer: OwnedSemaphorePermit) -> impl Strea
     stream::iter([Ok(first)]).chain(others)
 }
 
-/// `PUT /v1/files`. When the client goes away in the middle, what has come is removed.
+/// `PUT /v1/files`. If the client disconnects, the received part is removed.
 #[cfg_attr(test, utoipa::path(
     put,
     path = "/v1/files",
@@ -161,7 +163,7 @@ fn parts(first: Bytes, rest: Rest, transfer: OwnedSemaphorePermit) -> impl Strea
     ),
     request_body(content = crate::openapi::Bytes, content_type = "application/octet-stream"),
     responses(
-        (status = 200, description = "It is replaced", body = FileStatus),
+        (status = 200, description = "It was replaced", body = FileStatus),
         (status = 201, description = "It is new", body = FileStatus)
     )
 ))]
@@ -170,15 +172,16 @@ pub(super) async fn upload(
     FileQuery(query): FileQuery<UploadQuery>,
     body: Body,
 ) -> Result<(StatusCode, Json<FileStatus>), ApiError> {
-    let _transfer = api.begin_transfer()?;
+    let _transfer = api.start_transfer()?;
     let path = api.path(&query.path);
     let mut pieces = body.into_data_stream();
     let files = Arc::clone(&api.executor().files);
-    let mut writing = spawn_blocking(move || Upload::begin(&files, &path, query.mode).map(Unfinished::from));
+    let mut writing =
+        spawn_blocking(move || Upload::begin(&files, &path, query.mode).map(UnfinishedUpload::from));
     loop {
         let (part, is_last) = part(&mut pieces).await?;
         let unfinished = writing.await.map_err(|_| ApiError::Failed)??;
-        let mut upload = unfinished.take().ok_or(ApiError::Failed)?;
+        let mut upload = unfinished.into_upload().ok_or(ApiError::Failed)?;
         if is_last {
             let finish = move |files: &Files| {
                 upload.write(&part)?;
@@ -189,12 +192,12 @@ pub(super) async fn upload(
         }
         writing = spawn_blocking(move || {
             upload.write(&part)?;
-            Ok(Unfinished::from(upload))
+            Ok(UnfinishedUpload::from(upload))
         });
     }
 }
 
-/// As much as is written at once, and whether it is the end.
+/// Receives the chunks of one part. Returns `true` with the last part.
 async fn part(pieces: &mut BodyDataStream) -> Result<(Vec<Bytes>, bool), ApiError> {
     let (mut part, mut length) = (Vec::new(), 0);
     while length < PART_BYTES && part.len() < MAX_PIECES {
@@ -210,23 +213,23 @@ async fn part(pieces: &mut BodyDataStream) -> Result<(Vec<Bytes>, bool), ApiErro
     Ok((part, false))
 }
 
-/// An upload that may be dropped by the thread that serves everybody: removing a long file takes a while.
-struct Unfinished(Option<Upload>);
+/// Drops an incomplete upload in a blocking thread, because removing a long file takes time.
+struct UnfinishedUpload(Option<Upload>);
 
-impl From<Upload> for Unfinished {
+impl From<Upload> for UnfinishedUpload {
     fn from(upload: Upload) -> Self {
         Self(Some(upload))
     }
 }
 
-impl Unfinished {
-    /// It goes on, or is dropped, where blocking is allowed.
-    fn take(mut self) -> Option<Upload> {
+impl UnfinishedUpload {
+    /// Returns the upload, for use where blocking is allowed.
+    fn into_upload(mut self) -> Option<Upload> {
         self.0.take()
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedUpload {
     fn drop(&mut self) {
         if let (Some(upload), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn_blocking(move || drop(upload));

@@ -1,4 +1,4 @@
-//! What lies where: told, moved, made, removed.
+//! Files and folders: status, list, move, create, remove, change mode.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
 use crate::files;
 
-/// What changes the modes of more files than can be reached in this time is better done in a shell.
+/// Maximum time to list or to change modes. For more files, a shell command is a better choice.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// `GET /v1/files/stat`.
@@ -26,7 +26,7 @@ const MAX_TIME: Duration = Duration::from_secs(60);
     params(
         StatusQuery
     ),
-    responses((status = 200, description = "What lies there", body = FileStatus))
+    responses((status = 200, description = "Status of the path", body = FileStatus))
 ))]
 pub(super) async fn status(
     State(api): State<Api>,
@@ -43,7 +43,7 @@ pub(super) async fn status(
     params(
         ListQuery
     ),
-    responses((status = 200, description = "What lies in it", body = FileList))
+    responses((status = 200, description = "Contents of the folder", body = FileList))
 ))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -53,14 +53,14 @@ pub(super) async fn list(
     api.long_on_files(MAX_TIME, move |files, stop| files::list(files, &path, &query, stop)).await.map(Json)
 }
 
-/// `DELETE /v1/files`. What has begun goes on when its client goes away.
+/// `DELETE /v1/files`. Continues if the client disconnects.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/files",
     params(
         RemoveQuery
     ),
-    responses((status = 204, description = "It is gone"))
+    responses((status = 204, description = "It was removed"))
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -76,7 +76,7 @@ pub(super) async fn remove(
     post,
     path = "/v1/files/move",
     request_body = MoveRequest,
-    responses((status = 200, description = "What lies there now", body = FileStatus))
+    responses((status = 200, description = "Status of the new path", body = FileStatus))
 ))]
 pub(super) async fn rename(
     State(api): State<Api>,
@@ -93,7 +93,7 @@ pub(super) async fn rename(
     path = "/v1/files/mkdir",
     request_body = MakeFolderRequest,
     responses(
-        (status = 200, description = "It was there", body = FileStatus),
+        (status = 200, description = "It existed", body = FileStatus),
         (status = 201, description = "It is new", body = FileStatus)
     )
 ))]
@@ -112,7 +112,7 @@ pub(super) async fn make_folder(
     post,
     path = "/v1/files/chmod",
     request_body = ChangeModeRequest,
-    responses((status = 200, description = "How many were set", body = ModeChanged))
+    responses((status = 200, description = "How many were changed", body = ModeChanged))
 ))]
 pub(super) async fn change_mode(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! `/v1/files…`: the files of the sandbox, by path. What blocks is done by threads of their own.
+//! `/v1/files…`: the files of the sandbox, by path. Blocking operations run in blocking threads.
 
 mod content;
 mod entries;
@@ -20,39 +20,39 @@ use super::Api;
 use crate::api::error::ApiError;
 use crate::files::{FileError, Files, Stop, resolve};
 
-/// Files on their way at once, in either direction; one costs two parts, half a MiB.
+/// Maximum number of concurrent uploads and downloads. Each uses two parts, half a MiB.
 const MAX_TRANSFERS: usize = 64;
 
-/// Searches and the like at once; each has a thread and a disk to itself.
+/// Maximum number of concurrent searches and other long operations. Each occupies a thread and the disk.
 const MAX_JOBS: usize = 8;
 
-/// Folders on their way at once; each keeps a thread waiting for its client.
+/// Maximum number of concurrent archives. Each occupies a thread that waits for its client.
 const MAX_TREES: usize = 8;
 
-/// The kernel lets a user have 128 of them.
+/// Maximum number of watches. The kernel limits a user to 128.
 const MAX_WATCHES: usize = 16;
 
-/// Bounds on what is done at once.
-pub(super) struct Gates {
+/// Limits on concurrent operations.
+pub(super) struct FileLimits {
     transfers: Arc<Semaphore>,
     jobs: Arc<Semaphore>,
     trees: Arc<Semaphore>,
     watches: Arc<Semaphore>,
 }
 
-impl Default for Gates {
+impl Default for FileLimits {
     fn default() -> Self {
-        let gate = |places| Arc::new(Semaphore::new(places));
+        let limit = |permits| Arc::new(Semaphore::new(permits));
         Self {
-            transfers: gate(MAX_TRANSFERS),
-            jobs: gate(MAX_JOBS),
-            trees: gate(MAX_TREES),
-            watches: gate(MAX_WATCHES),
+            transfers: limit(MAX_TRANSFERS),
+            jobs: limit(MAX_JOBS),
+            trees: limit(MAX_TREES),
+            watches: limit(MAX_WATCHES),
         }
     }
 }
 
-/// The routes; the table in `protocol::sandbox_api` says what they take and give.
+/// The routes, which the table in `protocol::sandbox_api` documents.
 pub(crate) fn routes() -> Router<Api> {
     Router::new()
         .route("/v1/files", get(content::download).put(content::upload).delete(entries::remove))
@@ -67,7 +67,7 @@ pub(crate) fn routes() -> Router<Api> {
         .route("/v1/files/grep", get(search::grep))
 }
 
-/// What of the document is about files.
+/// The part of the OpenAPI document about files.
 #[cfg(test)]
 #[derive(utoipa::OpenApi)]
 #[openapi(paths(
@@ -88,12 +88,12 @@ pub(crate) fn routes() -> Router<Api> {
 pub(crate) struct Document;
 
 impl Api {
-    /// The path that a client means.
+    /// Resolves a path of a request.
     fn path(&self, path: &str) -> PathBuf {
         resolve(path, &self.working_dir())
     }
 
-    /// For what is short.
+    /// Runs a short operation.
     async fn on_files<T, F>(&self, job: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -104,16 +104,16 @@ impl Api {
         Ok(done.map_err(|_| ApiError::Failed)??)
     }
 
-    /// For what may be long: it waits for its turn and is asked to stop after `time`, or when its client goes away.
+    /// Runs a long operation. It waits for its turn, and stops after `time` or if the client disconnects.
     async fn long_on_files<T, F>(&self, time: Duration, job: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
         F: FnOnce(&Files, &Stop) -> Result<T, FileError> + Send + 'static,
     {
-        let turn = Arc::clone(&self.0.gates.jobs).acquire_owned().await;
-        let client_left = CancellationToken::new();
-        let stop = Stop::new(client_left.clone(), time);
-        let _goes_with_the_client = client_left.drop_guard();
+        let turn = Arc::clone(&self.0.file_limits.jobs).acquire_owned().await;
+        let disconnected = CancellationToken::new();
+        let stop = Stop::new(disconnected.clone(), time);
+        let _cancelled_with_the_request = disconnected.drop_guard();
         self.on_files(move |files| {
             let _turn = turn;
             job(files, &stop)
@@ -121,8 +121,8 @@ impl Api {
         .await
     }
 
-    fn begin_transfer(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let place = Arc::clone(&self.0.gates.transfers).try_acquire_owned();
-        place.map_err(|_| FileError::TooMany { limit: MAX_TRANSFERS, what: "files are sent at once" }.into())
+    fn start_transfer(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permit = Arc::clone(&self.0.file_limits.transfers).try_acquire_owned();
+        permit.map_err(|_| FileError::TooMany { limit: MAX_TRANSFERS, what: "concurrent transfers" }.into())
     }
 }

@@ -1,4 +1,4 @@
-//! The parameters of the file routes. What is no UTF-8 is refused: with U+FFFD in it, it would name another file.
+//! The parameters of the file routes. They must be UTF-8: with replacement characters, a path would name another file.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -24,7 +24,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for FileQuery<T> {
     }
 }
 
-/// The fields of a body.
+/// Deserializes a body.
 pub(super) fn body<T: DeserializeOwned>(json: Value) -> Result<T, ApiError> {
     serde_json::from_value(json).map_err(|error| ApiError::Malformed(error.to_string()))
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_utf8_is_taken() {
+    fn query_is_rejected_when_it_is_not_utf8() {
         assert!(is_utf8("path=a%20b%c3%a4&x=%") && is_utf8("") && is_utf8("%zz%4"));
         assert!(!is_utf8("path=%ff") && !is_utf8("path=%c3+%a4") && !is_utf8("%%ff"));
     }

@@ -1,4 +1,4 @@
-//! Names and lines, looked for. A search ends with its client.
+//! Searches by name and by content. A search stops if its client disconnects.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use crate::files::{self, MAX_TIME};
     params(
         GlobQuery
     ),
-    responses((status = 200, description = "What fits", body = FileList))
+    responses((status = 200, description = "Matching paths", body = FileList))
 ))]
 pub(super) async fn glob(
     State(api): State<Api>,
@@ -33,7 +33,7 @@ pub(super) async fn glob(
     params(
         GrepQuery
     ),
-    responses((status = 200, description = "The lines", body = GrepMatches))
+    responses((status = 200, description = "Matching lines", body = GrepMatches))
 ))]
 pub(super) async fn grep(
     State(api): State<Api>,

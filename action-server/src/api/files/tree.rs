@@ -1,4 +1,4 @@
-//! Folders as archives. Each is packed or unpacked by a thread that waits for its client, so there are few at once.
+//! Folders as archives. Each occupies a thread that waits for its client, so few are allowed concurrently.
 
 use std::io;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
 use super::query::FileQuery;
-use super::{Gates, MAX_TREES};
+use super::{FileLimits, MAX_TREES};
 use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::files::{self, Arrived, FileError, Limits};
 
-/// Parts between a thread and a client: one on the wire, one that is read or written, and some for an uneven pace.
+/// Number of buffered parts between a thread and a client: one is sent, one is read or written, and two even out the pace.
 const PARTS: usize = 4;
 
-/// More than any source tree with what it depends on, less than what fills a disk unnoticed.
+/// More than any source tree with its dependencies, but less than what fills a disk unnoticed.
 const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30, free_bytes: 256 << 20 };
 
-/// `GET /v1/files/tree`. An archive that could not be read to its end breaks off.
+/// `GET /v1/files/tree`. If the folder cannot be read to its end, the connection is reset.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/files/tree",
@@ -41,7 +41,7 @@ pub(super) async fn download(
     State(api): State<Api>,
     FileQuery(query): FileQuery<PathQuery>,
 ) -> Result<Response, ApiError> {
-    let turn = begin(&api.0.gates)?;
+    let turn = acquire(&api.0.file_limits)?;
     let folder = api.path(&query.path);
     let folder = api.on_files(move |files| files::check(files, &folder)).await?;
     let (parts, arriving) = channel(PARTS);
@@ -54,7 +54,7 @@ pub(super) async fn download(
     Ok(([(header::CONTENT_TYPE, TREE_MEDIA_TYPE)], body).into_response())
 }
 
-/// `PUT /v1/files/tree`. Answered as soon as something is refused.
+/// `PUT /v1/files/tree`. Responds as soon as an entry is rejected.
 #[cfg_attr(test, utoipa::path(
     put,
     path = "/v1/files/tree",
@@ -62,14 +62,14 @@ pub(super) async fn download(
         PathQuery
     ),
     request_body(content = crate::openapi::Bytes, content_type = "application/x-tar"),
-    responses((status = 204, description = "It is unpacked"))
+    responses((status = 204, description = "It was unpacked"))
 ))]
 pub(super) async fn upload(
     State(api): State<Api>,
     FileQuery(query): FileQuery<PathQuery>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let turn = begin(&api.0.gates)?;
+    let turn = acquire(&api.0.file_limits)?;
     let folder = api.path(&query.path);
     let (parts, arriving) = channel(PARTS);
     let files = Arc::clone(&api.executor().files);
@@ -93,7 +93,7 @@ pub(super) async fn upload(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn begin(gates: &Gates) -> Result<OwnedSemaphorePermit, ApiError> {
-    let place = Arc::clone(&gates.trees).try_acquire_owned();
-    place.map_err(|_| FileError::TooMany { limit: MAX_TREES, what: "folders are sent at once" }.into())
+fn acquire(limits: &FileLimits) -> Result<OwnedSemaphorePermit, ApiError> {
+    let permit = Arc::clone(&limits.trees).try_acquire_owned();
+    permit.map_err(|_| FileError::TooMany { limit: MAX_TREES, what: "concurrent archives" }.into())
 }

@@ -1,5 +1,5 @@
-//! Changes, as they happen. The answer's head comes when the watch has begun; it ends with its client, or when what is
-//! watched is gone.
+//! Streams changes of files. The response starts when the watch is active. It ends if the client disconnects or the watched
+//! path is removed.
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::files::{FileError, Happened, Source, Watcher};
 
-/// The kernel tells both ends of a move one after the other; this is for a reader that comes in between.
-const OTHER_END: Duration = Duration::from_millis(20);
+/// How long to wait for the second event of a rename. The kernel reports both in succession, but a read may come in between.
+const RENAME_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// `GET /v1/files/watch`.
 #[cfg_attr(test, utoipa::path(
@@ -33,22 +33,22 @@ const OTHER_END: Duration = Duration::from_millis(20);
         WatchQuery
     ),
     responses(
-        (status = 200, description = "A line each", body = WatchEvent, content_type = "application/x-ndjson")
+        (status = 200, description = "One line per event", body = WatchEvent, content_type = "application/x-ndjson")
     )
 ))]
 pub(super) async fn watch(
     State(api): State<Api>,
     FileQuery(query): FileQuery<WatchQuery>,
 ) -> Result<Response, ApiError> {
-    let place = Arc::clone(&api.0.gates.watches).try_acquire_owned();
-    let place = place.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches at once" })?;
+    let permit = Arc::clone(&api.0.file_limits.watches).try_acquire_owned();
+    let permit = permit.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches" })?;
     let path = api.path(&query.path);
     let watcher = api.on_files(move |files| Watcher::begin(files, &path, query.recursive)).await?;
     let source = watcher.source();
-    // No pipe, but of tokio's safe types this is the one that waits for any descriptor.
+    // Not a pipe, but the safe type of tokio that can wait for any descriptor.
     let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);
     let readable = readable.map_err(|_| ApiError::Failed)?;
-    let watch = Watch { watcher, source, readable, is_leaving: false, _place: place };
+    let watch = Watch { watcher, source, readable, is_leaving: false, _permit: permit };
     let body = Body::from_stream(stream::try_unfold(Some(watch), next));
     Ok(([(header::CONTENT_TYPE, WATCH_MEDIA_TYPE)], body).into_response())
 }
@@ -58,18 +58,18 @@ struct Watch {
     source: Source,
     readable: Receiver,
     is_leaving: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 async fn next(watch: Option<Watch>) -> io::Result<Option<(Bytes, Option<Watch>)>> {
     let Some(mut watch) = watch else { return Ok(None) };
     loop {
-        let patience = if watch.is_leaving { OTHER_END } else { Duration::MAX };
-        let arrived = match timeout(patience, watch.arrived()).await {
+        let rename_timeout = if watch.is_leaving { RENAME_TIMEOUT } else { Duration::MAX };
+        let arrived = match timeout(rename_timeout, watch.arrived()).await {
             Ok(arrived) => Some(arrived?),
             Err(_) => None,
         };
-        // New folders are looked into, which may block.
+        // Scans new folders, which may block.
         let mut watcher = watch.watcher;
         let (watcher, step) = spawn_blocking(move || {
             let is_late = arrived.is_none();

@@ -28,7 +28,7 @@ fn a_root_that_cannot_be_kept_to_is_an_error_of_the_start() {
         ("root", "root-beside", "is not beneath the root"),
         ("root", ".", "is not beneath the root"),
         ("root", "root/out", "is not beneath the root"),
-        ("root", "missing", "opening the working directory"),
+        ("root", "missing", "cannot open the working directory"),
         ("missing", "root", "opening the root missing"),
         ("file", "root", "opening the root file"),
     ] {

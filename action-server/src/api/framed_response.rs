@@ -1,4 +1,4 @@
-//! Streams of frames as answers: as one body where the end comes soon, else as they come.
+//! Responses of streamed frames: a complete body if the stream ends soon, otherwise a streamed body.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -13,37 +13,38 @@ use protocol::sandbox_api::FRAMES_MEDIA_TYPE;
 
 use super::ticks::Ticks;
 
-/// How many ticks an answer waits for the first that can be told, before its head goes out alone: 100 ms.
-const PATIENCE: u32 = 50;
+/// Number of ticks to wait for the first frame before only the head of the response is sent: 100 ms.
+const MAX_TICKS_WITHOUT_FRAME: u32 = 50;
 
-/// Answers with `frames`. They are waited for until they have `settled`, which is that all or many are there, or a tick
+/// Responds with `frames`. Waits for the first of them until `is_settled`, which means that all or many frames are ready, or a
+/// tick finds some. Writing head, output and result separately would cost more than most commands take.
 /// finds some: head, output and ending each written alone cost more than most commands take.
-pub(super) async fn framed(
+pub(super) async fn framed_response(
     ticks: &Ticks,
-    settled: impl Future<Output = ()>,
-    has_some: impl Fn() -> bool,
+    is_settled: impl Future<Output = ()>,
+    has_frame: impl Fn() -> bool,
     frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response {
-    let some = async {
-        for _ in 0..PATIENCE {
+    let first_frame = async {
+        for _ in 0..MAX_TICKS_WITHOUT_FRAME {
             ticks.next().await;
-            if has_some() {
+            if has_frame() {
                 return true;
             }
         }
         false
     };
-    let begins_now = tokio::select! {
+    let is_ready = tokio::select! {
         biased;
-        () = settled => true,
-        found = some => found,
+        () = is_settled => true,
+        found = first_frame => found,
     };
-    let body = if begins_now { whole(frames).await } else { Body::from_stream(frames) };
+    let body = if is_ready { ready_body(frames).await } else { Body::from_stream(frames) };
     ([(header::CONTENT_TYPE, FRAMES_MEDIA_TYPE)], body).into_response()
 }
 
-/// Of frames that begin at once.
-async fn whole(frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Body {
+/// Body of a stream whose first item is ready. Not streamed if that is the only item.
+async fn ready_body(frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Body {
     let mut frames = Box::pin(frames);
     let Some(Ok(first)) = frames.next().await else { return Body::empty() };
     match frames.next().now_or_never() {
