@@ -140,7 +140,7 @@ async fn copy_output(
 
 /// Writes input to the terminal until the stream is closed.
 async fn copy_input(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
-    let mut decoder = Decoder::default();
+    let mut decoder = FrameDecoder::default();
     let mut buffer = vec![0; FRAME_BYTES];
     let mut pending: VecDeque<u8> = VecDeque::new();
     loop {
@@ -161,8 +161,8 @@ async fn copy_input(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Re
         decoder.push(buffer.get(..count).unwrap_or_default());
         while let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
             match frame {
-                TerminalInput::Typed(bytes) => pending.extend(bytes),
-                TerminalInput::Size { columns, rows } => screen.resize(columns, rows)?,
+                TerminalInput::Keys(bytes) => pending.extend(bytes),
+                TerminalInput::Resize { columns, rows } => screen.resize(columns, rows)?,
             }
         }
         if pending.len() > MAX_PENDING_INPUT_BYTES {

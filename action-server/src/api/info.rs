@@ -14,14 +14,14 @@ use crate::shell::{self, ShellKind};
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/info",
-    responses((status = 200, description = "Version, capabilities and limits", body = Info))
+    responses((status = 200, description = "Version, capabilities and limits", body = ServerInfo))
 ))]
 pub(crate) async fn info(State(api): State<Api>) -> Json<ServerInfo> {
     Json(api.0.parts.info.clone())
 }
 
 /// Collects the information once, when the server starts.
-pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> Info {
+pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> ServerInfo {
     let shell = match shell::kind() {
         ShellKind::Bash => Capability::Bash,
         ShellKind::Posix => Capability::PosixShell,

@@ -43,12 +43,13 @@ impl ActionResult {
     /// Encodes the observation. One that exceeds the maximum length is replaced by an error, so that every action completes.
     pub(super) fn encode(observation: Observation) -> Self {
         let mut frame = Vec::with_capacity(TYPICAL_OBSERVATION_BYTES);
-        if let Err(error) = Frame::Observation(Box::new(observation)).encode(&mut frame) {
+        if let Err(error) = ActionFrame::Observation(Box::new(observation)).encode(&mut frame) {
             tracing::warn!(%error, "observation cannot be encoded");
             frame.clear();
             let replacement = Observation::error(format!("The result cannot be sent: {error}."), "");
             // Cannot fail: the text is short.
-            let _: Result<(), FrameError> = Frame::Observation(Box::new(replacement)).encode(&mut frame);
+            let _: Result<(), FrameError> =
+                ActionFrame::Observation(Box::new(replacement)).encode(&mut frame);
         }
         Self(frame.into())
     }

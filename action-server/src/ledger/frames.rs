@@ -63,10 +63,10 @@ impl ActionFrameReader {
     async fn encode_output(&mut self, piece: OutputPiece, into: &mut Vec<u8>) {
         let (bytes, to) = piece.read(self.cursor).await;
         for (offset, bytes) in (self.cursor..).step_by(FRAME_BYTES).zip(bytes.chunks(FRAME_BYTES)) {
-            log_error(Frame::encode_output(offset, bytes, into));
+            log_error(ActionFrame::encode_output(offset, bytes, into));
         }
         if bytes.is_empty() {
-            log_error(Frame::Gap { from: self.cursor, to }.encode(into));
+            log_error(ActionFrame::Gap { from: self.cursor, to }.encode(into));
         }
         self.cursor = to;
     }

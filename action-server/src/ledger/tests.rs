@@ -31,8 +31,8 @@ fn start(ledger: &Ledger, name: &str) -> RunningAction {
     }
 }
 
-async fn read(entry: Arc<ActionRecord>, after: u64) -> Vec<Frame> {
-    let mut decoder = FrameDecoder::default();
+async fn read(entry: Arc<ActionRecord>, after: u64) -> Vec<ActionFrame> {
+    let mut decoder = ActionFrameDecoder::default();
     let mut stream = std::pin::pin!(frames(entry, after));
     let mut read = Vec::new();
     while let Some(Ok(bytes)) = stream.next().await {
@@ -63,7 +63,7 @@ async fn reader_gets_output_and_then_the_observation() {
         })
         .collect();
     assert_eq!(text, b"llo");
-    assert_eq!(frames.last(), Some(&Frame::Observation(Box::new(observation("done")))));
+    assert_eq!(frames.last(), Some(&ActionFrame::Observation(Box::new(observation("done")))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn start_attaches_or_conflicts_when_the_id_is_known() {
     let Ok(StartedAction::Known(entry)) = ledger.start(id("a"), &request("a")) else {
         panic!("it ran twice")
     };
-    assert_eq!(read(entry, 0).await, [Frame::Observation(Box::new(observation("done")))]);
+    assert_eq!(read(entry, 0).await, [ActionFrame::Observation(Box::new(observation("done")))]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,7 +112,11 @@ fn a_server_that_nobody_was_told_of_is_ended() {
     launcher.args(["serve", "--working-dir", "/", "--detach", "--socket"]).arg(&socket).arg("--");
     let ended = launcher.stdin(Stdio::null()).stdout(full).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!((ended.status.code(), said.contains("cannot print the server's address")), (Some(1), true), "{said}");
+    assert_eq!(
+        (ended.status.code(), said.contains("cannot print the server's address")),
+        (Some(1), true),
+        "{said}"
+    );
     until("the server has ended", || UnixStream::connect(&socket).is_err());
 }
 
