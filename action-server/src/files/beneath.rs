@@ -1,5 +1,5 @@
-//! Opening what is beneath a folder, and nothing else: the kernel sees to it on every step, also when folders and links are
-//! exchanged meanwhile. What is opened is only held (`O_PATH`), not read.
+//! Opens files beneath a folder. The kernel enforces it on every step, even if folders and links are exchanged concurrently.
+//! Files are opened with `O_PATH` and not read.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-/// The kernel gives up on a path with `..` when anything on the machine is renamed meanwhile, and says to ask again.
+/// The kernel aborts the lookup of a path with `..` with EAGAIN when anything on the machine is renamed concurrently.
 const MAX_ATTEMPTS: usize = 256;
 
-/// What is done about symbolic links. One that leads out is an error (`EXDEV`) either way, and so is one of /proc that
-/// leads anywhere at all (`ELOOP`).
+/// Treatment of symbolic links. A link that leads out of the folder always fails (`EXDEV`), as does a magic link of `/proc`
+/// (`ELOOP`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
-    /// `ELOOP` on the way; the last is opened itself.
+    /// Fails with `ELOOP`, except that the last component itself is opened.
     Refused,
 }
 
-/// An empty path is the folder itself.
+/// Opens `path`. An empty path is the folder itself.
 pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlag, links: Links) -> nix::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let (more_flags, resolve) = match links {
@@ -32,7 +32,7 @@ pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlag, links: Links) -
     for _ in 1..MAX_ATTEMPTS {
         match openat2(&folder, path, how) {
             Err(Errno::EAGAIN) => {}
-            ended => return ended,
+            result => return result,
         }
     }
     openat2(&folder, path, how)

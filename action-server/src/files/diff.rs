@@ -1,14 +1,14 @@
-//! A unified diff without context between two versions of a file. One edit changes one span, so it is one hunk: all
-//! between the first and the last line that differ. That keeps it linear in the file's length.
+//! Creates a unified diff without context between two versions of a file. It has one hunk, from the first to the last changed
+//! line, because an edit changes one range. This takes linear time.
 
 use super::lines::Lines;
 
-/// Empty when nothing changed.
+/// Returns an empty string if nothing has changed.
 pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     if old == new {
         return String::new();
     }
-    let (old, new) = (Side::of(old), Side::of(new));
+    let (old, new) = (DiffSide::new(old), DiffSide::new(new));
     let same_before = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
     let shorter = old.count().min(new.count()) - same_before;
     let same_after =
@@ -23,14 +23,14 @@ pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     diff
 }
 
-struct Side<'a> {
+struct DiffSide<'a> {
     bytes: &'a [u8],
     lines: Lines<'a>,
 }
 
-impl<'a> Side<'a> {
-    fn of(bytes: &'a [u8]) -> Self {
-        Self { bytes, lines: Lines::of(bytes) }
+impl<'a> DiffSide<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, lines: Lines::new(bytes) }
     }
 
     fn count(&self) -> usize {
@@ -41,7 +41,7 @@ impl<'a> Side<'a> {
         (0..self.count()).map(|index| &self.bytes[self.lines.start(index)..self.lines.start(index + 1)])
     }
 
-    /// First line and count, as a hunk's head has it: a count of 1 is left out, an empty range names the line before.
+    /// Formats the range for the hunk header: a count of 1 is omitted, and an empty range names the line before it.
     fn range(&self, same_before: usize, same_after: usize) -> String {
         match self.count() - same_before - same_after {
             0 => format!("{same_before},0"),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hunk_from_the_first_to_the_last_difference() {
+    fn diff_is_one_hunk_from_the_first_to_the_last_change() {
         assert_eq!(hunk("a\nb\nc\nd\n", "a\nX\nY\nd\n"), "@@ -2,2 +2,2 @@\n-b\n-c\n+X\n+Y\n");
         assert_eq!(hunk("a\nb\n", "a\nnew\nb\n"), "@@ -1,0 +2 @@\n+new\n");
         assert_eq!(hunk("a\nb\n", "b\n"), "@@ -1 +0,0 @@\n-a\n");
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn repeated_lines_are_counted_once() {
+    fn repeated_lines_are_not_counted_twice() {
         assert_eq!(hunk("a\na\n", "a\na\na\n"), "@@ -2,0 +3 @@\n+a\n");
         assert_eq!(hunk("a\na\na\n", "a\n"), "@@ -2,2 +1,0 @@\n-a\n-a\n");
     }
 
     #[test]
-    fn a_missing_last_newline_is_told() {
+    fn missing_last_newline_is_marked() {
         assert_eq!(hunk("a", "a\n"), "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n");
     }
 }

@@ -1,5 +1,5 @@
-//! A file that is read in parts, of any length. Never holds more than a part, never more of a file than it had when it
-//! was opened.
+//! Reads a file of any length in parts. At most one part is in memory. A file that grows is read up to its length when it was
+//! opened.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -13,30 +13,30 @@ use bytes::Bytes;
 use super::error::FileError;
 use super::{Files, open};
 
-/// Large enough that a part's way through a thread costs little beside it.
+/// Size of a part. Large enough to make the cost of a blocking thread per part negligible.
 pub(crate) const PART_BYTES: usize = 256 << 10;
 
-/// An open file and what it was when it was opened.
+/// An open file and its metadata at that time.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenFile {
     file: File,
     pub(crate) length: u64,
-    /// The same as long as the content is, quoted as HTTP has it.
+    /// Entity tag, quoted for HTTP. Changes with the content.
     pub(crate) tag: String,
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What is still to be read.
+/// The rest of a file that is being read.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct UnreadFile {
     file: File,
-    /// Nothing: until the file's end, wherever that is.
+    /// `None`: read to the end of the file.
     left: Option<u64>,
 }
 
-impl Opened {
-    pub(crate) fn at(files: &Files, path: &Path) -> Result<Self, FileError> {
-        let (file, metadata) = open::regular(&files.found(path)?)?;
+impl OpenFile {
+    pub(crate) fn open(files: &Files, path: &Path) -> Result<Self, FileError> {
+        let (file, metadata) = open::regular(&files.resolve(path)?)?;
         let (length, seconds) = (metadata.len(), metadata.mtime());
         let tag = format!("\"{:x}-{length:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.mtime_nsec());
         let since_1970 = u64::try_from(seconds).ok().map(Duration::from_secs);
@@ -44,27 +44,27 @@ impl Opened {
         Ok(Self { file, length, tag, modified })
     }
 
-    /// All of it. Files of /proc say that they are empty: what says so is read to its end.
-    pub(crate) fn whole(self) -> Rest {
-        Rest { file: self.file, left: (self.length > 0).then_some(self.length) }
+    /// Returns the whole file. A file that reports a length of 0, as those of `/proc`, is read to its end.
+    pub(crate) fn whole(self) -> UnreadFile {
+        UnreadFile { file: self.file, left: (self.length > 0).then_some(self.length) }
     }
 
-    pub(crate) fn part(mut self, range: Range<u64>) -> io::Result<Rest> {
+    pub(crate) fn part(mut self, range: Range<u64>) -> io::Result<UnreadFile> {
         self.file.seek(SeekFrom::Start(range.start))?;
-        Ok(Rest { file: self.file, left: Some(range.end - range.start) })
+        Ok(UnreadFile { file: self.file, left: Some(range.end - range.start) })
     }
 }
 
-impl Rest {
-    /// The next part and what is left after it. A file that has become shorter meanwhile is an error: its length has
-    /// been told already.
+impl UnreadFile {
+    /// Reads the next part, and returns it with the rest of the file. Fails if the file was truncated concurrently, because
+    /// its length was already sent.
     pub(crate) fn read(mut self) -> io::Result<(Bytes, Option<Self>)> {
-        let wanted = self.left.unwrap_or(u64::MAX).min(PART_BYTES as u64);
-        let mut part = Vec::with_capacity(usize::try_from(wanted).unwrap_or(PART_BYTES));
-        let count = (&self.file).take(wanted).read_to_end(&mut part)? as u64;
+        let part_bytes = self.left.unwrap_or(u64::MAX).min(PART_BYTES as u64);
+        let mut part = Vec::with_capacity(usize::try_from(part_bytes).unwrap_or(PART_BYTES));
+        let count = (&self.file).take(part_bytes).read_to_end(&mut part)? as u64;
         let is_more = match &mut self.left {
             None => count > 0,
-            Some(left) if count == wanted => {
+            Some(left) if count == part_bytes => {
                 *left -= count;
                 *left > 0
             }

@@ -1,9 +1,9 @@
-//! Why a file is not read or written. The texts are for the agent.
+//! Errors of file operations. The agent reads the texts.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// None is worth a retry before something else has changed.
+/// Reason why a file operation failed. Not worth a retry unless something else changes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("file not found: {0}")]
@@ -14,32 +14,33 @@ pub(crate) enum FileError {
     Special(PathBuf),
     #[error("{path} has more than {limit} bytes; use the shell to look at parts of it")]
     TooLarge { path: PathBuf, limit: usize },
-    /// The literal is V0's.
+    /// V0's text.
     #[error("ERROR_BINARY_FILE")]
     Binary,
     #[error("{0} exists already")]
     Exists(PathBuf),
-    /// There is a root, and this is not beneath it, or a link on the way leads out of it.
+    /// The path is outside of the root, or a link leads out of it.
     #[error("{0} is not beneath the root that files are confined to, or a link leads out of it")]
     OutsideRoot(PathBuf),
-    /// What is there, or what it is, does not let this be done.
+    /// The type or state of the file does not allow the operation.
     #[error("{path} {problem}")]
     Unfit { path: PathBuf, problem: &'static str },
-    /// A parameter or field of the request that no file system could make sense of.
+    /// An invalid parameter or field of the request.
     #[error("`{name}`: {problem}")]
     Parameter { name: &'static str, problem: String },
-    /// An archive that is damaged, or that is not taken from anybody.
-    #[error("the archive is refused: {0}")]
+    /// An archive that is malformed or hostile.
+    #[error("the archive is rejected: {0}")]
     Archive(String),
-    /// As much as is taken on is being done.
-    #[error("no more than {limit} {what}")]
+    /// A limit on concurrent operations is reached.
+    #[error("too many {what}: the maximum is {limit}")]
     TooMany { limit: usize, what: &'static str },
+    /// `doing` is a participle: "reading".
     #[error("{doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl FileError {
-    /// Tells what the system said apart where that makes a difference to the agent.
+    /// Maps the kinds of errors that the agent treats differently.
     pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -49,8 +50,8 @@ impl FileError {
         }
     }
 
-    /// For reading and writing, in V0's words.
-    pub(super) fn told(&self, verb: &'static str, working_dir: &Path) -> String {
+    /// Returns the text for an action that reads or writes, with V0's wording.
+    pub(super) fn to_observation_text(&self, verb: &'static str, working_dir: &Path) -> String {
         match self {
             Self::NotFound(path) => format!(
                 "File not found: {}. Your current working directory is {}.",

@@ -1,18 +1,18 @@
-//! What files were before the editor changed them, for `undo_edit`. Kept in memory, ends with the process.
+//! The contents of files before the editor changed them, for `undo_edit`. They are kept in memory.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// As in V0.
+/// V0's limit.
 const MAX_PER_FILE: usize = 10;
 
-/// All files together; more is rarely undone than was just edited.
+/// Maximum size for all files. Usually only the latest edits are undone.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Keeps looking through them cheap.
+/// Bounds the time of a linear search.
 const MAX_SNAPSHOTS: usize = 1024;
 
-/// Snapshots of all files, the oldest first.
+/// Snapshots of all files, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
     snapshots: VecDeque<Snapshot>,
@@ -26,11 +26,11 @@ struct Snapshot {
 }
 
 impl History {
-    /// Remembers what `file` was; the oldest makes room.
+    /// Adds the content of `file`. Drops the oldest snapshots if a limit is exceeded.
     pub(super) fn push(&mut self, file: &Path, content: Vec<u8>) {
         self.bytes += content.len();
         self.snapshots.push_back(Snapshot { file: file.to_owned(), content });
-        let mut of_this = self.of(file);
+        let mut of_this = self.indices_of(file);
         if let (Some(oldest), MAX_PER_FILE..) = (of_this.next(), of_this.count()) {
             self.remove(oldest);
         }
@@ -39,13 +39,13 @@ impl History {
         }
     }
 
-    /// What `file` was before its last edit.
+    /// Removes and returns the content of `file` before its last edit.
     pub(super) fn pop(&mut self, file: &Path) -> Option<Vec<u8>> {
-        let latest = self.of(file).last()?;
+        let latest = self.indices_of(file).last()?;
         self.remove(latest)
     }
 
-    fn of<'a>(&'a self, file: &'a Path) -> impl Iterator<Item = usize> + 'a {
+    fn indices_of<'a>(&'a self, file: &'a Path) -> impl Iterator<Item = usize> + 'a {
         self.snapshots.iter().enumerate().filter(move |(_, snapshot)| snapshot.file == file).map(|(at, _)| at)
     }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_ten_of_a_file_are_kept_whatever_happens_to_others() {
+    fn last_ten_snapshots_of_a_file_are_kept() {
         let (one, other) = (Path::new("/one"), Path::new("/other"));
         let mut history = History::default();
         history.push(other, b"other".to_vec());
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded() {
+    fn total_size_is_bounded() {
         let mut history = History::default();
         for n in 0..20 {
             history.push(Path::new(&format!("/{n}")), vec![0; 4 << 20]);

@@ -1,17 +1,17 @@
-//! Lines of a file, as bytes: where they begin, and how they are shown. A line ends after its `\n`; the last may lack it.
+//! Lines of a file, as bytes. A line includes its `\n`, which the last line may lack.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Shown at most, in characters. V0's bound; what an agent reads is what it pays for.
+/// Maximum output in characters. V0's limit; longer output costs tokens.
 pub(super) const MAX_SHOWN_CHARS: usize = 16_000;
 
-/// Said where more was left out. The literal is V0's.
+/// Marks clipped output. V0's text.
 pub(super) const CLIPPED: &str = "<response clipped>";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A text and where its lines begin.
+/// A text and the offsets of its lines.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     bytes: &'a [u8],
@@ -19,7 +19,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         let after_newlines =
             bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after_newlines).filter(|start| *start < bytes.len()).collect();
@@ -30,17 +30,17 @@ impl<'a> Lines<'a> {
         self.starts.len()
     }
 
-    /// Where the line with this index begins; the end of the text for the index after the last, and beyond.
+    /// Returns the offset of a line. After the last line, this is the end of the text.
     pub(super) fn start(&self, index: usize) -> usize {
         self.starts.get(index).copied().unwrap_or(self.bytes.len())
     }
 
-    /// The index of the line that holds the byte at `offset`.
+    /// Returns the index of the line that contains the byte at `offset`.
     pub(super) fn index_at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset).saturating_sub(1)
     }
 
-    /// A line as people read it: without its end and the file's mark.
+    /// Returns a line without its line end and byte order mark.
     pub(super) fn text(&self, index: usize) -> &'a [u8] {
         let line = &self.bytes[self.start(index)..self.start(index + 1)];
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -48,13 +48,13 @@ impl<'a> Lines<'a> {
         if index == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
     }
 
-    /// All lines as V0's `cat -n` shows a whole file: what follows the last line end is a line too, also where it is empty.
+    /// Returns all lines as V0's `cat -n` shows a whole file: an empty line follows the last line end.
     pub(super) fn numbered_whole(&self) -> String {
         let ends_with_empty_line = self.bytes.last().is_none_or(|byte| *byte == b'\n');
         self.numbered_lines(0..self.count() + usize::from(ends_with_empty_line))
     }
 
-    /// The lines of `indices` as `cat -n` shows them, clipped.
+    /// Returns the lines of `indices` in the format of `cat -n`, clipped.
     pub(super) fn numbered(&self, indices: Range<usize>) -> String {
         self.numbered_lines(indices.start..indices.end.min(self.count()))
     }
@@ -85,12 +85,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Where an insertion before the first line goes: a byte order mark stays the first thing in its file.
+/// Returns the offset at which a first line is inserted: after the byte order mark.
 pub(super) fn after_mark(bytes: &[u8]) -> usize {
     if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// `text` with the line ends of `file`, when the file's are `\r\n` and the text, as models write it, has only `\n`.
+/// Converts the line ends of `text` to `\r\n` if those of `file` are, and `text` only contains `\n`, as models write it.
 pub(super) fn with_line_ends_of(file: &[u8], text: &str) -> String {
     let first = file.iter().position(|byte| *byte == b'\n');
     let is_crlf = first.is_some_and(|at| at > 0 && file[at - 1] == b'\r');
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_as_people_do() {
-        let count = |text: &[u8]| Lines::of(text).count();
+    fn last_line_is_counted_when_it_has_no_line_end() {
+        let count = |text: &[u8]| Lines::new(text).count();
         assert_eq!(
             [count(b""), count(b"a"), count(b"a\n"), count(b"a\n\n"), count(b"a\nb")],
             [0, 1, 1, 2, 2]
@@ -111,32 +111,32 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_shown_without_their_ends() {
-        let lines = Lines::of(b"\xef\xbb\xbfa\tb\r\n\xffc\nlast");
+    fn line_ends_and_byte_order_mark_are_not_shown() {
+        let lines = Lines::new(b"\xef\xbb\xbfa\tb\r\n\xffc\nlast");
         assert_eq!(lines.numbered(0..9), "     1\ta\tb\n     2\t\u{fffd}c\n     3\tlast\n");
         assert_eq!([lines.index_at(0), lines.index_at(8), lines.index_at(99)], [0, 1, 2]);
     }
 
     #[test]
     fn whole_view_shows_the_empty_last_line() {
-        assert_eq!(Lines::of(b"").numbered_whole(), "     1\t\n");
-        assert_eq!(Lines::of(b"a\n").numbered_whole(), "     1\ta\n     2\t\n");
-        assert_eq!(Lines::of(b"a").numbered_whole(), "     1\ta\n");
-        assert_eq!(Lines::of(b"").numbered(0..1), "");
+        assert_eq!(Lines::new(b"").numbered_whole(), "     1\t\n");
+        assert_eq!(Lines::new(b"a\n").numbered_whole(), "     1\ta\n     2\t\n");
+        assert_eq!(Lines::new(b"a").numbered_whole(), "     1\ta\n");
+        assert_eq!(Lines::new(b"").numbered(0..1), "");
     }
 
     #[test]
-    fn what_is_too_long_is_clipped_and_told() {
+    fn long_output_is_clipped_with_a_note() {
         let text = "0123456789\n".repeat(3_000);
-        let shown = Lines::of(text.as_bytes()).numbered(0..3_000);
+        let shown = Lines::new(text.as_bytes()).numbered(0..3_000);
         assert!(shown.contains("<response clipped><NOTE>Clipped in line 1455 of 3000."), "{shown}");
         let one_line = "x".repeat(20_000);
-        let shown = Lines::of(one_line.as_bytes()).numbered(0..1);
+        let shown = Lines::new(one_line.as_bytes()).numbered(0..1);
         assert!(shown.contains(CLIPPED) && shown.len() < 17_000);
     }
 
     #[test]
-    fn text_takes_the_line_ends_of_its_file() {
+    fn text_gets_the_line_ends_of_the_file() {
         assert_eq!(with_line_ends_of(b"a\r\nb", "x\ny"), "x\r\ny");
         assert_eq!(with_line_ends_of(b"a\r\nb", "x\r\ny"), "x\r\ny");
         assert_eq!(with_line_ends_of(b"a\nb", "x\ny"), "x\ny");

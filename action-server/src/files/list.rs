@@ -1,4 +1,4 @@
-//! What lies in a folder, level by level: when there is more than can be told, the upper levels are.
+//! Lists a folder level by level. If there are too many entries, those of the upper levels are listed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use protocol::sandbox_api::{FileList, FileStatus, ListQuery};
 
 use super::error::FileError;
-use super::place::Place;
-use super::stop::Stop;
+use super::resolved_path::ResolvedPath;
+use super::stop::StopSignal;
 use super::{Files, status};
 
-/// Told of one folder; about 2 MB of JSON.
+/// Maximum number of listed entries, about 2 MB of JSON.
 pub(super) const MAX_ENTRIES: usize = 10_000;
 
-/// Names that are held to be sorted.
+/// Maximum number of names in memory for sorting.
 const MAX_NAMES: usize = 100_000;
 
-/// A folder deeper down that cannot be read is told, and what lies in it is not.
+/// Lists a folder. A subfolder that cannot be read is listed without its contents.
 pub(crate) fn list(
     files: &Files,
     path: &Path,
     query: &ListQuery,
-    stop: &Stop,
+    stop: &StopSignal,
 ) -> Result<FileList, FileError> {
-    let root = files.found(path)?;
+    let root = files.resolve(path)?;
     let metadata = root.metadata().map_err(|error| FileError::io("looking at", path, error))?;
     if !metadata.is_dir() {
         return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
@@ -42,14 +42,14 @@ pub(crate) fn list(
         };
         list.truncated |= names.is_cut;
         for name in names.sorted {
-            if stop.is_asked() || list.entries.len() >= MAX_ENTRIES {
+            if stop.is_set() || list.entries.len() >= MAX_ENTRIES {
                 list.truncated = true;
                 break;
             }
-            let place = folder.path().join(&name);
+            let resolved = folder.path().join(&name);
             let below = below.join(name);
-            // What is gone by now is not there.
-            let Some(entry) = described(&place, &below) else { continue };
+            // Skipped if it was removed concurrently.
+            let Some(entry) = describe(&resolved, &below) else { continue };
             if entry.kind == protocol::sandbox_api::FileKind::Directory {
                 folders.push_back((below, deeper));
             }
@@ -60,29 +60,29 @@ pub(crate) fn list(
     Ok(list)
 }
 
-/// An entry of a list: what is at `path`, which lies at `below` in the folder that is listed.
-pub(super) fn described(path: &Path, below: &Path) -> Option<FileStatus> {
+/// Describes an entry: the file at `path`, which is `below` in the listed folder.
+pub(super) fn describe(path: &Path, below: &Path) -> Option<FileStatus> {
     let metadata = fs::symlink_metadata(path).ok()?;
-    Some(status::described(below.to_string_lossy().into_owned(), path, &metadata))
+    Some(status::describe(below.to_string_lossy().into_owned(), path, &metadata))
 }
 
-struct Names {
+struct FolderNames {
     sorted: Vec<std::ffi::OsString>,
     is_cut: bool,
 }
 
-fn names(folder: &Place, is_hidden_shown: bool, stop: &Stop) -> io::Result<Names> {
+fn names(folder: &ResolvedPath, is_hidden_shown: bool, stop: &StopSignal) -> io::Result<FolderNames> {
     let entries = fs::read_dir(folder.path())?;
     let names =
-        entries.map_while(|entry| if stop.is_asked() { None } else { Some(entry) }).filter_map(Result::ok);
+        entries.map_while(|entry| if stop.is_set() { None } else { Some(entry) }).filter_map(Result::ok);
     let shown = names
         .map(|entry| entry.file_name())
         .filter(|name| is_hidden_shown || !name.as_encoded_bytes().starts_with(b"."));
     let mut sorted: Vec<_> = shown.take(MAX_NAMES + 1).collect();
-    let is_cut = sorted.len() > MAX_NAMES || stop.is_asked();
+    let is_cut = sorted.len() > MAX_NAMES || stop.is_set();
     sorted.truncate(MAX_NAMES);
     sorted.sort();
-    Ok(Names { sorted, is_cut })
+    Ok(FolderNames { sorted, is_cut })
 }
 
 #[cfg(test)]
@@ -90,8 +90,13 @@ mod tests {
     use super::*;
 
     fn listed(folder: &Path, depth: usize, hidden: bool) -> FileList {
-        list(&Files::anywhere(), folder, &ListQuery { path: String::new(), depth, hidden }, &Stop::never())
-            .unwrap()
+        list(
+            &Files::unconfined(),
+            folder,
+            &ListQuery { path: String::new(), depth, hidden },
+            &StopSignal::never(),
+        )
+        .unwrap()
     }
 
     fn paths(list: &FileList) -> Vec<&str> {
@@ -99,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_hidden_names() {
+    fn list_contains_the_requested_levels_and_hidden_names() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("b/deep/deeper")).unwrap();
         fs::create_dir(dir.path().join(".hidden")).unwrap();
@@ -121,11 +126,11 @@ mod tests {
 
     fn list_error(path: &Path) -> FileError {
         let query = ListQuery { path: String::new(), depth: 1, hidden: false };
-        list(&Files::anywhere(), path, &query, &Stop::never()).unwrap_err()
+        list(&Files::unconfined(), path, &query, &StopSignal::never()).unwrap_err()
     }
 
     #[test]
-    fn many_are_cut_and_the_upper_levels_told() {
+    fn list_is_truncated_to_the_upper_levels_when_too_long() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         for number in 0..MAX_ENTRIES {

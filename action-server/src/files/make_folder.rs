@@ -1,4 +1,4 @@
-//! Makes a folder.
+//! Creates a folder.
 
 use std::borrow::Cow;
 use std::fs::{self, Permissions};
@@ -11,15 +11,15 @@ use protocol::sandbox_api::{FileStatus, MakeFolderRequest};
 use super::error::FileError;
 use super::{Files, status};
 
-/// Also whether it is new.
+/// Returns the folder's status, and whether it is new.
 pub(crate) fn make_folder(
     files: &Files,
     path: &Path,
     request: &MakeFolderRequest,
 ) -> Result<(FileStatus, bool), FileError> {
-    let named = files.named(path)?;
-    let place = if request.parents { named.with_parents()? } else { Cow::Borrowed(&named) };
-    let is_new = match fs::create_dir(place.path()) {
+    let named = files.resolve_name(path)?;
+    let resolved = if request.parents { named.with_parents()? } else { Cow::Borrowed(&named) };
+    let is_new = match fs::create_dir(resolved.path()) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if !request.parents || !files.is_folder(path) {
@@ -30,8 +30,8 @@ pub(crate) fn make_folder(
         Err(error) => return Err(FileError::io("making the folder", path, error)),
     };
     if let (true, Some(mode)) = (is_new, request.mode) {
-        // The process's mask has a say in what is made, not in what is set.
-        let made = place.itself();
+        // The umask applies to new folders, but not to `set_permissions`.
+        let made = resolved.pin();
         made.and_then(|made| fs::set_permissions(made.path(), Permissions::from_mode(mode.bits())))
             .map_err(|error| FileError::io("setting the mode of", path, error))?;
     }

@@ -1,11 +1,11 @@
-//! Which files are shown as data URLs: what models can look at but not read.
+//! Files that are returned as data URLs: images and other media for the model.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The media type by the file's name, as V0 tells them.
+/// Returns the media type for the extension, as V0 does.
 pub(super) fn media_type(path: &Path) -> Option<&'static str> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     Some(match extension.as_str() {
@@ -22,7 +22,7 @@ pub(super) fn media_type(path: &Path) -> Option<&'static str> {
     })
 }
 
-/// The file's content within its own address.
+/// Encodes the content of a file as a data URL.
 pub(super) fn data_url(media_type: &str, bytes: &[u8]) -> String {
     let mut url = format!("data:{media_type};base64,");
     STANDARD.encode_string(bytes, &mut url);

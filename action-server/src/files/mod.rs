@@ -1,10 +1,10 @@
-//! Files of the sandbox, one verb a file. Blocking; called where blocking is allowed.
+//! Files of the sandbox, one operation per module. All functions block and must run in blocking threads.
 //!
-//! For actions they are read, viewed, written and edited as a whole: never more of a file than [`MAX_FILE_BYTES`] is
-//! held. For the routes of `/v1/files` they are sent in parts, of any length, listed, moved, looked through, packed
-//! and watched. Works on bytes: what an edit does not touch stays as it is, also when it is no UTF-8. Never follows a
-//! request into a pipe or a device. What the server's user may not touch, the system refuses; with a [`Root`], also what
-//! is not beneath it. That is for the host's sake, which may hand this interface to others: the agent has a shell.
+//! Actions read, view, write and edit files as a whole, with at most [`MAX_FILE_BYTES`] in memory. The routes of `/v1/files`
+//! transfer files of any length in parts, list, move, search, pack and watch them. Contents are bytes: an edit does not change
+//! other parts of a file, even if they are not UTF-8. Pipes and devices are never opened for reading. The system denies what
+//! the server's user may not access. With a [`Root`], everything outside of it is denied too. The root protects a host that
+//! exposes this interface to others; it does not confine the agent, which has a shell.
 
 mod beneath;
 mod change_mode;
@@ -19,12 +19,12 @@ mod make_folder;
 mod media;
 mod open;
 mod path;
-mod place;
 mod range;
 mod read;
 mod remove;
 mod rename;
 mod replace;
+mod resolved_path;
 mod root;
 mod search;
 mod status;
@@ -44,64 +44,64 @@ use protocol::Observation;
 use protocol::action::{EditAction, FileImplementation, ReadAction, WriteAction};
 
 pub(crate) use change_mode::change_mode;
-pub(crate) use download::{Opened, PART_BYTES, Rest};
+pub(crate) use download::{OpenFile, PART_BYTES, UnreadFile};
 pub(crate) use error::FileError;
 use history::History;
 pub(crate) use list::list;
 pub(crate) use make_folder::make_folder;
 pub(crate) use path::resolve;
-use place::Place;
-pub(crate) use range::{Asked, asked};
+pub(crate) use range::{RequestedRange, requested_range};
 pub(crate) use remove::remove;
 pub(crate) use rename::rename;
+use resolved_path::ResolvedPath;
 use root::Root;
 pub(crate) use search::{MAX_TIME, glob, grep};
 pub(crate) use status::status;
-pub(crate) use stop::Stop;
-pub(crate) use tree::{Arrived, Limits, check, pack, unpack};
+pub(crate) use stop::StopSignal;
+pub(crate) use tree::{ArchiveLimits, BodyPart, open_folder, pack, unpack};
 pub(crate) use upload::Upload;
-pub(crate) use watch::{Happened, Source, Watcher};
+pub(crate) use watch::{KernelEvents, WatchSource, Watcher};
 
-/// The most of one file that is held: above any source file, and twice it with JSON's escapes fits in a frame unless
-/// it is full of control characters.
+/// Maximum size of a file in memory. Longer than any source file. Twice the size, as with JSON escapes, fits in a frame, unless
+/// the file is full of control characters.
 const MAX_FILE_BYTES: usize = 10 << 20;
 
-/// Changes to files in the same slot wait for each other; two files rarely share one.
+/// Number of locks. Two files rarely share one.
 const LOCK_SLOTS: usize = 64;
 
-/// What file actions share: the undo history, and locks that keep two changes of one file apart.
+/// State of file operations: the root, the undo history, and locks against concurrent changes of one file.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Option<Arc<Root>>,
     history: Mutex<History>,
-    /// Held while a file is read, changed and written again. Only blocking threads take them.
-    changing: [Mutex<()>; LOCK_SLOTS],
+    /// Locked while a file is read, changed and written. Only blocking threads lock them.
+    locks: [Mutex<()>; LOCK_SLOTS],
     slots: RandomState,
 }
 
 impl Files {
-    /// Beneath `root`, if one is given; `working_dir`, where relative paths begin at first, has to be beneath it.
+    /// Confines access to `root` if there is one. It must contain `working_dir`, which relative paths refer to at first.
     pub(crate) fn confined(root: Option<&Path>, working_dir: &Path) -> anyhow::Result<Self> {
         let root = root.map(|root| Root::around(working_dir, root)).transpose()?;
-        Ok(Self::beneath(root.map(Arc::new)))
+        Ok(Self::with_root(root.map(Arc::new)))
     }
 
-    /// Wherever the system lets us.
+    /// Does not confine access.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn anywhere() -> Self {
-        Self::beneath(None)
+    pub(crate) fn unconfined() -> Self {
+        Self::with_root(None)
     }
 
-    fn beneath(root: Option<Arc<Root>>) -> Self {
+    fn with_root(root: Option<Arc<Root>>) -> Self {
         Self {
             root,
             history: Mutex::default(),
-            changing: [const { Mutex::new(()) }; LOCK_SLOTS],
+            locks: [const { Mutex::new(()) }; LOCK_SLOTS],
             slots: RandomState::new(),
         }
     }
 
-    /// The plain text, a data URL, or the editor's numbered view.
+    /// Returns the text, a data URL, or the editor's numbered view of a file.
     pub(crate) fn read(&self, action: &ReadAction, working_dir: &Path) -> Observation {
         let path = path::resolve(&action.path, working_dir);
         match action.impl_source {
@@ -112,53 +112,53 @@ impl Files {
         }
     }
 
-    /// The whole file, or a slice of its lines.
+    /// Writes a whole file, or replaces some of its lines.
     pub(crate) fn write(&self, action: &WriteAction, working_dir: &Path) -> Observation {
         write::observe(self, &path::resolve(&action.path, working_dir), action, working_dir)
     }
 
-    /// The editor's commands.
+    /// Performs a command of the editor.
     pub(crate) fn edit(&self, action: &EditAction, working_dir: &Path) -> Observation {
         edit::observe(self, &path::resolve(&action.path, working_dir), action)
     }
 
-    /// What is at `path`, behind links.
-    fn found(&self, path: &Path) -> Result<Place, FileError> {
+    /// Resolves a path, following links.
+    fn resolve(&self, path: &Path) -> Result<ResolvedPath, FileError> {
         match &self.root {
-            None => Ok(Place::anywhere(path.to_owned())),
-            Some(root) => root.found(path),
+            None => Ok(ResolvedPath::unconfined(path.to_owned())),
+            Some(root) => root.resolve(path),
         }
     }
 
-    /// The name at `path`; a link there is the link itself.
-    fn named(&self, path: &Path) -> Result<Place, FileError> {
+    /// Resolves a path to a name in a folder. A link is not followed.
+    fn resolve_name(&self, path: &Path) -> Result<ResolvedPath, FileError> {
         match &self.root {
-            None => Ok(Place::anywhere(path.to_owned())),
-            Some(root) => root.named(path),
+            None => Ok(ResolvedPath::unconfined(path.to_owned())),
+            Some(root) => root.resolve_name(path),
         }
     }
 
-    /// The file that is meant to be written, behind links, there or not.
-    fn target(&self, path: &Path) -> Result<Place, FileError> {
+    /// Resolves the path of a file to write, following links. The file need not exist.
+    fn resolve_target(&self, path: &Path) -> Result<ResolvedPath, FileError> {
         match &self.root {
-            None => Ok(Place::anywhere(path::follow(path))),
-            Some(root) => root.target(path),
+            None => Ok(ResolvedPath::unconfined(path::follow(path))),
+            Some(root) => root.resolve_target(path),
         }
     }
 
-    /// Whether there is a folder at `path`, behind links.
+    /// Returns whether the path is a folder, following links.
     fn is_folder(&self, path: &Path) -> bool {
-        self.found(path).is_ok_and(|found| found.metadata().is_ok_and(|metadata| metadata.is_dir()))
+        self.resolve(path).is_ok_and(|found| found.metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others from changing `target` meanwhile.
-    fn change(&self, target: &Place) -> MutexGuard<'_, ()> {
+    /// Locks a file against concurrent changes.
+    fn lock(&self, target: &ResolvedPath) -> MutexGuard<'_, ()> {
         let slot = self.slots.hash_one(target.key()) % LOCK_SLOTS as u64;
         let slot = usize::try_from(slot).unwrap_or_default();
-        self.changing[slot].lock().unwrap_or_else(PoisonError::into_inner)
+        self.locks[slot].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Opening regular files, and nothing else: a pipe would wait for a writer that never comes.
+//! Opens regular files only. Opening a pipe would wait for a writer.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read as _;
@@ -8,50 +8,50 @@ use nix::fcntl::OFlag;
 
 use super::MAX_FILE_BYTES;
 use super::error::FileError;
-use super::place::Place;
+use super::resolved_path::ResolvedPath;
 
-/// How much is looked at to tell text from binary.
+/// Number of bytes that are checked to distinguish text from binary files.
 const SNIFFED_BYTES: usize = 8 << 10;
 
-/// For reading. The kind is asked of what was opened, so that it cannot be exchanged in between.
-pub(super) fn regular(place: &Place) -> Result<(File, Metadata), FileError> {
-    open(OpenOptions::new().read(true), place)
+/// Opens a file for reading. The type is checked on the open file, so that it cannot be exchanged after the check.
+pub(super) fn regular(resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
+    open(OpenOptions::new().read(true), resolved)
 }
 
-/// For writing over what is there.
-pub(super) fn regular_for_writing(place: &Place) -> Result<(File, Metadata), FileError> {
-    open(OpenOptions::new().write(true), place)
+/// Opens an existing file for writing.
+pub(super) fn regular_for_writing(resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
+    open(OpenOptions::new().write(true), resolved)
 }
 
-/// The content of a text file that may be edited.
-pub(super) fn text(place: &Place) -> Result<Vec<u8>, FileError> {
-    let bytes = whole(place)?;
+/// Reads a text file.
+pub(super) fn text(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
+    let bytes = whole(resolved)?;
     if is_binary(&bytes) { Err(FileError::Binary) } else { Ok(bytes) }
 }
 
-/// The content of a file, whatever it is.
-pub(super) fn whole(place: &Place) -> Result<Vec<u8>, FileError> {
-    let (file, _) = regular(place)?;
+/// Reads a file of any kind.
+pub(super) fn whole(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
+    let (file, _) = regular(resolved)?;
     let mut bytes = Vec::new();
-    // Asking the file for its length first would believe it: those of /proc say 0, others grow while they are read.
+    // Does not rely on the length: files of `/proc` report 0, and others grow while they are read.
     file.take(MAX_FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| FileError::io("reading", place.told(), error))?;
+        .map_err(|error| FileError::io("reading", resolved.display_path(), error))?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(FileError::TooLarge { path: place.told().to_owned(), limit: MAX_FILE_BYTES });
+        return Err(FileError::TooLarge { path: resolved.display_path().to_owned(), limit: MAX_FILE_BYTES });
     }
     Ok(bytes)
 }
 
-/// A NUL near the beginning: no text in any encoding that an agent edits.
+/// Returns whether there is a NUL byte near the start, which no supported text encoding contains.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(SNIFFED_BYTES)].contains(&0)
 }
 
-fn open(options: &mut OpenOptions, place: &Place) -> Result<(File, Metadata), FileError> {
-    let links = if place.is_followed() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
+fn open(options: &mut OpenOptions, resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
+    let links = if resolved.is_followed() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | links;
-    let (opened, path) = (options.custom_flags(flags.bits()).open(place.path()), place.told());
+    let (opened, path) = (options.custom_flags(flags.bits()).open(resolved.path()), resolved.display_path());
     let file = match opened {
         Ok(file) => file,
         // A socket, or a pipe without a reader.
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipes_devices_and_folders_are_refused_at_once() {
+    fn open_fails_immediately_for_pipes_devices_and_folders() {
         let dir = tempfile::tempdir().unwrap();
-        let whole = |path: &Path| whole(&Place::anywhere(path.to_owned()));
+        let whole = |path: &Path| whole(&ResolvedPath::unconfined(path.to_owned()));
         let pipe = dir.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(matches!(whole(&pipe), Err(FileError::Special(_))));
-        assert!(matches!(regular_for_writing(&Place::anywhere(pipe)), Err(FileError::Special(_))));
+        assert!(matches!(regular_for_writing(&ResolvedPath::unconfined(pipe)), Err(FileError::Special(_))));
         assert!(matches!(whole(Path::new("/dev/zero")), Err(FileError::Special(_))));
         assert!(matches!(whole(dir.path()), Err(FileError::Directory(_))));
         assert!(matches!(whole(Path::new("/etc/passwd/x")), Err(FileError::NotFound(_))));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_lie_about_their_length_are_read() {
-        assert!(!whole(&Place::anywhere("/proc/self/status".into())).unwrap().is_empty());
+    fn file_is_read_when_it_reports_no_length() {
+        assert!(!whole(&ResolvedPath::unconfined("/proc/self/status".into())).unwrap().is_empty());
     }
 }

@@ -1,17 +1,18 @@
-//! From the path that an action names to the file that is meant. Never changes anything.
+//! Resolves the paths of actions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// As the kernel: a chain of links longer than this is a loop.
+/// Maximum number of links, as in the kernel. Longer chains are loops.
 pub(super) const MAX_LINKS: usize = 40;
 
-/// Absolute; relative paths begin at the shell's working directory. `..` is left to the system, which knows the links.
+/// Makes a path absolute. A relative path refers to the shell's working directory. `..` is not removed, because its meaning
+/// depends on links.
 pub(crate) fn resolve(path: &str, working_dir: &Path) -> PathBuf {
     working_dir.join(path).components().collect()
 }
 
-/// The file behind links, so that a link is kept and its target replaced; also when the target does not exist yet.
+/// Follows links, so that the target is replaced and not the link. The target need not exist.
 pub(super) fn follow(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_paths_begin_at_the_working_directory() {
+    fn relative_path_refers_to_the_working_directory() {
         let resolved = |path| resolve(path, Path::new("/workspace"));
         assert_eq!(resolved("a/./b"), Path::new("/workspace/a/b"));
         assert_eq!(resolved("/etc//passwd"), Path::new("/etc/passwd"));
@@ -42,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_also_into_nothing_and_round_in_circles() {
+    fn follow_ends_when_a_link_is_dangling_or_a_loop() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
         symlink("missing", at("dangling")).unwrap();

@@ -1,5 +1,5 @@
-//! The plain text of a file or of some of its lines; images and the like as data URLs. At most [`MAX_FILE_BYTES`], and
-//! what was left out is told.
+//! Reads the text of a file or of some of its lines, and media as data URLs. Output beyond [`MAX_FILE_BYTES`] is cut, with a
+//! note.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -18,17 +18,17 @@ pub(super) fn observe(files: &Files, path: &Path, action: &ReadAction, working_d
             content,
             ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::Default },
         ),
-        Err(error) => Observation::error(error.told("read", working_dir), ""),
+        Err(error) => Observation::error(error.to_observation_text("read", working_dir), ""),
     }
 }
 
 fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, FileError> {
-    let place = files.found(path)?;
+    let resolved = files.resolve(path)?;
     if let Some(media_type) = media::media_type(path) {
-        return Ok(media::data_url(media_type, &open::whole(&place)?));
+        return Ok(media::data_url(media_type, &open::whole(&resolved)?));
     }
-    let (file, _) = open::regular(&place)?;
-    let slice = Slice::of(file, action).map_err(|error| FileError::io("reading", path, error))?;
+    let (file, _) = open::regular(&resolved)?;
+    let slice = LineSlice::read(file, action).map_err(|error| FileError::io("reading", path, error))?;
     if open::is_binary(&slice.bytes) {
         return Err(FileError::Binary);
     }
@@ -41,16 +41,16 @@ fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, Fi
     Ok(text)
 }
 
-struct Slice {
+struct LineSlice {
     bytes: Vec<u8>,
     is_cut: bool,
 }
 
-impl Slice {
-    /// Lines before the slice are passed over and not held, so that the end of a long log can be read.
-    fn of(file: File, action: &ReadAction) -> io::Result<Self> {
+impl LineSlice {
+    /// Skips the lines before the slice without storing them, so that the end of a long log can be read.
+    fn read(file: File, action: &ReadAction) -> io::Result<Self> {
         let first = usize::try_from(action.start).unwrap_or(0);
-        // Negative: to the end.
+        // A negative end means the end of the file.
         let count = usize::try_from(action.end).map_or(usize::MAX, |end| end.saturating_sub(first));
         let mut reader = BufReader::with_capacity(64 << 10, file);
         for _ in 0..first {

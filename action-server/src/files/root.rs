@@ -1,9 +1,9 @@
-//! The folder that the file interface is kept in, if it is: what requests name is found beneath it or not at all.
+//! The folder that file operations are confined to, if a root is set.
 //!
-//! The kernel says what is beneath (`openat2` with `RESOLVE_BENEATH`); a path's text decides only where the search begins.
-//! So `..` and links are fine as long as they stay beneath, on every step. An absolute link is refused wherever it leads.
-//! What is mounted beneath is beneath, and a hard link is as good as any other name. What was found stays found: a folder
-//! that is moved out while it is worked in is still worked in.
+//! The kernel checks that a path is beneath the root (`openat2` with `RESOLVE_BENEATH`). The text of a path only determines
+//! where the lookup starts. `..` and links are allowed as long as every step stays beneath. Absolute links are always rejected.
+//! Mounts beneath the root and hard links are allowed. An open folder stays open: if it is moved out of the root during an
+//! operation, the operation continues in it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,23 +19,25 @@ use nix::sys::stat::{Mode, fstat};
 use super::beneath::{self, Links};
 use super::error::FileError;
 use super::path::MAX_LINKS;
-use super::place::Place;
+use super::resolved_path::ResolvedPath;
 
 /// An open folder.
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
-    /// What an absolute path may begin with.
+    /// The canonical path and the path as it was given: prefixes of absolute paths.
     names: [PathBuf; 2],
 }
 
 impl Root {
+    /// Opens the root.
+    ///
     /// # Errors
-    /// The kernel cannot keep to it, or relative paths would begin outside.
+    /// The kernel does not support it, or `working_dir` is outside of the root.
     pub(super) fn around(working_dir: &Path, given: &Path) -> anyhow::Result<Self> {
         let root = Self::open(given)?;
-        if root.found(working_dir).is_err() {
-            let root = root.told().display();
+        if root.resolve(working_dir).is_err() {
+            let root = root.path().display();
             bail!("the working directory {} is not beneath the root {root}", working_dir.display());
         }
         Ok(root)
@@ -43,79 +45,81 @@ impl Root {
 
     pub(super) fn open(given: &Path) -> anyhow::Result<Self> {
         let shown = given.display();
-        let canonical = given.canonicalize().with_context(|| format!("opening the root {shown}"))?;
+        let canonical = given.canonicalize().with_context(|| format!("cannot open the root {shown}"))?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let folder =
-            open(&canonical, flags, Mode::empty()).with_context(|| format!("opening the root {shown}"))?;
+        let folder = open(&canonical, flags, Mode::empty())
+            .with_context(|| format!("cannot open the root {shown}"))?;
         let names = [canonical, given.components().collect()];
         let root = Self { folder, names };
         root.check()?;
         Ok(root)
     }
 
-    /// Whether it can be kept to.
+    /// Checks that the kernel supports it.
     fn check(&self) -> anyhow::Result<()> {
         if let Err(errno) = beneath::open(&self.folder, Path::new(""), OFlag::empty(), Links::Followed) {
-            let why = match errno {
+            let reason = match errno {
                 Errno::ENOSYS => "the kernel has no openat2, which came with Linux 5.6",
-                Errno::EPERM => "openat2 is forbidden here, as by a seccomp profile from before Linux 5.6",
+                Errno::EPERM => "openat2 is denied, probably by a seccomp profile from before Linux 5.6",
                 _ => "openat2 fails",
             };
-            return Err(errno).with_context(|| format!("--root cannot be kept to: {why}"));
+            return Err(errno).with_context(|| format!("cannot enforce --root: {reason}"));
         }
-        let opened = fstat(&self.folder).context("looking at the root")?;
-        let found = self.found(self.told())?;
+        let opened = fstat(&self.folder).context("cannot inspect the root")?;
+        let found = self.resolve(self.path())?;
         match fs::metadata(found.path()) {
             Ok(metadata) if (metadata.dev(), metadata.ino()) == (opened.st_dev, opened.st_ino) => Ok(()),
-            _ => bail!("--root cannot be kept to: it needs /proc, which is not mounted"),
+            _ => bail!("cannot enforce --root: /proc is not mounted"),
         }
     }
 
-    fn told(&self) -> &Path {
+    fn path(&self) -> &Path {
         let [canonical, _] = &self.names;
         canonical
     }
 
-    /// What is at `path`, behind links.
-    pub(super) fn found(&self, path: &Path) -> Result<Place, FileError> {
-        self.found_at(self.relative(path)?, path)
+    /// Resolves a path, following links.
+    pub(super) fn resolve(&self, path: &Path) -> Result<ResolvedPath, FileError> {
+        self.resolve_relative(self.relative(path)?, path)
     }
 
-    /// The name at `path`, whether anything is there or not.
-    pub(super) fn named(&self, path: &Path) -> Result<Place, FileError> {
-        self.named_at(self.relative(path)?, path)
+    /// Resolves a path to a name in a folder, whether the file exists or not.
+    pub(super) fn resolve_name(&self, path: &Path) -> Result<ResolvedPath, FileError> {
+        self.resolve_relative_name(self.relative(path)?, path)
     }
 
-    /// The file behind links, also when it does not exist yet.
-    pub(super) fn target(&self, path: &Path) -> Result<Place, FileError> {
+    /// Follows links to the file to write, which need not exist.
+    pub(super) fn resolve_target(&self, path: &Path) -> Result<ResolvedPath, FileError> {
         let mut relative = self.relative(path)?.to_owned();
         for _ in 0..MAX_LINKS {
-            let place = self.named_at(&relative, path)?;
-            // The path of what has no name is a link of /proc's.
-            let link = if place.has_name() { fs::read_link(place.path()).ok() } else { None };
+            let resolved = self.resolve_relative_name(&relative, path)?;
+            // Without a name, the path is a magic link of `/proc`.
+            let link = if resolved.has_name() { fs::read_link(resolved.path()).ok() } else { None };
             relative = match (link, relative.parent()) {
                 (Some(link), _) if link.is_absolute() => return Err(FileError::OutsideRoot(path.to_owned())),
                 (Some(link), Some(parent)) => parent.join(link).components().collect(),
-                _ => return Ok(place),
+                _ => return Ok(resolved),
             };
         }
         Err(FileError::io("opening", path, Errno::ELOOP.into()))
     }
 
-    /// A path of ours has its root taken off; the kernel judges what is left.
+    /// Removes the root from an absolute path. The kernel checks the rest.
     fn relative<'a>(&self, path: &'a Path) -> Result<&'a Path, FileError> {
         let relative = self.names.iter().find_map(|name| path.strip_prefix(name).ok());
         relative.ok_or_else(|| FileError::OutsideRoot(path.to_owned()))
     }
 
-    fn found_at(&self, relative: &Path, told: &Path) -> Result<Place, FileError> {
+    fn resolve_relative(&self, relative: &Path, display_path: &Path) -> Result<ResolvedPath, FileError> {
         let found = beneath::open(&self.folder, relative, OFlag::empty(), Links::Followed);
-        found.map(|found| Place::of(found, told)).map_err(|errno| refused(told, errno))
+        found
+            .map(|found| ResolvedPath::from_open(found, display_path))
+            .map_err(|errno| to_file_error(display_path, errno))
     }
 
-    fn named_at(&self, relative: &Path, told: &Path) -> Result<Place, FileError> {
+    fn resolve_relative_name(&self, relative: &Path, display_path: &Path) -> Result<ResolvedPath, FileError> {
         let (Some(mut folder), Some(name)) = (relative.parent(), relative.file_name()) else {
-            return self.found_at(relative, told);
+            return self.resolve_relative(relative, display_path);
         };
         let mut missing: Vec<OsString> = Vec::new();
         loop {
@@ -123,21 +127,21 @@ impl Root {
             match (opened, folder.parent(), folder.file_name()) {
                 (Ok(folder), ..) => {
                     missing.reverse();
-                    return Ok(Place::named(folder, missing, name, told));
+                    return Ok(ResolvedPath::in_folder(folder, missing, name, display_path));
                 }
                 (Err(Errno::ENOENT), Some(upper), Some(name)) => {
                     missing.push(name.to_owned());
                     folder = upper;
                 }
-                (Err(errno), ..) => return Err(refused(told, errno)),
+                (Err(errno), ..) => return Err(to_file_error(display_path, errno)),
             }
         }
     }
 }
 
-fn refused(told: &Path, errno: Errno) -> FileError {
+fn to_file_error(display_path: &Path, errno: Errno) -> FileError {
     match errno {
-        Errno::EXDEV => FileError::OutsideRoot(told.to_owned()),
-        errno => FileError::io("opening", told, errno.into()),
+        Errno::EXDEV => FileError::OutsideRoot(display_path.to_owned()),
+        errno => FileError::io("opening", display_path, errno.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What lies at a path, as the file routes tell it.
+//! The status of a file for the file routes.
 
 use std::fs::{self, FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -8,38 +8,39 @@ use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 
 use super::Files;
 use super::error::FileError;
-use super::place::Place;
+use super::resolved_path::ResolvedPath;
 
-/// Of what is at `path`; of a link itself unless it is followed.
+/// Returns the status of a file, or of a link if it is not followed.
 pub(crate) fn status(files: &Files, path: &Path, is_followed: bool) -> Result<FileStatus, FileError> {
-    if is_followed { of_target(&files.found(path)?) } else { of_name(&files.named(path)?) }
+    if is_followed { target_status(&files.resolve(path)?) } else { name_status(&files.resolve_name(path)?) }
 }
 
-/// Of what is there, behind a link where links may be followed.
-pub(super) fn of_target(place: &Place) -> Result<FileStatus, FileError> {
-    let found = place.itself().and_then(|found| Ok(told(&found, &found.metadata()?)));
-    found.map_err(|error| FileError::io("looking at", place.told(), error))
+/// Returns the status of the file, following links where the path allows it.
+pub(super) fn target_status(resolved: &ResolvedPath) -> Result<FileStatus, FileError> {
+    let found = resolved.pin().and_then(|found| Ok(describe_path(&found, &found.metadata()?)));
+    found.map_err(|error| FileError::io("looking at", resolved.display_path(), error))
 }
 
-/// Of what is there, a link or not.
-pub(super) fn of_name(place: &Place) -> Result<FileStatus, FileError> {
-    // The path of what is held is a link of /proc's.
-    let metadata = if place.is_held() { place.metadata() } else { fs::symlink_metadata(place.path()) };
-    let found = metadata.map(|metadata| told(place, &metadata));
-    found.map_err(|error| FileError::io("looking at", place.told(), error))
+/// Returns the status of the file, or of the link.
+pub(super) fn name_status(resolved: &ResolvedPath) -> Result<FileStatus, FileError> {
+    // The path of an open file is a magic link of `/proc`.
+    let metadata =
+        if resolved.is_open() { resolved.metadata() } else { fs::symlink_metadata(resolved.path()) };
+    let found = metadata.map(|metadata| describe_path(resolved, &metadata));
+    found.map_err(|error| FileError::io("looking at", resolved.display_path(), error))
 }
 
-fn told(place: &Place, metadata: &Metadata) -> FileStatus {
-    described(place.told().to_string_lossy().into_owned(), place.path(), metadata)
+fn describe_path(resolved: &ResolvedPath, metadata: &Metadata) -> FileStatus {
+    describe(resolved.display_path().to_string_lossy().into_owned(), resolved.path(), metadata)
 }
 
-/// `shown` is the path that is told; where a link leads is read at `path`.
-pub(super) fn described(shown: String, path: &Path, metadata: &Metadata) -> FileStatus {
+/// `display_path` is the path in the status. The target of a link is read at `path`.
+pub(super) fn describe(display_path: String, path: &Path, metadata: &Metadata) -> FileStatus {
     let nanoseconds = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
     let is_link = metadata.file_type().is_symlink();
     let target = if is_link { fs::read_link(path).ok() } else { None };
     FileStatus {
-        path: shown,
+        path: display_path,
         kind: kind(metadata.file_type()),
         size: metadata.len(),
         mode: FileMode::from_bits(metadata.mode()),
@@ -50,15 +51,15 @@ pub(super) fn described(shown: String, path: &Path, metadata: &Metadata) -> File
     }
 }
 
-fn kind(of: FileType) -> FileKind {
-    match of {
-        of if of.is_file() => FileKind::File,
-        of if of.is_dir() => FileKind::Directory,
-        of if of.is_symlink() => FileKind::Symlink,
-        of if of.is_fifo() => FileKind::Pipe,
-        of if of.is_socket() => FileKind::Socket,
-        of if of.is_block_device() => FileKind::BlockDevice,
-        of if of.is_char_device() => FileKind::CharacterDevice,
+fn kind(file_type: FileType) -> FileKind {
+    match file_type {
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_dir() => FileKind::Directory,
+        kind if kind.is_symlink() => FileKind::Symlink,
+        kind if kind.is_fifo() => FileKind::Pipe,
+        kind if kind.is_socket() => FileKind::Socket,
+        kind if kind.is_block_device() => FileKind::BlockDevice,
+        kind if kind.is_char_device() => FileKind::CharacterDevice,
         _ => FileKind::Unknown,
     }
 }

@@ -1,22 +1,22 @@
-//! When work that may be long gives up: its client is gone, or it has taken too long.
+//! Stops long operations when the client disconnects or a deadline is exceeded.
 
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// Asked between small steps. Cloning shares it.
+/// Checked between small steps. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     cancelled: CancellationToken,
     deadline: Instant,
 }
 
-impl Stop {
+impl StopSignal {
     pub(crate) fn new(cancelled: CancellationToken, time: Duration) -> Self {
         Self { cancelled, deadline: Instant::now() + time }
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.cancelled.is_cancelled() || Instant::now() >= self.deadline
     }
 

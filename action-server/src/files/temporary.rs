@@ -1,4 +1,4 @@
-//! A file that is written beside the one whose place it takes, and removed again unless it does.
+//! A temporary file that replaces another file when it is complete, and is removed otherwise.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,68 +9,68 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::FileError;
-use super::place::Place;
+use super::resolved_path::ResolvedPath;
 
-/// Removed when dropped.
+/// The name of a temporary file. The file is removed on drop.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(super) struct TemporaryFile {
     path: PathBuf,
-    /// The path is good as long as this is.
-    _holder: Option<Arc<OwnedFd>>,
+    /// Keeps the path valid.
+    _descriptor: Option<Arc<OwnedFd>>,
 }
 
-impl Temporary {
-    /// In the folder of `target`. The process's mask is taken off `mode`.
-    pub(super) fn beside(target: &Place, mode: u32) -> io::Result<(File, Self)> {
-        Self::at(target.path().with_file_name(unused_name()), target, mode)
+impl TemporaryFile {
+    /// Creates a file in the folder of `target`. The umask applies to `mode`.
+    pub(super) fn create_beside(target: &ResolvedPath, mode: u32) -> io::Result<(File, Self)> {
+        Self::create(target.path().with_file_name(unused_name()), target, mode)
     }
 
-    /// In `folder`.
-    pub(super) fn within(folder: &Place, mode: u32) -> io::Result<(File, Self)> {
-        Self::at(folder.path().join(unused_name()), folder, mode)
+    /// Creates a file in `folder`.
+    pub(super) fn create_in(folder: &ResolvedPath, mode: u32) -> io::Result<(File, Self)> {
+        Self::create(folder.path().join(unused_name()), folder, mode)
     }
 
-    fn at(path: PathBuf, beside: &Place, mode: u32) -> io::Result<(File, Self)> {
+    fn create(path: PathBuf, beside: &ResolvedPath, mode: u32) -> io::Result<(File, Self)> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(mode).open(&path)?;
-        Ok((file, Self { path, _holder: beside.holder() }))
+        Ok((file, Self { path, _descriptor: beside.descriptor() }))
     }
 
-    pub(super) fn rename_to(mut self, target: &Place) -> io::Result<()> {
+    pub(super) fn rename_to(mut self, target: &ResolvedPath) -> io::Result<()> {
         fs::rename(&self.path, target.path())?;
-        // There is nothing left to be removed.
+        // The file has no temporary name any more.
         self.path.clear();
         Ok(())
     }
 
-    /// The same, but what is there stays unless it `is_over`.
-    pub(super) fn rename_to_unless_taken(self, target: &Place, is_over: bool) -> io::Result<()> {
+    /// Renames the file. An existing target is kept unless `is_over`.
+    pub(super) fn rename_to_unless_taken(self, target: &ResolvedPath, is_over: bool) -> io::Result<()> {
         if !is_over {
-            // A second name is made only where there is none; dropping this one removes the first.
+            // A hard link is only created if the target does not exist. Dropping `self` removes the temporary name.
             return fs::hard_link(&self.path, target.path());
         }
         self.rename_to(target)
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // Nothing better can be done about a folder that lets files be made and not removed.
+        // Ignores errors of a folder that allows to create files but not to remove them.
         if !self.path.as_os_str().is_empty() {
             _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// What is replaced may have the longest name there is, so its name is no part of this one.
+/// The name does not contain that of the target, which may have the maximum length.
 pub(super) fn unused_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!(".glovebox-{}-{count}", std::process::id())
 }
 
-/// The nearest folder on the way to `target` that is there. Those that are missing are made when what goes into them is
-/// whole, so that nothing is left of what never is.
+/// Returns the nearest existing parent folder of `target`. Missing folders are only created once the file for them is complete,
+/// so that nothing is left of a failed operation.
 pub(super) fn nearest_folder(target: &Path) -> Result<&Path, FileError> {
     let mut folders = target.ancestors().skip(1);
     match folders.find(|folder| fs::symlink_metadata(folder).is_ok()) {

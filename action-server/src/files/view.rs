@@ -1,4 +1,4 @@
-//! The editor's view: numbered lines of a file, or what lies in a folder. Errors are content, as V0's clients expect.
+//! The editor's view: numbered lines of a file, or the contents of a folder. Errors are content, as V0's clients expect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use super::error::FileError;
 use super::lines::Lines;
 use super::{Files, open};
 
-/// Shown of one folder, over both levels.
+/// Maximum number of entries of a folder, for both levels.
 const MAX_ENTRIES: usize = 1000;
 
-/// For a read action; V0 answers binary files there with an error of its own kind.
+/// Performs a read action. V0 responds to a binary file with an error observation.
 pub(super) fn observe(files: &Files, path: &Path, range: Option<&[i64]>) -> Observation {
     let read = ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::OhAci };
     match view(files, path, range) {
         Ok(content) => Observation::new(content, read),
         Err(EditError::File(error @ FileError::Binary)) => Observation::error(error.to_string(), ""),
-        Err(error) => Observation::new(error.told(), read),
+        Err(error) => Observation::new(error.to_content(), read),
     }
 }
 
-/// What the view shows.
+/// Returns the content of the view.
 pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<String, EditError> {
     if files.is_folder(path) {
         return match range {
@@ -34,10 +34,10 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
         };
     }
     let bytes = files
-        .found(path)
+        .resolve(path)
         .and_then(|file| open::text(&file))
-        .map_err(|error| EditError::of_path(path, error))?;
-    let lines = Lines::of(&bytes);
+        .map_err(|error| EditError::from_file_error(path, error))?;
+    let lines = Lines::new(&bytes);
     let (numbered, note) = match range {
         None => (lines.numbered_whole(), String::new()),
         Some(range) => {
@@ -48,7 +48,7 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
     Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}", path.display()))
 }
 
-/// First and last line from 1, and what has to be said about them.
+/// Returns the first and last line, from 1, and a note about them.
 fn shown_lines(range: &[i64], count: usize) -> Result<(usize, usize, String), EditError> {
     let [first, last] = *range else {
         return Err(EditError::ViewRange(format!("{range:?} is not a list of two whole numbers")));
@@ -82,7 +82,7 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
             break;
         }
         entries.push(shown(files, &child));
-        // A folder inside that cannot be read is shown as if it were empty: it is not what was asked for.
+        // A subfolder that cannot be read is shown as empty.
         if files.is_folder(&child)
             && let Ok((grandchildren, _)) = visible_entries(files, &child)
         {
@@ -107,10 +107,10 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
     Ok(content)
 }
 
-/// Sorted, and how many are hidden. Names are read up to a bound far above what is shown.
+/// Returns the visible entries, sorted, and the number of hidden ones. Reads at most 100 times as many names as are shown.
 fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
     let entries =
-        fs::read_dir(files.found(path)?.path()).map_err(|error| FileError::io("listing", path, error))?;
+        fs::read_dir(files.resolve(path)?.path()).map_err(|error| FileError::io("listing", path, error))?;
     let names = entries.filter_map(Result::ok).take(100 * MAX_ENTRIES).map(|entry| entry.file_name());
     let (hidden, visible): (Vec<_>, Vec<_>) =
         names.partition(|name| name.as_encoded_bytes().starts_with(b"."));

@@ -1,4 +1,4 @@
-//! Writes a file, or puts text in the place of some of its lines. The text is written as it is.
+//! Writes a file, or replaces some of its lines.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use protocol::observation::WriteObservation;
 
 use super::error::FileError;
 use super::lines::{Lines, with_line_ends_of};
-use super::place::Place;
+use super::resolved_path::ResolvedPath;
 use super::{Files, open, replace};
 
 pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_dir: &Path) -> Observation {
     match write(files, path, action) {
         Ok(()) => Observation::without_content(WriteObservation { path: path.display().to_string() }),
-        Err(error) => Observation::error(error.told("write to", working_dir), ""),
+        Err(error) => Observation::error(error.to_observation_text("write to", working_dir), ""),
     }
 }
 
 fn write(files: &Files, path: &Path, action: &WriteAction) -> Result<(), FileError> {
-    let target = files.target(path)?;
-    let _changing = files.change(&target);
+    let target = files.resolve_target(path)?;
+    let _lock = files.lock(&target);
     let is_whole = action.start <= 0 && action.end < 0;
     let before = if is_whole { None } else { existing(&target)? };
     match before {
@@ -29,7 +29,7 @@ fn write(files: &Files, path: &Path, action: &WriteAction) -> Result<(), FileErr
     }
 }
 
-fn existing(target: &Place) -> Result<Option<Vec<u8>>, FileError> {
+fn existing(target: &ResolvedPath) -> Result<Option<Vec<u8>>, FileError> {
     match open::whole(target) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(FileError::NotFound(_)) => Ok(None),
@@ -37,9 +37,9 @@ fn existing(target: &Place) -> Result<Option<Vec<u8>>, FileError> {
     }
 }
 
-/// Lines from `start` to before `end`, from 0, become the text; where lines follow, the text gets a line end.
+/// Replaces the lines from `start` to `end` (exclusive, from 0) by the text, which gets a line end if lines follow.
 fn with_slice(before: &[u8], action: &WriteAction) -> Vec<u8> {
-    let lines = Lines::of(before);
+    let lines = Lines::new(before);
     let first = usize::try_from(action.start).unwrap_or(0);
     let last = usize::try_from(action.end).map_or(usize::MAX, |end| end.max(first));
     let (head, tail) = (&before[..lines.start(first)], &before[lines.start(last)..]);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_slice_changes() {
+    fn other_lines_are_unchanged_when_a_slice_is_written() {
         assert_eq!(sliced(b"a\r\n\xffb\r\nc", "X\nY", 1, 2), b"a\r\nX\r\nY\r\nc");
         assert_eq!(sliced(b"a\nb\n", "X", 1, -1), b"a\nX");
         assert_eq!(sliced(b"a\nb\n", "", 0, 1), b"b\n");

@@ -20,7 +20,9 @@ use tokio::task::spawn_blocking;
 use super::query::FileQuery;
 use crate::api::Api;
 use crate::api::error::ApiError;
-use crate::files::{Asked, FileError, Files, Opened, PART_BYTES, Rest, Upload, asked};
+use crate::files::{
+    FileError, Files, OpenFile, PART_BYTES, RequestedRange, UnreadFile, Upload, requested_range,
+};
 
 /// Maximum number of body chunks in one part. Each may hold a buffer that is larger than the chunk.
 const MAX_PIECES: usize = 64;
@@ -74,28 +76,29 @@ enum Download {
         status: StatusCode,
         head: HeaderMap,
         first: Bytes,
-        rest: Option<Rest>,
+        rest: Option<UnreadFile>,
     },
 }
 
 impl Download {
     fn start(files: &Files, path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
-        let opened = Opened::at(files, path)?;
+        let opened = OpenFile::open(files, path)?;
         let mut head = head(&opened);
         if is_not_modified(headers, &opened) {
             return Ok(Self::Unchanged(head));
         }
         let failed = |error| FileError::io("reading", path, error);
-        let (status, length, rest) = match if is_read { range(headers, &opened) } else { Asked::Whole } {
-            Asked::Outside => return Ok(Self::OutOfRange(opened.length)),
-            Asked::Whole => (StatusCode::OK, opened.length, opened.whole()),
-            Asked::Part(range) => {
-                let value = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
-                insert(&mut head, header::CONTENT_RANGE, &value);
-                let length = range.end - range.start;
-                (StatusCode::PARTIAL_CONTENT, length, opened.part(range).map_err(failed)?)
-            }
-        };
+        let (status, length, rest) =
+            match if is_read { range(headers, &opened) } else { RequestedRange::Whole } {
+                RequestedRange::Outside => return Ok(Self::OutOfRange(opened.length)),
+                RequestedRange::Whole => (StatusCode::OK, opened.length, opened.whole()),
+                RequestedRange::Part(range) => {
+                    let value = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
+                    insert(&mut head, header::CONTENT_RANGE, &value);
+                    let length = range.end - range.start;
+                    (StatusCode::PARTIAL_CONTENT, length, opened.part(range).map_err(failed)?)
+                }
+            };
         // A file of `/proc` has length 0 until it is read, so no content length is sent for that.
         if length > 0 {
             head.insert(header::CONTENT_LENGTH, length.into());
@@ -105,7 +108,7 @@ impl Download {
     }
 }
 
-fn head(opened: &Opened) -> HeaderMap {
+fn head(opened: &OpenFile) -> HeaderMap {
     let mut head = HeaderMap::new();
     head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -124,28 +127,32 @@ fn insert(head: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// `None` for years with more than four digits, which HTTP dates cannot express.
-fn last_modified(opened: &Opened) -> Option<String> {
+fn last_modified(opened: &OpenFile) -> Option<String> {
     let year_10_000 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
     opened.modified.filter(|modified| *modified < year_10_000).map(httpdate::fmt_http_date)
 }
 
 /// Returns whether the client has this content.
-fn is_not_modified(headers: &HeaderMap, opened: &Opened) -> bool {
+fn is_not_modified(headers: &HeaderMap, opened: &OpenFile) -> bool {
     let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
     known.is_some_and(|known| known.split(',').any(|tag| tag.trim() == opened.tag))
 }
 
 /// Returns the requested range, or the whole file if its content is not the one that the range belongs to.
-fn range(headers: &HeaderMap, opened: &Opened) -> Asked {
+fn range(headers: &HeaderMap, opened: &OpenFile) -> RequestedRange {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     match text(header::IF_RANGE) {
-        Some(tag) if tag != opened.tag => Asked::Whole,
-        _ => asked(text(header::RANGE), opened.length),
+        Some(tag) if tag != opened.tag => RequestedRange::Whole,
+        _ => requested_range(text(header::RANGE), opened.length),
     }
 }
 
-fn parts(first: Bytes, rest: Rest, transfer: OwnedSemaphorePermit) -> impl Stream<Item = io::Result<Bytes>> {
-    let read = |rest: Rest| spawn_blocking(move || rest.read());
+fn parts(
+    first: Bytes,
+    rest: UnreadFile,
+    transfer: OwnedSemaphorePermit,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let read = |rest: UnreadFile| spawn_blocking(move || rest.read());
     let others = stream::try_unfold((Some(read(rest)), transfer), move |(next, transfer)| async move {
         let Some(next) = next else { return Ok(None) };
         let (part, rest) = next.await.map_err(io::Error::other)??;
@@ -177,7 +184,7 @@ pub(super) async fn upload(
     let mut pieces = body.into_data_stream();
     let files = Arc::clone(&api.executor().files);
     let mut writing =
-        spawn_blocking(move || Upload::begin(&files, &path, query.mode).map(UnfinishedUpload::from));
+        spawn_blocking(move || Upload::start(&files, &path, query.mode).map(UnfinishedUpload::from));
     loop {
         let (part, is_last) = part(&mut pieces).await?;
         let unfinished = writing.await.map_err(|_| ApiError::Failed)??;

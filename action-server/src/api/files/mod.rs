@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use crate::api::error::ApiError;
-use crate::files::{FileError, Files, Stop, resolve};
+use crate::files::{FileError, Files, StopSignal, resolve};
 
 /// Maximum number of concurrent uploads and downloads. Each uses two parts, half a MiB.
 const MAX_TRANSFERS: usize = 64;
@@ -108,11 +108,11 @@ impl Api {
     async fn long_on_files<T, F>(&self, time: Duration, job: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
-        F: FnOnce(&Files, &Stop) -> Result<T, FileError> + Send + 'static,
+        F: FnOnce(&Files, &StopSignal) -> Result<T, FileError> + Send + 'static,
     {
         let turn = Arc::clone(&self.0.file_limits.jobs).acquire_owned().await;
         let disconnected = CancellationToken::new();
-        let stop = Stop::new(disconnected.clone(), time);
+        let stop = StopSignal::new(disconnected.clone(), time);
         let _cancelled_with_the_request = disconnected.drop_guard();
         self.on_files(move |files| {
             let _turn = turn;

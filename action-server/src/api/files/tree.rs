@@ -17,13 +17,13 @@ use super::query::FileQuery;
 use super::{FileLimits, MAX_TREES};
 use crate::api::Api;
 use crate::api::error::ApiError;
-use crate::files::{self, Arrived, FileError, Limits};
+use crate::files::{self, ArchiveLimits, BodyPart, FileError};
 
 /// Number of buffered parts between a thread and a client: one is sent, one is read or written, and two even out the pace.
 const PARTS: usize = 4;
 
 /// More than any source tree with its dependencies, but less than what fills a disk unnoticed.
-const LIMITS: Limits = Limits { entries: 500_000, bytes: 16 << 30, free_bytes: 256 << 20 };
+const LIMITS: ArchiveLimits = ArchiveLimits { entries: 500_000, bytes: 16 << 30, free_bytes: 256 << 20 };
 
 /// `GET /v1/files/tree`. If the folder cannot be read to its end, the connection is reset.
 #[cfg_attr(test, utoipa::path(
@@ -43,7 +43,7 @@ pub(super) async fn download(
 ) -> Result<Response, ApiError> {
     let turn = acquire(&api.0.file_limits)?;
     let folder = api.path(&query.path);
-    let folder = api.on_files(move |files| files::check(files, &folder)).await?;
+    let folder = api.on_files(move |files| files::open_folder(files, &folder)).await?;
     let (parts, arriving) = channel(PARTS);
     spawn_blocking(move || {
         let _turn = turn;
@@ -80,11 +80,11 @@ pub(super) async fn upload(
     let mut pieces = body.into_data_stream();
     loop {
         let arrived = match pieces.next().await {
-            Some(Ok(piece)) => Arrived::Part(piece),
+            Some(Ok(piece)) => BodyPart::Part(piece),
             Some(Err(error)) => return Err(ApiError::Body(error.to_string())),
-            None => Arrived::End,
+            None => BodyPart::End,
         };
-        let is_end = matches!(arrived, Arrived::End);
+        let is_end = matches!(arrived, BodyPart::End);
         if parts.send(arrived).await.is_err() || is_end {
             break;
         }

@@ -20,7 +20,7 @@ use super::MAX_WATCHES;
 use super::query::FileQuery;
 use crate::api::Api;
 use crate::api::error::ApiError;
-use crate::files::{FileError, Happened, Source, Watcher};
+use crate::files::{FileError, KernelEvents, WatchSource, Watcher};
 
 /// How long to wait for the second event of a rename. The kernel reports both in succession, but a read may come in between.
 const RENAME_TIMEOUT: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub(super) async fn watch(
     let permit = Arc::clone(&api.0.file_limits.watches).try_acquire_owned();
     let permit = permit.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches" })?;
     let path = api.path(&query.path);
-    let watcher = api.on_files(move |files| Watcher::begin(files, &path, query.recursive)).await?;
+    let watcher = api.on_files(move |files| Watcher::start(files, &path, query.recursive)).await?;
     let source = watcher.source();
     // Not a pipe, but the safe type of tokio that can wait for any descriptor.
     let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);
@@ -55,7 +55,7 @@ pub(super) async fn watch(
 
 struct Watch {
     watcher: Watcher,
-    source: Source,
+    source: WatchSource,
     readable: Receiver,
     is_leaving: bool,
     _permit: OwnedSemaphorePermit,
@@ -87,7 +87,7 @@ async fn next(watch: Option<Watch>) -> io::Result<Option<(Bytes, Option<Watch>)>
 }
 
 impl Watch {
-    async fn arrived(&self) -> io::Result<Happened> {
+    async fn arrived(&self) -> io::Result<KernelEvents> {
         loop {
             self.readable.readable().await?;
             match self.readable.try_io(|| self.source.read()) {

@@ -1,10 +1,10 @@
-//! Why the editor did not do it, for the model to correct. Parts of the texts are V0's, which clients match.
+//! Errors of the editor, as the model reads them. Some parts of the texts are V0's, which clients match.
 
 use std::path::{Path, PathBuf};
 
 use crate::files::error::FileError;
 
-/// None is worth a retry with the same parameters.
+/// Reason why an edit failed. Not worth a retry with the same parameters.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::files) enum EditError {
     #[error(
@@ -42,8 +42,8 @@ pub(in crate::files) enum EditError {
 }
 
 impl EditError {
-    /// What went wrong with the file at `path`, in the editor's words where it has some.
-    pub(in crate::files) fn of_path(path: &Path, error: FileError) -> Self {
+    /// Replaces errors of a file for which the editor has its own text.
+    pub(in crate::files) fn from_file_error(path: &Path, error: FileError) -> Self {
         match error {
             FileError::NotFound(_) => Self::NoSuchPath { path: path.to_owned() },
             FileError::Directory(_) => Self::IsDirectory { path: path.to_owned() },
@@ -51,8 +51,8 @@ impl EditError {
         }
     }
 
-    /// As an observation's content.
-    pub(in crate::files) fn told(&self) -> String {
+    /// Returns the content of the observation.
+    pub(in crate::files) fn to_content(&self) -> String {
         format!("ERROR:\n{self}")
     }
 }

@@ -1,32 +1,32 @@
-//! `insert`: whole lines after a line. A last line without an end gets one only because another follows it.
+//! `insert`: inserts whole lines after a line. A last line without a line end gets one if another line follows.
 
 use std::path::Path;
 
-use super::{Change, EditError, Outcome, REVIEW, snippet};
+use super::{EditError, EditOutcome, FileChange, REVIEW, snippet};
 use crate::files::lines::{Lines, after_mark, with_line_ends_of};
 use crate::files::{Files, open, replace};
 
-pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Result<Outcome, EditError> {
-    let target = files.target(path).map_err(EditError::File)?;
-    let _changing = files.change(&target);
-    let old = open::text(&target).map_err(|error| EditError::of_path(path, error))?;
-    let count = Lines::of(&old).count();
+pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Result<EditOutcome, EditError> {
+    let target = files.resolve_target(path).map_err(EditError::File)?;
+    let _lock = files.lock(&target);
+    let old = open::text(&target).map_err(|error| EditError::from_file_error(path, error))?;
+    let count = Lines::new(&old).count();
     let after_line = usize::try_from(line).ok().filter(|line| *line <= count);
     let after_line = after_line.ok_or(EditError::InsertLine { line, count })?;
     let (new, start, end) = inserted(&old, after_line, text);
-    replace::replace(&target, &new).map_err(|error| EditError::of_path(path, error))?;
+    replace::replace(&target, &new).map_err(|error| EditError::from_file_error(path, error))?;
     files.history().push(&target.key(), old.clone());
     let content = format!(
         "The file {} has been edited. Here's the result of running `cat -n` on a snippet of the edited file:\n{}{REVIEW}",
         path.display(),
         snippet(&new, start, end),
     );
-    Ok(Outcome { content, change: Some(Change { old: Some(old), new }) })
+    Ok(EditOutcome { content, change: Some(FileChange { old: Some(old), new }) })
 }
 
-/// The new content, and where in it the text begins and ends.
+/// Returns the new content, and the start and end of the text in it.
 fn inserted(old: &[u8], after_line: usize, text: &str) -> (Vec<u8>, usize, usize) {
-    let at = Lines::of(old).start(after_line).max(after_mark(old));
+    let at = Lines::new(old).start(after_line).max(after_mark(old));
     let (before, after) = old.split_at(at);
     let line_end = with_line_ends_of(old, "\n");
     let text = with_line_ends_of(old, text);

@@ -1,5 +1,5 @@
-//! The editor: `view`, `create`, `str_replace`, `insert`, `undo_edit`. What goes wrong is content that begins `ERROR:`,
-//! which a model reads and corrects; never an error of the request.
+//! The editor: `view`, `create`, `str_replace`, `insert`, `undo_edit`. An error is content that starts with `ERROR:`, which
+//! the model reads and corrects. It is never an error of the request.
 
 mod create;
 mod error;
@@ -22,23 +22,23 @@ pub(super) use error::EditError;
 use super::lines::Lines;
 use super::{Files, diff, view};
 
-/// Shown before and after a change.
+/// Number of lines shown before and after a change.
 const SNIPPET_LINES: usize = 4;
 
 const REVIEW: &str =
     "Review the changes and make sure they are as expected; if they are not, edit the file again.\n";
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug, Default)]
-struct Outcome {
+struct EditOutcome {
     content: String,
-    /// Before and after; nothing where no file was changed.
-    change: Option<Change>,
+    /// `None` if no file was changed.
+    change: Option<FileChange>,
 }
 
 #[derive(Debug)]
-struct Change {
-    /// Nothing: there was no file.
+struct FileChange {
+    /// `None` if the file did not exist.
     old: Option<Vec<u8>>,
     new: Vec<u8>,
 }
@@ -46,15 +46,15 @@ struct Change {
 pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observation {
     let outcome = match perform(files, path, action) {
         Ok(outcome) => outcome,
-        Err(error) => Outcome { content: error.told(), change: None },
+        Err(error) => EditOutcome { content: error.to_content(), change: None },
     };
     let mut edit = EditObservation {
         path: path.display().to_string(),
-        prev_exist: files.found(path).is_ok_and(|found| found.metadata().is_ok()),
+        prev_exist: files.resolve(path).is_ok_and(|found| found.metadata().is_ok()),
         impl_source: action.impl_source,
         ..EditObservation::default()
     };
-    if let Some(Change { old, new }) = outcome.change {
+    if let Some(FileChange { old, new }) = outcome.change {
         edit.prev_exist = old.is_some();
         edit.diff = Some(diff::unified(&edit.path, old.as_deref().unwrap_or_default(), &new));
         edit.old_content = old.map(|old| String::from_utf8_lossy(&old).into_owned());
@@ -63,15 +63,15 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
     Observation::new(outcome.content, edit)
 }
 
-fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<Outcome, EditError> {
+fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<EditOutcome, EditError> {
     let missing = |parameter| EditError::Missing { parameter, command: action.command.clone() };
     match action.command.as_str() {
-        "view" => Ok(Outcome { content: view::view(files, path, None)?, change: None }),
+        "view" => Ok(EditOutcome { content: view::view(files, path, None)?, change: None }),
         "create" => create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?),
         "str_replace" => {
             let old = action.old_str.as_ref().ok_or(missing("old_str"))?;
             let new = action.new_str.as_deref().unwrap_or_default();
-            // What the host has made of a draft is taken by the letter: it has read the file.
+            // The text of an LLM-based edit was computed from the exact content of the file.
             let is_exact = action.impl_source == FileImplementation::LlmBasedEdit;
             replace_text::replace_text(files, path, old, new, is_exact)
         }
@@ -84,9 +84,9 @@ fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<Outcome, E
     }
 }
 
-/// The lines that hold the bytes from `start` to `end` of `text`, and some around.
+/// Returns the lines with the bytes from `start` to `end` of `text`, and the lines around them.
 fn snippet(text: &[u8], start: usize, end: usize) -> String {
-    let lines = Lines::of(text);
+    let lines = Lines::new(text);
     let first = lines.index_at(start).saturating_sub(SNIPPET_LINES);
     lines.numbered(first..lines.index_at(end) + SNIPPET_LINES + 1)
 }

@@ -1,16 +1,16 @@
-//! `str_replace`: the one occurrence of a text becomes another. Found exactly, or else as the file's line ends have it,
-//! or else without the blanks around it, which models add and lose.
+//! `str_replace`: replaces the only occurrence of a text. If it is not found exactly, it is searched with the line ends of the
+//! file, and then without surrounding whitespace, which models add and drop.
 
 use std::path::Path;
 
-use super::{Change, EditError, Outcome, REVIEW, nearest, snippet};
+use super::{EditError, EditOutcome, FileChange, REVIEW, nearest, snippet};
 use crate::files::lines::{Lines, with_line_ends_of};
 use crate::files::{Files, open, replace};
 
-/// Named when a text is not unique; a model that hears of a hundred knows enough.
-const MAX_NAMED_LINES: usize = 100;
+/// Maximum number of line numbers in the error for a text that is not unique.
+const MAX_LISTED_LINES: usize = 100;
 
-/// A text repeated in an error, in characters.
+/// Maximum number of characters of the text in an error.
 const MAX_QUOTED_CHARS: usize = 4_000;
 
 pub(super) fn replace_text(
@@ -19,18 +19,18 @@ pub(super) fn replace_text(
     old: &str,
     new: &str,
     is_exact: bool,
-) -> Result<Outcome, EditError> {
-    let target = files.target(path).map_err(EditError::File)?;
-    let _changing = files.change(&target);
-    let before = open::text(&target).map_err(|error| EditError::of_path(path, error))?;
+) -> Result<EditOutcome, EditError> {
+    let target = files.resolve_target(path).map_err(EditError::File)?;
+    let _lock = files.lock(&target);
+    let before = open::text(&target).map_err(|error| EditError::from_file_error(path, error))?;
     if old.is_empty() {
         return Err(EditError::EmptyOld);
     }
     if old == new {
         return Err(EditError::SameText);
     }
-    let Some(found) = Match::find(&before, old, new, is_exact) else {
-        let nearest = nearest::told(&before, old);
+    let Some(found) = TextMatch::find(&before, old, new, is_exact) else {
+        let nearest = nearest::describe(&before, old);
         return Err(EditError::NotFound { old: quoted(old), path: path.to_owned(), nearest });
     };
     let [at] = *found.offsets else {
@@ -39,7 +39,7 @@ pub(super) fn replace_text(
     let mut after = before[..at].to_vec();
     after.extend_from_slice(found.new.as_bytes());
     after.extend_from_slice(&before[at + found.old.len()..]);
-    replace::replace(&target, &after).map_err(|error| EditError::of_path(path, error))?;
+    replace::replace(&target, &after).map_err(|error| EditError::from_file_error(path, error))?;
     files.history().push(&target.key(), before.clone());
     let content = format!(
         "The file {} has been edited. Here's the result of running `cat -n` on a snippet of {}:\n{}{REVIEW}",
@@ -47,17 +47,17 @@ pub(super) fn replace_text(
         path.display(),
         snippet(&after, at, at + found.new.len()),
     );
-    Ok(Outcome { content, change: Some(Change { old: Some(before), new: after }) })
+    Ok(EditOutcome { content, change: Some(FileChange { old: Some(before), new: after }) })
 }
 
-/// Where a text occurs, and what it and its replacement are there.
-struct Match {
+/// The occurrences of a text, the text as it was found, and its replacement.
+struct TextMatch {
     old: String,
     new: String,
     offsets: Vec<usize>,
 }
 
-impl Match {
+impl TextMatch {
     fn find(file: &[u8], old: &str, new: &str, is_exact: bool) -> Option<Self> {
         let stripped = (old.trim(), new.trim());
         let exact = (old.to_owned(), new.to_owned());
@@ -74,20 +74,20 @@ impl Match {
     }
 
     fn line_numbers(&self, file: &[u8]) -> String {
-        let lines = Lines::of(file);
+        let lines = Lines::new(file);
         let numbers: Vec<String> = self
             .offsets
             .iter()
-            .take(MAX_NAMED_LINES)
+            .take(MAX_LISTED_LINES)
             .map(|offset| (lines.index_at(*offset) + 1).to_string())
             .collect();
-        let more = if self.offsets.len() > MAX_NAMED_LINES { ", …" } else { "" };
+        let more = if self.offsets.len() > MAX_LISTED_LINES { ", …" } else { "" };
         format!("[{}{more}]", numbers.join(", "))
     }
 }
 
-/// Searches the parts of the file that are UTF-8: the text is, so it cannot reach over a byte that is not. The
-/// standard library's search takes linear time, which one over bytes by windows would not.
+/// Searches the parts of the file that are valid UTF-8; the text cannot span invalid bytes. The search of the standard library
+/// takes linear time, unlike one with `windows`.
 fn occurrences(file: &[u8], text: &str) -> Vec<usize> {
     let mut offsets = Vec::new();
     let mut chunk_start = 0;

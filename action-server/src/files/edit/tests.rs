@@ -1,4 +1,4 @@
-//! The editor as its clients see it, on real files.
+//! Tests of the editor on real files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ struct Editor {
 
 impl Editor {
     fn new() -> Self {
-        Self { files: Files::anywhere(), dir: tempfile::tempdir().unwrap() }
+        Self { files: Files::unconfined(), dir: tempfile::tempdir().unwrap() }
     }
 
     fn with(content: &[u8]) -> Self {
@@ -86,7 +86,7 @@ fn create_makes_folders_and_never_overwrites() {
 }
 
 #[test]
-fn what_the_host_has_read_is_replaced_by_the_letter() {
+fn replacement_is_exact_when_the_edit_is_llm_based() {
     let editor = Editor::with(b"a\r\nb\nc\n");
     let exact = |old: &str, new: &str| {
         editor.perform("str_replace", |edit| {
@@ -108,19 +108,22 @@ fn what_the_host_has_read_is_replaced_by_the_letter() {
 }
 
 #[test]
-fn missing_parameters_are_named() {
+fn error_names_the_missing_parameter() {
     let editor = Editor::with(b"x\n");
-    let said = |command: &str| editor.perform(command, |_| ()).content;
-    assert_eq!(said("create"), "ERROR:\nParameter `file_text` is required for command: create.");
-    assert_eq!(said("str_replace"), "ERROR:\nParameter `old_str` is required for command: str_replace.");
-    assert_eq!(said("insert"), "ERROR:\nParameter `insert_line` is required for command: insert.");
+    let content_of = |command: &str| editor.perform(command, |_| ()).content;
+    assert_eq!(content_of("create"), "ERROR:\nParameter `file_text` is required for command: create.");
+    assert_eq!(
+        content_of("str_replace"),
+        "ERROR:\nParameter `old_str` is required for command: str_replace."
+    );
+    assert_eq!(content_of("insert"), "ERROR:\nParameter `insert_line` is required for command: insert.");
     let no_text = editor.perform("insert", |edit| edit.insert_line = Some(0)).content;
     assert_eq!(no_text, "ERROR:\nParameter `new_str` is required for command: insert.");
-    assert!(said("dance").starts_with("ERROR:\nUnrecognized command `dance`."));
+    assert!(content_of("dance").starts_with("ERROR:\nUnrecognized command `dance`."));
 }
 
 #[test]
-fn a_replacement_shows_the_lines_around_and_the_diff() {
+fn replacement_shows_surrounding_lines_and_the_diff() {
     let editor = Editor::with(b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
     let observation = editor.perform("str_replace", |edit| {
         edit.old_str = Some("6\n".into());
@@ -142,7 +145,7 @@ fn a_replacement_shows_the_lines_around_and_the_diff() {
 }
 
 #[test]
-fn bytes_outside_the_edit_stay() {
+fn bytes_outside_the_edit_are_unchanged() {
     let editor = Editor::with(b"\xef\xbb\xbf\ta\r\n\xff\xfe b\r\nlast");
     editor.str_replace(" b\n", "\tc\nd\n");
     assert_eq!(editor.content(), b"\xef\xbb\xbf\ta\r\n\xff\xfe\tc\r\nd\r\nlast");
@@ -153,14 +156,14 @@ fn bytes_outside_the_edit_stay() {
 }
 
 #[test]
-fn a_text_is_found_without_the_blanks_around_it() {
+fn text_is_found_without_surrounding_whitespace() {
     let editor = Editor::with(b"def f():\n\treturn 1\n");
     editor.str_replace("   return 1   \n", "return 2\n");
     assert_eq!(editor.content(), b"def f():\n\treturn 2\n");
 }
 
 #[test]
-fn replacements_that_cannot_be_done_say_why_and_change_nothing() {
+fn failed_replacement_returns_the_reason_and_changes_nothing() {
     let editor = Editor::with(b"one two\ntwo\n");
     let path = editor.path().display().to_string();
     assert_eq!(
@@ -178,7 +181,7 @@ fn replacements_that_cannot_be_done_say_why_and_change_nothing() {
 }
 
 #[test]
-fn insert_names_the_lines_there_are() {
+fn insert_error_contains_the_range_of_lines() {
     let editor = Editor::with(b"a\nb\n");
     assert!(
         editor.insert(2, "c").contains("on a snippet of the edited file:\n     1\ta\n     2\tb\n     3\tc\n")
@@ -192,7 +195,7 @@ fn insert_names_the_lines_there_are() {
 }
 
 #[test]
-fn undo_goes_back_edit_by_edit() {
+fn undo_reverts_one_edit_at_a_time() {
     let editor = Editor::with(b"a\n");
     editor.str_replace("a", "b");
     editor.str_replace("b", "c");
@@ -210,12 +213,12 @@ fn undo_goes_back_edit_by_edit() {
 }
 
 #[test]
-fn paths_that_are_no_text_files_are_told() {
+fn error_is_returned_when_the_path_is_not_a_text_file() {
     let editor = Editor::new();
     let path = editor.path().display().to_string();
-    let said = editor.str_replace("a", "b");
+    let content_of = editor.str_replace("a", "b");
     assert!(
-        said.starts_with(&format!(
+        content_of.starts_with(&format!(
             "ERROR:\nInvalid `path` parameter: {path}. The path {path} does not exist"
         ))
     );
@@ -227,7 +230,7 @@ fn paths_that_are_no_text_files_are_told() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn link_is_kept_when_its_target_is_edited() {
     let editor = Editor::with(b"a\n");
     let link = editor.path().with_file_name("link");
     std::os::unix::fs::symlink("f", &link).unwrap();

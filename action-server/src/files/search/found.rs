@@ -1,29 +1,29 @@
-//! What was found so far, in all files, up to bounds on count and bytes.
+//! Collects matches of all files, with limits on their number and size.
 
 use protocol::sandbox_api::GrepMatch;
 
-/// Told of one line.
+/// Maximum size of a line in a match.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// Told of all lines.
+/// Maximum size of all matches.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Collects matches.
+/// The matches so far.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct MatchCollector {
     pub(super) matches: Vec<GrepMatch>,
-    /// There was more than is told.
+    /// A match was dropped.
     pub(super) is_full: bool,
     max_matches: usize,
     bytes: usize,
 }
 
-impl Found {
-    pub(super) fn at_most(max_matches: usize) -> Self {
+impl MatchCollector {
+    pub(super) fn new(max_matches: usize) -> Self {
         Self { matches: Vec::new(), is_full: false, max_matches, bytes: 0 }
     }
 
-    /// Nothing is taken any more when it is full.
+    /// Adds a match, or drops it and sets `is_full`.
     pub(super) fn push(&mut self, path: &str, line: u64, column: usize, text: &[u8], before: &[&[u8]]) {
         self.is_full |= self.matches.len() >= self.max_matches || self.bytes >= MAX_BYTES;
         if self.is_full {
@@ -35,7 +35,7 @@ impl Found {
         self.matches.push(GrepMatch { path, line, column, text, before, after: Vec::new() });
     }
 
-    /// Context after the last match.
+    /// Adds a line of context after the last match.
     pub(super) fn push_after(&mut self, line: &[u8]) {
         let text = self.text(line);
         if let Some(last) = self.matches.last_mut() {

@@ -1,36 +1,36 @@
-//! Paths that fit a pattern.
+//! Searches for paths that match a pattern.
 
 use std::path::Path;
 
 use protocol::sandbox_api::{FileList, GlobQuery};
 
 use super::pattern::PathPattern;
-use super::{Looked, below, kind_of, walk};
+use super::{WalkFilter, below, kind_of, walk};
 use crate::files::Files;
 use crate::files::error::FileError;
-use crate::files::list::{MAX_ENTRIES, described};
-use crate::files::stop::Stop;
+use crate::files::list::{MAX_ENTRIES, describe};
+use crate::files::stop::StopSignal;
 
-/// Files, folders and all else below `folder`.
+/// Returns all matching paths below `path`.
 pub(crate) fn glob(
     files: &Files,
     path: &Path,
     query: &GlobQuery,
-    stop: &Stop,
+    stop: &StopSignal,
 ) -> Result<FileList, FileError> {
     let pattern = PathPattern::new("pattern", &query.pattern, query.case_insensitive)?;
-    let folder = files.found(path)?;
+    let folder = files.resolve(path)?;
     if !kind_of(&folder)?.is_dir() {
         return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
     }
-    let looked = Looked { at_hidden: query.hidden, at_ignored: query.ignored };
-    let found = walk(files, &folder, looked, stop).map(|entry| below(folder.path(), entry.path()));
+    let filter = WalkFilter { hidden: query.hidden, ignored: query.ignored };
+    let found = walk(files, &folder, filter, stop).map(|entry| below(folder.path(), entry.path()));
     let mut entries: Vec<_> = found
-        .filter(|below| pattern.fits(below))
-        .filter_map(|below| described(folder.entry(&below).ok()?.path(), &below))
+        .filter(|below| pattern.matches(below))
+        .filter_map(|below| describe(folder.entry(&below).ok()?.path(), &below))
         .take(MAX_ENTRIES + 1)
         .collect();
-    let truncated = entries.len() > MAX_ENTRIES || stop.is_asked();
+    let truncated = entries.len() > MAX_ENTRIES || stop.is_set();
     entries.truncate(MAX_ENTRIES);
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(FileList { entries, truncated })
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ignored_and_hidden_files_are_left_out_unless_asked_for() {
+    fn ignored_and_hidden_files_are_found_only_when_requested() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("src/target")).unwrap();
         fs::create_dir(dir.path().join(".hidden")).unwrap();
@@ -59,7 +59,7 @@ mod tests {
                 ignored,
                 case_insensitive: true,
             };
-            let list = glob(&Files::anywhere(), dir.path(), &query, &Stop::never()).unwrap();
+            let list = glob(&Files::unconfined(), dir.path(), &query, &StopSignal::never()).unwrap();
             list.entries.into_iter().map(|entry| entry.path).collect()
         };
         assert_eq!(found("*.RS", false, false), ["a.rs", "src/b.rs"]);

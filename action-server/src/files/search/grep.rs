@@ -1,4 +1,4 @@
-//! Lines that fit a pattern. What has a NUL byte is no text and not looked at from there on.
+//! Searches for lines that match a pattern. A file is searched up to its first NUL byte.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,64 +6,64 @@ use std::path::Path;
 
 use protocol::sandbox_api::{GrepMatches, GrepQuery};
 
-use super::found::Found;
-use super::lines::{Context, Lines};
+use super::found::MatchCollector;
+use super::lines::{Context, LineSearch};
 use super::matcher::Matcher;
 use super::pattern::PathPattern;
-use super::{Looked, below, kind_of, walk};
+use super::{WalkFilter, below, kind_of, walk};
 use crate::files::error::FileError;
-use crate::files::stop::Stop;
+use crate::files::stop::StopSignal;
 use crate::files::{Files, open};
 
-/// Lines of context.
+/// Maximum number of lines of context.
 const MAX_CONTEXT: usize = 50;
 
-/// Matches that may be asked for.
+/// Maximum number of matches that can be requested.
 const MAX_MATCHES: usize = 10_000;
 
-/// In `path`, or in the files below it.
+/// Searches the file at `path`, or all files below it.
 pub(crate) fn grep(
     files: &Files,
     path: &Path,
     query: &GrepQuery,
-    stop: &Stop,
+    stop: &StopSignal,
 ) -> Result<GrepMatches, FileError> {
     let glob = query.glob.as_deref().map(|glob| PathPattern::new("glob", glob, query.case_insensitive));
     let glob = glob.transpose()?;
     let mut search = Search::new(query, stop)?;
-    let place = files.found(path)?;
-    if kind_of(&place)?.is_dir() {
-        let looked = Looked { at_hidden: query.hidden, at_ignored: query.ignored };
-        for entry in walk(files, &place, looked, stop) {
-            let below = below(place.path(), entry.path());
+    let resolved = files.resolve(path)?;
+    if kind_of(&resolved)?.is_dir() {
+        let filter = WalkFilter { hidden: query.hidden, ignored: query.ignored };
+        for entry in walk(files, &resolved, filter, stop) {
+            let below = below(resolved.path(), entry.path());
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            if is_file && glob.as_ref().is_none_or(|glob| glob.fits(&below))
-                // A file that is gone or that we may not read is passed over.
-                && let Ok(entry) = place.entry(&below)
+            if is_file && glob.as_ref().is_none_or(|glob| glob.matches(&below))
+                // Skips a file that was removed or may not be read.
+                && let Ok(entry) = resolved.entry(&below)
                 && let Ok((file, _)) = open::regular(&entry)
             {
-                search.look_through(file, &below);
+                search.search_file(file, &below);
             }
             if search.found.is_full {
                 break;
             }
         }
     } else {
-        let (file, _) = open::regular(&place)?;
-        search.look_through(file, Path::new(path.file_name().unwrap_or_default()));
+        let (file, _) = open::regular(&resolved)?;
+        search.search_file(file, Path::new(path.file_name().unwrap_or_default()));
     }
-    Ok(GrepMatches { truncated: search.found.is_full || stop.is_asked(), matches: search.found.matches })
+    Ok(GrepMatches { truncated: search.found.is_full || stop.is_set(), matches: search.found.matches })
 }
 
 struct Search<'a> {
     matcher: Matcher,
     context: Context,
-    found: Found,
-    stop: &'a Stop,
+    found: MatchCollector,
+    stop: &'a StopSignal,
 }
 
 impl<'a> Search<'a> {
-    fn new(query: &GrepQuery, stop: &'a Stop) -> Result<Self, FileError> {
+    fn new(query: &GrepQuery, stop: &'a StopSignal) -> Result<Self, FileError> {
         let context = Context {
             before: within("before", query.before, MAX_CONTEXT)?,
             after: within("after", query.after, MAX_CONTEXT)?,
@@ -71,35 +71,35 @@ impl<'a> Search<'a> {
         Ok(Self {
             matcher: Matcher::new(&query.pattern, query.fixed, query.case_insensitive)?,
             context,
-            found: Found::at_most(within("max_matches", query.max_matches, MAX_MATCHES)?),
+            found: MatchCollector::new(within("max_matches", query.max_matches, MAX_MATCHES)?),
             stop,
         })
     }
 
-    /// What cannot be read to its end counts as far as it could be.
-    fn look_through(&mut self, file: File, shown: &Path) {
+    /// Searches a file. If reading fails, the matches so far are kept.
+    fn search_file(&mut self, file: File, shown: &Path) {
         let shown = shown.to_string_lossy();
-        let lines = Lines::of(&shown, &self.matcher, self.context, &mut self.found);
-        _ = lines.look_through(Stoppable { file, stop: self.stop });
+        let search = LineSearch::new(&shown, &self.matcher, self.context, &mut self.found);
+        _ = search.run(StoppableFile { file, stop: self.stop });
     }
 }
 
-fn within(name: &'static str, number: usize, most: usize) -> Result<usize, FileError> {
-    if number <= most {
+fn within(name: &'static str, number: usize, max: usize) -> Result<usize, FileError> {
+    if number <= max {
         return Ok(number);
     }
-    Err(FileError::Parameter { name, problem: format!("{number} is more than {most}") })
+    Err(FileError::Parameter { name, problem: format!("{number} is more than {max}") })
 }
 
-/// A file that ends when nobody wants it any more.
-struct Stoppable<'a> {
+/// A file whose reads fail when the search is stopped.
+struct StoppableFile<'a> {
     file: File,
-    stop: &'a Stop,
+    stop: &'a StopSignal,
 }
 
-impl Read for Stoppable<'_> {
+impl Read for StoppableFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_asked() {
+        if self.stop.is_set() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.file.read(buffer)
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn grep(path: &Path, query: &GrepQuery, stop: &Stop) -> Result<GrepMatches, FileError> {
-        super::grep(&Files::anywhere(), path, query, stop)
+    fn grep(path: &Path, query: &GrepQuery, stop: &StopSignal) -> Result<GrepMatches, FileError> {
+        super::grep(&Files::unconfined(), path, query, stop)
     }
 
     fn query(pattern: &str) -> GrepQuery {
@@ -130,11 +130,11 @@ mod tests {
     }
 
     fn found(path: &Path, query: &GrepQuery) -> Vec<String> {
-        told(&grep(path, query, &Stop::never()).unwrap().matches)
+        told(&grep(path, query, &StopSignal::never()).unwrap().matches)
     }
 
     #[test]
-    fn lines_are_found_where_they_are() {
+    fn matches_have_the_path_line_and_column() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("b")).unwrap();
         fs::write(dir.path().join("a.txt"), "one\r\nTwo two\nthree").unwrap();
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn context_is_told_with_its_match() {
+    fn context_is_returned_with_its_match() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         fs::write(&file, "1\n2\nX\n4\nX\n6\n7\n8\n9\nX\n").unwrap();
         let query = GrepQuery { before: 2, after: 1, ..query("X") };
-        let matches = grep(&file, &query, &Stop::never()).unwrap().matches;
+        let matches = grep(&file, &query, &StopSignal::never()).unwrap().matches;
         let contexts: Vec<_> =
             matches.iter().map(|found| (found.before.join(""), found.after.join(""))).collect();
         let told = |before: &str, after: &str| (before.to_owned(), after.to_owned());
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_across_blocks_is_found_with_its_context() {
+    fn matches_in_later_blocks_have_their_context() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         let text: String = (1..=200_000).map(|number| format!("line {number}\n")).collect();
         fs::write(&file, &text).unwrap();
         let query = GrepQuery { before: 1, after: 1, max_matches: 10_000, ..query(r"^line \d+77$") };
-        let matches = grep(&file, &query, &Stop::never()).unwrap().matches;
+        let matches = grep(&file, &query, &StopSignal::never()).unwrap().matches;
         // 77 itself has nothing before its sevens.
         let expected: Vec<u64> = (1..=200_000).filter(|number| number % 100 == 77 && *number > 100).collect();
         assert_eq!(matches.iter().map(|found| found.line).collect::<Vec<_>>(), expected);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_never_reaches_over_a_line_s_end() {
+    fn pattern_does_not_match_across_lines() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         fs::write(&file, "a\nb\na b\nx.y\nxzy\n\nw\u{e4}\n").unwrap();
@@ -199,15 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_bounded_and_told() {
+    fn result_is_truncated_when_a_limit_is_reached() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "x\n".repeat(20)).unwrap();
         fs::write(dir.path().join("long"), format!("x{}\n", "y".repeat(100_000))).unwrap();
-        let some = grep(dir.path(), &GrepQuery { max_matches: 20, ..query("^x$") }, &Stop::never()).unwrap();
+        let some =
+            grep(dir.path(), &GrepQuery { max_matches: 20, ..query("^x$") }, &StopSignal::never()).unwrap();
         assert_eq!((some.matches.len(), some.truncated), (20, false));
-        let some = grep(dir.path(), &GrepQuery { max_matches: 19, ..query("x") }, &Stop::never()).unwrap();
+        let some =
+            grep(dir.path(), &GrepQuery { max_matches: 19, ..query("x") }, &StopSignal::never()).unwrap();
         assert_eq!((some.matches.len(), some.truncated), (19, true));
-        let long = grep(&dir.path().join("long"), &query("x"), &Stop::never()).unwrap();
+        let long = grep(&dir.path().join("long"), &query("x"), &StopSignal::never()).unwrap();
         assert_eq!(long.matches[0].text.len(), 4096);
         for wrong in [
             query("("),
@@ -217,13 +219,14 @@ mod tests {
             GrepQuery { before: 51, ..query("a") },
         ] {
             assert!(
-                matches!(grep(dir.path(), &wrong, &Stop::never()), Err(FileError::Parameter { .. })),
+                matches!(grep(dir.path(), &wrong, &StopSignal::never()), Err(FileError::Parameter { .. })),
                 "{wrong:?}"
             );
         }
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let none = grep(dir.path(), &query("x"), &Stop::new(cancelled, Duration::from_secs(60))).unwrap();
+        let none =
+            grep(dir.path(), &query("x"), &StopSignal::new(cancelled, Duration::from_secs(60))).unwrap();
         assert_eq!((none.matches.len(), none.truncated), (0, true));
     }
 }

@@ -1,44 +1,49 @@
-//! Looks through one file, block by block: the pattern runs over many lines at once, and what it finds is looked at
-//! again within its line.
+//! Searches one file block by block. The pattern is first matched against a block of many lines; the line of a match is then
+//! matched again by itself.
 
 use std::io::{self, Read};
 
-use super::found::{Found, without_end};
+use super::found::{MatchCollector, without_end};
 use super::matcher::Matcher;
 
-/// Read at once.
+/// Size of one read.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Files with longer lines are looked at no further.
+/// A file is not searched beyond a longer line.
 const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// How many lines of context are told.
+/// Number of lines of context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     pub(super) before: usize,
     pub(super) after: usize,
 }
 
-/// A file that is being looked through. All offsets are into `text`.
-pub(super) struct Lines<'a> {
+/// The state of a search. All offsets refer to `text`.
+pub(super) struct LineSearch<'a> {
     path: &'a str,
     matcher: &'a Matcher,
     context: Context,
-    found: &'a mut Found,
-    /// What is looked at, and before it the lines that may still be context.
+    found: &'a mut MatchCollector,
+    /// The current block, preceded by lines that may still be context.
     text: Vec<u8>,
-    /// Up to here the pattern was looked for.
+    /// Offset up to which the pattern was searched.
     searched: usize,
-    /// Up to here lines were told.
-    told: usize,
-    /// Lines after the last match that are still to be told.
+    /// Offset up to which lines were reported.
+    reported: usize,
+    /// Number of lines after the last match that must still be reported.
     after: usize,
-    /// The line that begins at an offset, from 1.
+    /// An offset and the number of the line that starts there, from 1.
     counted: (usize, u64),
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn of(path: &'a str, matcher: &'a Matcher, context: Context, found: &'a mut Found) -> Self {
+impl<'a> LineSearch<'a> {
+    pub(super) fn new(
+        path: &'a str,
+        matcher: &'a Matcher,
+        context: Context,
+        found: &'a mut MatchCollector,
+    ) -> Self {
         Self {
             path,
             matcher,
@@ -46,31 +51,31 @@ impl<'a> Lines<'a> {
             found,
             text: Vec::new(),
             searched: 0,
-            told: 0,
+            reported: 0,
             after: 0,
             counted: (0, 1),
         }
     }
 
-    /// To the file's end, to a NUL byte, which no text has, or until enough was found.
-    pub(super) fn look_through(mut self, mut file: impl Read) -> io::Result<()> {
+    /// Searches up to the end of the file, a NUL byte, or the maximum number of matches.
+    pub(super) fn run(mut self, mut file: impl Read) -> io::Result<()> {
         loop {
             let count = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut self.text)?;
             let new = self.text.len() - count;
             let nul = self.text.get(new..).and_then(|new| new.iter().position(|byte| *byte == 0));
             let is_last = count == 0 || nul.is_some();
             self.text.truncate(nul.map_or(self.text.len(), |nul| new + nul));
-            // A line with a NUL byte is not looked at, a last one without its end is.
+            // A line with a NUL byte is skipped. The last line is searched even if it has no line end.
             let end = if count == 0 { self.text.len() } else { self.line_start(self.text.len()) };
             self.search(end);
             if is_last || self.found.is_full || self.text.len() - end > MAX_LINE_BYTES {
                 return Ok(());
             }
-            self.forget(end);
+            self.drop_searched(end);
         }
     }
 
-    /// In the lines up to `end`.
+    /// Searches the lines up to `end`.
     fn search(&mut self, end: usize) {
         while self.searched < end && !self.found.is_full {
             let lines = self.text.get(..end).unwrap_or_default();
@@ -78,24 +83,24 @@ impl<'a> Lines<'a> {
                 break;
             };
             let (first, last) = (self.line_start(start).max(self.searched), self.line_end(start, end));
-            self.tell_after(first);
+            self.report_after(first);
             let line = without_end(self.text.get(first..last).unwrap_or_default());
             if let Some(column) = self.matcher.find(line, 0) {
-                self.tell(first, last, column);
+                self.report(first, last, column);
             }
             self.searched = last;
         }
         self.searched = end;
-        self.tell_after(end);
+        self.report_after(end);
     }
 
-    fn tell(&mut self, first: usize, last: usize, column: usize) {
+    fn report(&mut self, first: usize, last: usize, column: usize) {
         let (counted, number) = self.counted;
         let passed = self.text.get(counted..first).unwrap_or_default();
         self.counted = (first, number + passed.iter().filter(|byte| **byte == b'\n').count() as u64);
         let mut starts = vec![first];
         let mut start = first;
-        while starts.len() <= self.context.before && start > self.told {
+        while starts.len() <= self.context.before && start > self.reported {
             start = self.line_start(start - 1);
             starts.push(start);
         }
@@ -106,20 +111,20 @@ impl<'a> Lines<'a> {
         let before: Vec<&[u8]> = before.collect();
         let text = self.text.get(first..last).unwrap_or_default();
         self.found.push(self.path, self.counted.1, column, text, &before);
-        (self.told, self.after) = (last, self.context.after);
+        (self.reported, self.after) = (last, self.context.after);
     }
 
-    /// Context of the last match, up to `end`.
-    fn tell_after(&mut self, end: usize) {
-        while self.after > 0 && self.told < end && !self.found.is_full {
-            let last = self.line_end(self.told, end);
-            self.found.push_after(self.text.get(self.told..last).unwrap_or_default());
-            (self.told, self.after) = (last, self.after - 1);
+    /// Reports context after the last match, up to `end`.
+    fn report_after(&mut self, end: usize) {
+        while self.after > 0 && self.reported < end && !self.found.is_full {
+            let last = self.line_end(self.reported, end);
+            self.found.push_after(self.text.get(self.reported..last).unwrap_or_default());
+            (self.reported, self.after) = (last, self.after - 1);
         }
     }
 
-    /// What is before `end` and cannot be context any more.
-    fn forget(&mut self, end: usize) {
+    /// Drops text before `end` that cannot be context any more.
+    fn drop_searched(&mut self, end: usize) {
         let mut kept = end;
         for _ in 0..self.context.before {
             kept = if kept > 0 { self.line_start(kept - 1) } else { 0 };
@@ -129,16 +134,16 @@ impl<'a> Lines<'a> {
         let lines = passed.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.counted = (counted.max(kept) - kept, number + lines);
         self.text.drain(..kept);
-        (self.searched, self.told) = (end - kept, self.told.saturating_sub(kept));
+        (self.searched, self.reported) = (end - kept, self.reported.saturating_sub(kept));
     }
 
-    /// Where the line begins that holds what is at `offset`.
+    /// Returns the start of the line that contains `offset`.
     fn line_start(&self, offset: usize) -> usize {
         let before = self.text.get(..offset).unwrap_or_default();
         before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
     }
 
-    /// Where the next line begins.
+    /// Returns the start of the next line.
     fn line_end(&self, offset: usize, end: usize) -> usize {
         let after = self.text.get(offset..end).unwrap_or_default();
         after.iter().position(|byte| *byte == b'\n').map_or(end, |at| offset + at + 1)

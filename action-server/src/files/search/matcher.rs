@@ -1,4 +1,4 @@
-//! A pattern for the text of one line.
+//! A regular expression for the text of one line.
 
 use regex_automata::meta::{Config, Regex};
 use regex_automata::util::syntax;
@@ -6,7 +6,7 @@ use regex_automata::{Anchored, Input};
 
 use crate::files::error::FileError;
 
-/// What a pattern may cost when it is compiled, and each of its automata when it runs.
+/// Maximum size of the compiled pattern, and of each of its automata.
 const MAX_BYTES: usize = 8 << 20;
 
 /// A compiled pattern.
@@ -15,9 +15,9 @@ pub(super) struct Matcher(Regex);
 
 impl Matcher {
     pub(super) fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self, FileError> {
-        let refused = |problem| Err(FileError::Parameter { name: "pattern", problem });
+        let invalid = |problem| Err(FileError::Parameter { name: "pattern", problem });
         if pattern.contains('\n') || (!is_fixed && has_line_end(pattern)) {
-            return refused("it has a line end, and lines are looked at one by one".to_owned());
+            return invalid("it contains a line end, but lines are matched separately".to_owned());
         }
         let pattern = if is_fixed { escaped(pattern) } else { pattern.to_owned() };
         let syntax =
@@ -28,12 +28,12 @@ impl Matcher {
             Ok(regex) => Ok(Self(regex)),
             Err(error) => {
                 let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-                refused(format!("{error}{}", source.unwrap_or_default()))
+                invalid(format!("{error}{}", source.unwrap_or_default()))
             }
         }
     }
 
-    /// Where the first match at or after `from` begins.
+    /// Returns the start of the first match at or after `from`.
     pub(super) fn find(&self, text: &[u8], from: usize) -> Option<usize> {
         let input = Input::new(text).range(from..).anchored(Anchored::No);
         self.0.search(&input).map(|found| found.start())

@@ -1,4 +1,4 @@
-//! A pattern of paths, as people write them for ripgrep and git.
+//! Glob patterns of paths, as in ripgrep and git.
 
 use std::path::Path;
 
@@ -6,30 +6,30 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::files::error::FileError;
 
-/// Without a slash it fits names, with one the path below the folder.
+/// A pattern without a slash matches names; one with a slash matches the path below the folder.
 #[derive(Debug)]
 pub(super) struct PathPattern {
     matcher: GlobMatcher,
-    is_of_names: bool,
+    matches_names: bool,
 }
 
 impl PathPattern {
-    /// `name` is the parameter's.
+    /// Parses the pattern in the parameter `name`.
     pub(super) fn new(name: &'static str, pattern: &str, ignores_case: bool) -> Result<Self, FileError> {
-        let is_of_names = !pattern.contains('/');
+        let matches_names = !pattern.contains('/');
         let built = GlobBuilder::new(pattern.trim_start_matches('/'))
             .literal_separator(true)
             .case_insensitive(ignores_case)
             .build();
         match built {
-            Ok(glob) => Ok(Self { matcher: glob.compile_matcher(), is_of_names }),
+            Ok(glob) => Ok(Self { matcher: glob.compile_matcher(), matches_names }),
             Err(error) => Err(FileError::Parameter { name, problem: error.to_string() }),
         }
     }
 
-    pub(super) fn fits(&self, below: &Path) -> bool {
+    pub(super) fn matches(&self, below: &Path) -> bool {
         match below.file_name() {
-            Some(name) if self.is_of_names => self.matcher.is_match(name),
+            Some(name) if self.matches_names => self.matcher.is_match(name),
             _ => self.matcher.is_match(below),
         }
     }
@@ -40,15 +40,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slashes_make_the_difference() {
+    fn pattern_with_a_slash_matches_the_whole_path() {
         let fits = |pattern: &str, path: &str| {
-            PathPattern::new("pattern", pattern, false).unwrap().fits(Path::new(path))
+            PathPattern::new("pattern", pattern, false).unwrap().matches(Path::new(path))
         };
         assert!(fits("*.rs", "a/b/c.rs") && fits("*.{rs,py}", "c.py"));
         assert!(fits("a/*.rs", "a/c.rs") && !fits("a/*.rs", "a/b/c.rs") && !fits("a/*.rs", "b/a/c.rs"));
         assert!(fits("**/*.rs", "c.rs") && fits("a/**/c.rs", "a/b/b/c.rs") && fits("/c.rs", "c.rs"));
         assert!(!fits("/c.rs", "a/c.rs") && !fits("*.RS", "c.rs"));
-        assert!(PathPattern::new("pattern", "*.RS", true).unwrap().fits(Path::new("c.rs")));
+        assert!(PathPattern::new("pattern", "*.RS", true).unwrap().matches(Path::new("c.rs")));
         assert!(PathPattern::new("glob", "a{b", false).unwrap_err().to_string().contains("`glob`"));
     }
 }

@@ -1,14 +1,14 @@
-//! The names in an archive, read as what they may be: paths below its folder.
+//! Validates the names in an archive: they must be paths below its folder.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Longer is no path that a system takes.
+/// Maximum length of a path that the system accepts.
 const MAX_BYTES: usize = 4096;
 
-/// Every level costs a descriptor or two.
+/// Maximum depth. Every level uses one or two descriptors.
 const MAX_LEVELS: usize = 128;
 
-/// The path of an entry without `.`; empty for the folder itself. Or why it is refused.
+/// Returns the path of an entry without `.`, which is empty for the folder itself. An error is the reason for a rejection.
 pub(super) fn below(path: &Path) -> Result<PathBuf, String> {
     let refused = |problem: &str| Err(format!("entry `{}` {problem}", shown(path)));
     let mut below = PathBuf::new();
@@ -26,26 +26,26 @@ pub(super) fn below(path: &Path) -> Result<PathBuf, String> {
     Ok(below)
 }
 
-/// Whether a link at `below` with this target stays in the folder. `..` is taken only at the target's beginning: there
-/// it leads up from the link's own folder, which is none that a link leads to; later it could lead up from anywhere.
+/// Returns whether the target of a link at `below` is in the folder. `..` is only allowed at the start of the target, where it
+/// refers to the link's own folder. After another component, which may be a link, it could lead anywhere.
 pub(super) fn link_stays_within(below: &Path, target: &Path) -> bool {
     let mut levels = below.components().count().saturating_sub(1);
-    let mut is_beginning = true;
+    let mut is_start = true;
     target.components().all(|component| match component {
         Component::CurDir => true,
-        Component::ParentDir if is_beginning && levels > 0 => {
+        Component::ParentDir if is_start && levels > 0 => {
             levels -= 1;
             true
         }
         Component::Normal(_) => {
-            is_beginning = false;
+            is_start = false;
             true
         }
         Component::ParentDir | Component::RootDir | Component::Prefix(_) => false,
     })
 }
 
-/// A hostile name, as an error tells it.
+/// Returns a hostile name for an error message.
 pub(super) fn shown(path: &Path) -> String {
     path.to_string_lossy().chars().take(200).collect()
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_below_are_taken() {
+    fn path_is_rejected_when_it_leads_out_of_the_folder() {
         assert_eq!(below(Path::new("./a/./b/")), Ok(PathBuf::from("a/b")));
         assert_eq!(below(Path::new(".")), Ok(PathBuf::new()));
         for hostile in ["/a", "..", "a/../b", "a/..", "./../a"] {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn only_links_that_stay_are_taken() {
+    fn link_is_rejected_when_it_leads_out_of_the_folder() {
         let stays = |below: &str, target: &str| link_stays_within(Path::new(below), Path::new(target));
         assert!(stays("a", "b/c") && stays("a/b/c", "../../d") && stays("a", "."));
         for (below, target) in

@@ -1,5 +1,5 @@
-//! Folders by descriptor. Every step is taken from an open folder to a name in it that is no link, so that nothing that
-//! is exchanged meanwhile leads anywhere else.
+//! Folders by descriptor. Every step opens a name in an open folder without following links, so that concurrent changes cannot
+//! lead elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,15 +14,15 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
-use crate::files::place::Place;
+use crate::files::resolved_path::ResolvedPath;
 
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
 
-/// What is at a name.
+/// The type of a directory entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FolderEntry {
     Nothing,
     Folder,
     File,
@@ -32,15 +32,14 @@ pub(super) enum Found {
 const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 impl Folder {
-    /// Without a root, links on the way are followed; the last is never.
-    pub(super) fn at(place: &Place) -> io::Result<Self> {
-        // The path of what is held is a link of /proc's.
-        let links = if place.is_held() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
-        Ok(Self(openat(AT_FDCWD, place.path(), FLAGS | links, Mode::empty())?))
+    /// Opens a folder. Without a root, links on the way are followed, but not the last component.
+    pub(super) fn open(resolved: &ResolvedPath) -> io::Result<Self> {
+        // The path of an open file is a magic link of `/proc`.
+        let links = if resolved.is_open() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
+        Ok(Self(openat(AT_FDCWD, resolved.path(), FLAGS | links, Mode::empty())?))
     }
 
-    /// The same folder.
-    pub(super) fn again(&self) -> io::Result<Self> {
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
 
@@ -48,15 +47,15 @@ impl Folder {
         Ok(Self(openat(&self.0, name, FLAGS | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
-    /// The folder of this name, made if there is nothing.
-    pub(super) fn folder_made(&self, name: &OsStr) -> io::Result<Self> {
+    /// Opens the folder, which is created if it does not exist.
+    pub(super) fn create_folder(&self, name: &OsStr) -> io::Result<Self> {
         match mkdirat(&self.0, name, Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO) {
             Ok(()) | Err(Errno::EEXIST) => self.folder(name),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// A new file; nothing may be there.
+    /// Creates a file, which must not exist.
     pub(super) fn new_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
@@ -66,21 +65,21 @@ impl Folder {
         Ok(symlinkat(target, &self.0, name)?)
     }
 
-    /// Another name for a file, which may be in another folder.
+    /// Creates a hard link to a file, which may be in another folder.
     pub(super) fn new_hard_link(&self, name: &OsStr, folder: &Self, file: &OsStr) -> io::Result<()> {
         Ok(linkat(&folder.0, file, &self.0, name, LinkatFlags::empty())?)
     }
 
-    pub(super) fn find(&self, name: &OsStr) -> io::Result<Found> {
+    pub(super) fn find(&self, name: &OsStr) -> io::Result<FolderEntry> {
         let found = match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => found,
-            Err(Errno::ENOENT) => return Ok(Found::Nothing),
+            Err(Errno::ENOENT) => return Ok(FolderEntry::Nothing),
             Err(errno) => return Err(errno.into()),
         };
         Ok(match SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) {
-            SFlag::S_IFDIR => Found::Folder,
-            SFlag::S_IFREG => Found::File,
-            _ => Found::Other,
+            SFlag::S_IFDIR => FolderEntry::Folder,
+            SFlag::S_IFREG => FolderEntry::File,
+            _ => FolderEntry::Other,
         })
     }
 

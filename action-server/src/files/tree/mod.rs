@@ -1,5 +1,5 @@
-//! A folder with all that lies in it, as one tar archive, in either direction. An archive that arrives is taken from
-//! nobody on trust: what could change anything outside its folder is refused before it is made.
+//! Transfers a folder with all its contents as a tar archive. An archive that arrives is not trusted: entries that could change
+//! anything outside of its folder are rejected.
 
 mod entry_path;
 mod folder;
@@ -11,6 +11,6 @@ mod unpack;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use input::Arrived;
-pub(crate) use pack::{check, pack};
-pub(crate) use unpack::{Limits, unpack};
+pub(crate) use input::BodyPart;
+pub(crate) use pack::{open_folder, pack};
+pub(crate) use unpack::{ArchiveLimits, unpack};

@@ -1,4 +1,4 @@
-//! Where a thread writes what a client reads. It waits for the client, and fails when the client is gone.
+//! Sends the archive to a client in parts. Blocks on the client, and fails if the client disconnects.
 
 use std::io::{self, Write};
 
@@ -7,26 +7,26 @@ use tokio::sync::mpsc::Sender;
 
 use crate::files::PART_BYTES;
 
-/// Collects parts.
-pub(super) struct Output {
+/// Collects the bytes of a part.
+pub(super) struct ArchiveOutput {
     parts: Sender<io::Result<Bytes>>,
     part: Vec<u8>,
 }
 
-impl Output {
-    pub(super) fn to(parts: Sender<io::Result<Bytes>>) -> Self {
+impl ArchiveOutput {
+    pub(super) fn new(parts: Sender<io::Result<Bytes>>) -> Self {
         Self { parts, part: Vec::with_capacity(PART_BYTES) }
     }
 }
 
-impl Write for Output {
+impl Write for ArchiveOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.get(..PART_BYTES - self.part.len()).unwrap_or(bytes);
-        self.part.extend_from_slice(taken);
+        let fitting = bytes.get(..PART_BYTES - self.part.len()).unwrap_or(bytes);
+        self.part.extend_from_slice(fitting);
         if self.part.len() >= PART_BYTES {
             self.flush()?;
         }
-        Ok(taken.len())
+        Ok(fitting.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Archives that are fine, and archives that want out.
+//! Tests with valid and with hostile archives.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -9,32 +9,32 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tokio::sync::mpsc::channel;
 
-use super::{Arrived, Limits, check, pack, unpack};
+use super::{ArchiveLimits, BodyPart, open_folder, pack, unpack};
 use crate::files::Files;
 use crate::files::error::FileError;
 
-const LIMITS: Limits = Limits { entries: 100, bytes: 1 << 20, free_bytes: 128 << 10 };
+const LIMITS: ArchiveLimits = ArchiveLimits { entries: 100, bytes: 1 << 20, free_bytes: 128 << 10 };
 
 fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileError> {
     let (parts, arriving) = channel(2);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // An archive that is refused is not read to its end.
+            // The receiver is dropped when the archive is rejected.
             for part in archive.chunks(1000) {
-                _ = parts.blocking_send(Arrived::Part(Bytes::copy_from_slice(part)));
+                _ = parts.blocking_send(BodyPart::Part(Bytes::copy_from_slice(part)));
             }
             if is_whole {
-                _ = parts.blocking_send(Arrived::End);
+                _ = parts.blocking_send(BodyPart::End);
             }
         });
-        unpack(&Files::anywhere(), folder, arriving, LIMITS)
+        unpack(&Files::unconfined(), folder, arriving, LIMITS)
     })
 }
 
 fn packed(folder: &Path) -> Vec<u8> {
     let (parts, mut arriving) = channel(2);
     std::thread::scope(|scope| {
-        scope.spawn(move || pack(&check(&Files::anywhere(), folder).unwrap(), parts));
+        scope.spawn(move || pack(&open_folder(&Files::unconfined(), folder).unwrap(), parts));
         let mut archive = Vec::new();
         while let Some(part) = arriving.blocking_recv() {
             archive.extend_from_slice(&part.unwrap());
@@ -43,10 +43,10 @@ fn packed(folder: &Path) -> Vec<u8> {
     })
 }
 
-/// Entries as they are written by somebody who does not keep to any rule.
-struct Hostile(Builder<Vec<u8>>);
+/// An archive whose entries violate the rules.
+struct HostileArchive(Builder<Vec<u8>>);
 
-impl Hostile {
+impl HostileArchive {
     fn new() -> Self {
         Self(Builder::new(Vec::new()))
     }
@@ -64,7 +64,7 @@ impl Hostile {
         self
     }
 
-    /// A file of so many bytes, of which the archive has only the last 512.
+    /// A sparse file of `length` bytes. The archive contains only the last 512.
     fn hole(mut self, name: &str, length: u64) -> Self {
         let octal = |number: u64| format!("{number:011o}\0");
         let mut header = Header::new_gnu();
@@ -91,8 +91,8 @@ impl Hostile {
     }
 }
 
-/// A folder `target` with a file in it, beside a file `secret`.
-fn place() -> TempDir {
+/// A folder `target` with a file in it, next to a file `secret`.
+fn target_and_secret() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("target")).unwrap();
     fs::write(dir.path().join("target/old"), "old").unwrap();
@@ -109,7 +109,7 @@ fn is_untouched(dir: &Path) -> bool {
 }
 
 #[test]
-fn a_folder_is_the_same_after_the_journey() {
+fn folder_is_equal_after_packing_and_unpacking() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| from.path().join(name);
     let long = "n".repeat(200);
@@ -135,38 +135,42 @@ fn a_folder_is_the_same_after_the_journey() {
 }
 
 #[test]
-fn what_is_there_stays_unless_the_archive_has_it() {
-    let dir = place();
+fn existing_files_are_kept_unless_the_archive_has_them() {
+    let dir = target_and_secret();
     let target = dir.path().join("target");
     fs::create_dir(target.join("sub")).unwrap();
     fs::write(target.join("sub/kept"), "kept").unwrap();
-    let archive =
-        Hostile::new().file("old", b"new").file("./sub/added", b"added").file("sub/added", b"twice").bytes();
+    let archive = HostileArchive::new()
+        .file("old", b"new")
+        .file("./sub/added", b"added")
+        .file("sub/added", b"twice")
+        .bytes();
     unpacked(&target, &archive, true).unwrap();
     let read = |name: &str| fs::read_to_string(target.join(name)).unwrap();
     assert_eq!(
         (read("old"), read("sub/kept"), read("sub/added")),
         ("new".into(), "kept".into(), "twice".into())
     );
-    let archive = Hostile::new().file("new", b"").file("old/below", b"").bytes();
+    let archive = HostileArchive::new().file("new", b"").file("old/below", b"").bytes();
     assert!(matches!(unpacked(&target, &archive, true), Err(FileError::Unfit { .. })));
     assert!(!target.join("new").exists() && read("old") == "new");
 }
 
 #[test]
-fn holes_are_filled_up_to_a_hundred_times_the_archive() {
-    let dir = place();
+fn sparse_file_is_unpacked_up_to_the_maximum_ratio() {
+    let dir = target_and_secret();
     let target = dir.path().join("target");
-    let archive = Hostile::new().file("data", &[1; 4096]).hole("hole", 300 << 10).bytes();
+    let archive = HostileArchive::new().file("data", &[1; 4096]).hole("hole", 300 << 10).bytes();
     unpacked(&target, &archive, true).unwrap();
     assert_eq!(fs::metadata(target.join("hole")).unwrap().len(), 300 << 10);
 }
 
 #[test]
-fn hard_links_within_are_made() {
-    let dir = place();
+fn hard_link_within_the_archive_is_created() {
+    let dir = target_and_secret();
     let target = dir.path().join("target");
-    let archive = Hostile::new().file("a", b"x").entry(EntryType::Link, "b/c", "a", 0o644, b"").bytes();
+    let archive =
+        HostileArchive::new().file("a", b"x").entry(EntryType::Link, "b/c", "a", 0o644, b"").bytes();
     unpacked(&target, &archive, true).unwrap();
     assert_eq!(
         fs::metadata(target.join("a")).unwrap().ino(),
@@ -175,46 +179,60 @@ fn hard_links_within_are_made() {
 }
 
 #[test]
-fn what_wants_out_is_refused_and_nothing_is_left() {
+fn hostile_archive_is_rejected_and_leaves_nothing() {
     let link = EntryType::Symlink;
-    let hostile: Vec<(&str, Hostile)> = vec![
-        ("..", Hostile::new().file("fine", b"").file("../secret", b"x")),
-        ("..", Hostile::new().file("a/../../secret", b"x")),
-        ("absolute", Hostile::new().file("/tmp/glovebox-escape", b"x")),
-        ("within", Hostile::new().entry(link, "l", "/etc", 0o777, b"")),
-        ("within", Hostile::new().entry(link, "l", "..", 0o777, b"")),
-        ("within", Hostile::new().entry(link, "a", ".", 0o777, b"").entry(link, "b", "a/../..", 0o777, b"")),
-        ("no folder", Hostile::new().entry(link, "a", "b", 0o777, b"").file("a/x", b"x")),
-        ("no folder", Hostile::new().file("a", b"").file("a/x", b"x")),
-        ("hard link", Hostile::new().entry(EntryType::Link, "h", "old", 0o644, b"")),
-        ("..", Hostile::new().entry(EntryType::Link, "h", "../secret", 0o644, b"")),
-        ("absolute", Hostile::new().entry(EntryType::Link, "h", "/etc/passwd", 0o644, b"")),
+    let hostile: Vec<(&str, HostileArchive)> = vec![
+        ("..", HostileArchive::new().file("fine", b"").file("../secret", b"x")),
+        ("..", HostileArchive::new().file("a/../../secret", b"x")),
+        ("absolute", HostileArchive::new().file("/tmp/glovebox-escape", b"x")),
+        ("within", HostileArchive::new().entry(link, "l", "/etc", 0o777, b"")),
+        ("within", HostileArchive::new().entry(link, "l", "..", 0o777, b"")),
+        (
+            "within",
+            HostileArchive::new().entry(link, "a", ".", 0o777, b"").entry(link, "b", "a/../..", 0o777, b""),
+        ),
+        ("not a folder", HostileArchive::new().entry(link, "a", "b", 0o777, b"").file("a/x", b"x")),
+        ("not a folder", HostileArchive::new().file("a", b"").file("a/x", b"x")),
+        ("hard link", HostileArchive::new().entry(EntryType::Link, "h", "old", 0o644, b"")),
+        ("..", HostileArchive::new().entry(EntryType::Link, "h", "../secret", 0o644, b"")),
+        ("absolute", HostileArchive::new().entry(EntryType::Link, "h", "/etc/passwd", 0o644, b"")),
         (
             "hard link",
-            Hostile::new().entry(link, "l", "x", 0o777, b"").entry(EntryType::Link, "h", "l", 0o644, b""),
+            HostileArchive::new().entry(link, "l", "x", 0o777, b"").entry(
+                EntryType::Link,
+                "h",
+                "l",
+                0o644,
+                b"",
+            ),
         ),
-        ("no file", Hostile::new().entry(EntryType::Char, "null", "", 0o666, b"")),
-        ("no file", Hostile::new().entry(EntryType::Block, "disk", "", 0o666, b"")),
-        ("no file", Hostile::new().entry(EntryType::Fifo, "pipe", "", 0o666, b"")),
-        ("set-user-id", Hostile::new().entry(EntryType::Regular, "su", "", 0o4755, b"")),
-        ("set-user-id", Hostile::new().entry(EntryType::Directory, "d", "", 0o2755, b"")),
-        ("folder", Hostile::new().file("d/x", b"").file("d", b"")),
-        ("bytes", Hostile::new().file("a", &[1; 1 << 20]).file("b", b"x")),
-        ("bomb", Hostile::new().hole("a", 2 << 20)),
-        ("bomb", Hostile::new().hole("a", 200 << 10)),
-        ("entries", (0..101).fold(Hostile::new(), |all, number| all.file(&format!("{number}"), b""))),
+        ("not a file", HostileArchive::new().entry(EntryType::Char, "null", "", 0o666, b"")),
+        ("not a file", HostileArchive::new().entry(EntryType::Block, "disk", "", 0o666, b"")),
+        ("not a file", HostileArchive::new().entry(EntryType::Fifo, "pipe", "", 0o666, b"")),
+        ("set-user-id", HostileArchive::new().entry(EntryType::Regular, "su", "", 0o4755, b"")),
+        ("set-user-id", HostileArchive::new().entry(EntryType::Directory, "d", "", 0o2755, b"")),
+        ("folder", HostileArchive::new().file("d/x", b"").file("d", b"")),
+        ("bytes", HostileArchive::new().file("a", &[1; 1 << 20]).file("b", b"x")),
+        ("bomb", HostileArchive::new().hole("a", 2 << 20)),
+        ("bomb", HostileArchive::new().hole("a", 200 << 10)),
+        ("entries", (0..101).fold(HostileArchive::new(), |all, number| all.file(&format!("{number}"), b""))),
         (
             "too long",
-            Hostile::new().entry(EntryType::GNULongName, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
+            HostileArchive::new()
+                .entry(EntryType::GNULongName, "l", "", 0, &vec![b'n'; 2 << 20])
+                .file("a", b""),
         ),
-        ("too long", Hostile::new().entry(EntryType::GNULongName, "l", "", 0, &[b'n'; 5000]).file("a", b"")),
         (
             "too long",
-            Hostile::new().entry(EntryType::XHeader, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
+            HostileArchive::new().entry(EntryType::GNULongName, "l", "", 0, &[b'n'; 5000]).file("a", b""),
+        ),
+        (
+            "too long",
+            HostileArchive::new().entry(EntryType::XHeader, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
         ),
     ];
     for (number, (named, archive)) in hostile.into_iter().enumerate() {
-        let dir = place();
+        let dir = target_and_secret();
         let refused = unpacked(&dir.path().join("target"), &archive.bytes(), true);
         let Err(FileError::Archive(problem)) = refused else { panic!("{number} {named}: {refused:?}") };
         assert!(problem.contains(named), "{number} {named}: {problem}");
@@ -224,25 +242,25 @@ fn what_wants_out_is_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn links_that_are_there_already_lead_nowhere() {
-    let dir = place();
+fn existing_link_in_the_target_is_not_followed() {
+    let dir = target_and_secret();
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), dir.path().join("target/link")).unwrap();
-    let archive = Hostile::new().file("link/x", b"x").bytes();
+    let archive = HostileArchive::new().file("link/x", b"x").bytes();
     let refused = unpacked(&dir.path().join("target"), &archive, true);
     assert!(matches!(refused, Err(FileError::Unfit { .. })), "{refused:?}");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn an_archive_that_breaks_off_leaves_nothing() {
-    let archive = Hostile::new().file("a", &[1; 10_000]).file("b", &[1; 10_000]).bytes();
+fn incomplete_archive_leaves_nothing() {
+    let archive = HostileArchive::new().file("a", &[1; 10_000]).file("b", &[1; 10_000]).bytes();
     for length in [0, 100, 512, 5_000, 11_264, 12_000, archive.len() - 1024] {
-        let dir = place();
+        let dir = target_and_secret();
         assert!(unpacked(&dir.path().join("target"), &archive[..length], false).is_err(), "{length}");
         assert!(is_untouched(dir.path()), "{length}");
     }
-    let dir = place();
+    let dir = target_and_secret();
     assert!(unpacked(&dir.path().join("target"), &[7; 5000], true).is_err());
     assert!(is_untouched(dir.path()));
 }

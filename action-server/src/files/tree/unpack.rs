@@ -1,6 +1,6 @@
-//! An archive becomes a folder. It is unpacked beside its place first and moved there when all of it was taken, so that
-//! nothing is left of one that is refused. What is there already stays, unless the archive has a file of the same path.
-//! A folder is never put in a file's place, nor a file or link in a folder's.
+//! Unpacks an archive into a folder. It is first unpacked into a temporary folder, whose contents are moved to the target once
+//! the archive is complete, so that nothing is left of a rejected one. Existing files are kept, unless the archive has a file of
+//! the same path. A folder never replaces a file, nor a file or link a folder.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -15,102 +15,102 @@ use tar::{Archive, Entry, EntryType};
 use tokio::sync::mpsc::Receiver;
 
 use super::entry_path::{below, link_stays_within, shown};
-use super::folder::{Folder, Found};
-use super::input::{Arrived, Input, Received};
+use super::folder::{Folder, FolderEntry};
+use super::input::{ArchiveInput, BodyPart, ReceivedBytes};
 use crate::files::error::FileError;
-use crate::files::place::Place;
+use crate::files::resolved_path::ResolvedPath;
 use crate::files::temporary::unused_name;
 use crate::files::{Files, PART_BYTES};
 
-/// What one archive may hold.
+/// ArchiveLimits of one archive.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct ArchiveLimits {
     pub(crate) entries: u64,
-    /// Of content; holes count as what they are shown as.
+    /// Maximum size of the contents, including holes.
     pub(crate) bytes: u64,
-    /// From here on its content may be [`MAX_RATIO`] times as long as what has come of it, and no longer. A tar archive is
-    /// shorter than its content only by holes.
+    /// Size of the contents from which on it may be at most [`MAX_RATIO`] times the bytes received so far. Only sparse files make
+    /// an archive shorter than its contents.
     pub(crate) free_bytes: u64,
 }
 
-/// Maximum ratio of an archive's content to its own length, unless the content is short: more is taken for a bomb.
+/// Maximum ratio of the size of the contents to that of the archive, above [`ArchiveLimits::free_bytes`].
 const MAX_RATIO: u64 = 100;
 
-/// Between the contents of two entries: headers, long names, attributes.
+/// Maximum number of bytes between the contents of two entries: headers, long names, attributes.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// What stands between an entry's content and the next.
+/// Padding between the content of an entry and the next header.
 const BLOCK_BYTES: u64 = 512;
 
-/// Into `path`, which is made if it is missing.
+/// Unpacks into `path`, which is created if it does not exist.
 pub(crate) fn unpack(
     files: &Files,
     path: &Path,
-    arriving: Receiver<Arrived>,
-    limits: Limits,
+    arriving: Receiver<BodyPart>,
+    limits: ArchiveLimits,
 ) -> Result<(), FileError> {
-    let target = files.target(path)?;
-    let failed = |error| FileError::io("unpacking into", target.told(), error);
-    let beside = Beside::make(&target)?;
-    let unpacked = beside.open().map_err(failed)?;
-    let input = Input::from(arriving);
-    let (received, target_path) = (input.received(), target.told());
-    Unpacking { root: &unpacked, limits, entries: 0, bytes: 0, received, target: target_path }.run(input)?;
-    let _changing = files.change(&target);
-    let made = made(&target)?;
-    let into = Folder::at(&made).map_err(failed)?;
-    if let Some(in_the_way) = conflict(&unpacked, &into).map_err(failed)? {
-        let problem = "is in the way: of it and the archive's entry one is a folder and one is not";
-        return Err(FileError::Unfit { path: target.told().join(in_the_way), problem });
+    let target = files.resolve_target(path)?;
+    let failed = |error| FileError::io("unpacking into", target.display_path(), error);
+    let staging = StagingFolder::create(&target)?;
+    let unpacked = staging.open().map_err(failed)?;
+    let input = ArchiveInput::new(arriving);
+    let (received, target_path) = (input.received(), target.display_path());
+    Unpacker { root: &unpacked, limits, entries: 0, bytes: 0, received, target: target_path }.run(input)?;
+    let _lock = files.lock(&target);
+    let made = create_target(&target)?;
+    let into = Folder::open(&made).map_err(failed)?;
+    if let Some(conflicting) = conflict(&unpacked, &into).map_err(failed)? {
+        let problem = "conflicts with the archive: either it or the entry is a folder, but not both";
+        return Err(FileError::Unfit { path: target.display_path().join(conflicting), problem });
     }
     merge(&unpacked, &into).map_err(failed)
 }
 
-/// The target is a folder.
-fn made(target: &Place) -> Result<Cow<'_, Place>, FileError> {
-    if target.is_held() {
+/// Creates the target folder if it does not exist.
+fn create_target(target: &ResolvedPath) -> Result<Cow<'_, ResolvedPath>, FileError> {
+    if target.is_open() {
         return Ok(Cow::Borrowed(target));
     }
     let made = target.with_parents()?;
     match fs::create_dir(made.path()) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(FileError::io("unpacking into", target.told(), error))
+            Err(FileError::io("unpacking into", target.display_path(), error))
         }
-        // What is there and is no folder is not opened as one.
+        // If it exists but is not a folder, opening it fails.
         Ok(()) | Err(_) => Ok(made),
     }
 }
 
-/// A folder of ours alone, removed when dropped.
-struct Beside {
-    folder: Place,
+/// A private temporary folder, removed on drop.
+struct StagingFolder {
+    folder: ResolvedPath,
     name: String,
 }
 
-impl Beside {
-    /// On the target's file system, so that what is in it can be moved there: in a target that is there, which may be a
-    /// mount of its own, else, and beneath a root, beside it.
-    fn make(target: &Place) -> Result<Self, FileError> {
-        let metadata = if target.is_held() { target.metadata() } else { fs::symlink_metadata(target.path()) };
+impl StagingFolder {
+    /// Creates the folder on the file system of the target, so that its contents can be moved: in the target if it exists, because
+    /// it may be a mount. Otherwise, and with a root, in the nearest parent folder.
+    fn create(target: &ResolvedPath) -> Result<Self, FileError> {
+        let metadata = if target.is_open() { target.metadata() } else { fs::symlink_metadata(target.path()) };
         let is_there = metadata.is_ok();
         let is_folder = metadata.map_or(true, |metadata| metadata.is_dir());
-        if !is_folder || !(target.has_name() || target.is_held()) {
+        if !is_folder || !(target.has_name() || target.is_open()) {
             return Err(FileError::Unfit {
-                path: target.told().to_owned(),
-                problem: "is no folder to unpack into",
+                path: target.display_path().to_owned(),
+                problem: "is not a folder to unpack into",
             });
         }
-        let is_anywhere = target.holder().is_none();
+        let is_anywhere = target.descriptor().is_none();
         let folder = if is_there && is_anywhere { target.clone() } else { target.nearest_folder()? };
         let name = unused_name();
         match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
             Ok(()) => Ok(Self { folder, name }),
-            Err(error) => Err(FileError::io("unpacking into", target.told(), error)),
+            Err(error) => Err(FileError::io("unpacking into", target.display_path(), error)),
         }
     }
 
     fn open(&self) -> io::Result<Folder> {
-        Folder::at(&self.folder.entry(Path::new(&self.name))?)
+        Folder::open(&self.folder.entry(Path::new(&self.name))?)
     }
 
     fn path(&self) -> PathBuf {
@@ -118,25 +118,25 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
-        // Nothing better can be done about a folder that lets things be made and not removed.
+        // Ignores errors of a folder that allows to create entries but not to remove them.
         _ = fs::remove_dir_all(self.path());
     }
 }
 
-struct Unpacking<'a> {
+struct Unpacker<'a> {
     root: &'a Folder,
-    limits: Limits,
+    limits: ArchiveLimits,
     entries: u64,
     bytes: u64,
-    received: Received,
-    /// For what is told.
+    received: ReceivedBytes,
+    /// The path for error messages.
     target: &'a Path,
 }
 
-impl Unpacking<'_> {
-    fn run(&mut self, input: Input) -> Result<(), FileError> {
+impl Unpacker<'_> {
+    fn run(&mut self, input: ArchiveInput) -> Result<(), FileError> {
         let allowance = input.allowance();
         let mut archive = Archive::new(input);
         allowance.set(MAX_HEADER_BYTES);
@@ -144,17 +144,17 @@ impl Unpacking<'_> {
             let mut entry = entry.map_err(damaged)?;
             self.entries += 1;
             if self.entries > self.limits.entries {
-                return Err(refused("it has too many entries"));
+                return Err(rejected("it has too many entries"));
             }
             let left = self.limits.bytes.saturating_sub(self.bytes);
             allowance.set(entry.size().min(left).saturating_add(BLOCK_BYTES));
-            self.take(&mut entry)?;
+            self.unpack_entry(&mut entry)?;
             allowance.set(MAX_HEADER_BYTES);
         }
         Ok(())
     }
 
-    fn take(&mut self, entry: &mut Entry<'_, Input>) -> Result<(), FileError> {
+    fn unpack_entry(&mut self, entry: &mut Entry<'_, ArchiveInput>) -> Result<(), FileError> {
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
@@ -163,48 +163,48 @@ impl Unpacking<'_> {
         let below = below(&name).map_err(FileError::Archive)?;
         let mode = entry.header().mode().map_err(damaged)?;
         if mode & 0o6000 != 0 {
-            return Err(refused(&format!("entry `{}` has a set-user-id or set-group-id bit", shown(&name))));
+            return Err(rejected(&format!("entry `{}` has a set-user-id or set-group-id bit", shown(&name))));
         }
         let (Some(parent), Some(last)) = (below.parent(), below.file_name()) else {
             // The folder itself.
             return Ok(());
         };
         let parent = self.folder(parent, true)?;
-        // As archives were before they knew folders.
-        let is_folder_of_old = name.as_os_str().as_encoded_bytes().ends_with(b"/");
+        // Old archives mark folders by a trailing slash.
+        let has_slash = name.as_os_str().as_encoded_bytes().ends_with(b"/");
         match kind {
-            EntryType::Directory => self.take_folder(&parent, last, mode),
-            EntryType::Regular if is_folder_of_old => self.take_folder(&parent, last, mode),
+            EntryType::Directory => self.unpack_folder(&parent, last, mode),
+            EntryType::Regular if has_slash => self.unpack_folder(&parent, last, mode),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 self.clear(&parent, last, &below)?;
-                self.take_file(&parent, last, mode, entry)
+                self.unpack_file(&parent, last, mode, entry)
             }
             EntryType::Symlink => {
-                let target = target_of(entry, &below)?;
+                let target = link_target(entry, &below)?;
                 if !link_stays_within(&below, &target) {
                     let problem = format!("link `{}` leads to `{}`", shown(&below), shown(&target));
-                    return Err(refused(&format!("{problem}, which is not safely within the folder")));
+                    return Err(rejected(&format!("{problem}, which is not safely within the folder")));
                 }
                 self.clear(&parent, last, &below)?;
                 parent.new_symlink(last, &target).map_err(|error| self.failed(error))
             }
-            EntryType::Link => self.take_hard_link(&parent, last, &below, &target_of(entry, &below)?),
-            _ => Err(refused(&format!("entry `{}` is no file, folder or link", shown(&name)))),
+            EntryType::Link => self.unpack_hard_link(&parent, last, &below, &link_target(entry, &below)?),
+            _ => Err(rejected(&format!("entry `{}` is not a file, folder or link", shown(&name)))),
         }
     }
 
-    fn take_folder(&self, parent: &Folder, name: &OsStr, mode: u32) -> Result<(), FileError> {
-        let folder = parent.folder_made(name).map_err(|error| self.step_failed(name, error))?;
-        // Whatever else it says, we go on putting things into it.
+    fn unpack_folder(&self, parent: &Folder, name: &OsStr, mode: u32) -> Result<(), FileError> {
+        let folder = parent.create_folder(name).map_err(|error| self.step_failed(name, error))?;
+        // The server must be able to add entries, whatever the mode in the archive is.
         folder.set_mode((mode & 0o1777) | 0o700).map_err(|error| self.failed(error))
     }
 
-    fn take_file(
+    fn unpack_file(
         &mut self,
         parent: &Folder,
         name: &OsStr,
         mode: u32,
-        entry: &mut Entry<'_, Input>,
+        entry: &mut Entry<'_, ArchiveInput>,
     ) -> Result<(), FileError> {
         let mut file = parent.new_file(name).map_err(|error| self.failed(error))?;
         let mut buffer = vec![0; entry.size().clamp(1, PART_BYTES as u64) as usize];
@@ -221,7 +221,7 @@ impl Unpacking<'_> {
         let set = file.set_permissions(Permissions::from_mode(mode & 0o777));
         set.map_err(|error| self.failed(error))?;
         if let Some(modified) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(modified)) {
-            // A date that the system cannot keep is no reason to refuse the file.
+            // A time that the file system cannot store is ignored.
             _ = file.set_modified(modified);
         }
         Ok(())
@@ -230,19 +230,19 @@ impl Unpacking<'_> {
     fn count(&mut self, bytes: u64) -> Result<(), FileError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.limits.bytes {
-            return Err(refused("it has too many bytes"));
+            return Err(rejected("it has too many bytes"));
         }
-        let received = self.received.bytes();
+        let received = self.received.get();
         if self.bytes > self.limits.free_bytes.max(received.saturating_mul(MAX_RATIO)) {
-            return Err(refused(&format!(
-                "after {received} bytes it unpacks to {}; from {} on more than {MAX_RATIO} times its length is taken for a bomb",
+            return Err(rejected(&format!(
+                "after {received} bytes it unpacks to {}, a suspected archive bomb: from {} on, the maximum is {MAX_RATIO} times its length",
                 self.bytes, self.limits.free_bytes
             )));
         }
         Ok(())
     }
 
-    fn take_hard_link(
+    fn unpack_hard_link(
         &self,
         parent: &Folder,
         name: &OsStr,
@@ -250,25 +250,27 @@ impl Unpacking<'_> {
         target: &Path,
     ) -> Result<(), FileError> {
         let target = below(target).map_err(FileError::Archive)?;
-        let is_file_of_it = || refused(&format!("hard link `{}` is to no file before it", shown(path)));
+        let no_file = || rejected(&format!("hard link `{}` does not refer to an earlier file", shown(path)));
         let (Some(folder), Some(file)) = (target.parent(), target.file_name()) else {
-            return Err(is_file_of_it());
+            return Err(no_file());
         };
         let folder = self.folder(folder, false)?;
         let found = folder.find(file).map_err(|error| self.failed(error))?;
-        if found != Found::File || target == path {
-            return Err(is_file_of_it());
+        if found != FolderEntry::File || target == path {
+            return Err(no_file());
         }
         self.clear(parent, name, path)?;
         parent.new_hard_link(name, &folder, file).map_err(|error| self.failed(error))
     }
 
-    /// The folder at this path; links are refused on every step.
-    fn folder(&self, below: &Path, is_made: bool) -> Result<Folder, FileError> {
-        let mut folder = self.root.again().map_err(|error| self.failed(error))?;
+    /// Opens the folder at this path without following links. Creates it with `is_created`.
+    fn folder(&self, below: &Path, is_created: bool) -> Result<Folder, FileError> {
+        let mut folder = self.root.try_clone().map_err(|error| self.failed(error))?;
         for name in below {
             let next = match folder.folder(name) {
-                Err(error) if is_made && error.kind() == io::ErrorKind::NotFound => folder.folder_made(name),
+                Err(error) if is_created && error.kind() == io::ErrorKind::NotFound => {
+                    folder.create_folder(name)
+                }
                 opened => opened,
             };
             folder = next.map_err(|error| self.step_failed(name, error))?;
@@ -276,20 +278,25 @@ impl Unpacking<'_> {
         Ok(folder)
     }
 
-    /// A later entry of the same path takes the earlier one's place.
+    /// Removes an earlier entry of the same path.
     fn clear(&self, parent: &Folder, name: &OsStr, path: &Path) -> Result<(), FileError> {
         match parent.find(name).map_err(|error| self.failed(error))? {
-            Found::Nothing => Ok(()),
-            Found::Folder => Err(refused(&format!("`{}` is a folder and also is not", shown(path)))),
-            Found::File | Found::Other => parent.remove_file(name).map_err(|error| self.failed(error)),
+            FolderEntry::Nothing => Ok(()),
+            FolderEntry::Folder => {
+                Err(rejected(&format!("`{}` is both a folder and not a folder", shown(path))))
+            }
+            FolderEntry::File | FolderEntry::Other => {
+                parent.remove_file(name).map_err(|error| self.failed(error))
+            }
         }
     }
 
     fn step_failed(&self, name: &OsStr, error: io::Error) -> FileError {
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOTDIR | Errno::ENOENT | Errno::ELOOP) => {
-                refused(&format!("an entry leads through `{}`, which is no folder", shown(Path::new(name))))
-            }
+            Some(Errno::ENOTDIR | Errno::ENOENT | Errno::ELOOP) => rejected(&format!(
+                "an entry leads through `{}`, which is not a folder",
+                shown(Path::new(name))
+            )),
             _ => self.failed(error),
         }
     }
@@ -299,12 +306,12 @@ impl Unpacking<'_> {
     }
 }
 
-fn target_of(entry: &Entry<'_, Input>, path: &Path) -> Result<PathBuf, FileError> {
+fn link_target(entry: &Entry<'_, ArchiveInput>, path: &Path) -> Result<PathBuf, FileError> {
     let target = entry.link_name().map_err(damaged)?;
-    target.map(Into::into).ok_or_else(|| refused(&format!("link `{}` leads nowhere", shown(path))))
+    target.map(Into::into).ok_or_else(|| rejected(&format!("link `{}` has no target", shown(path))))
 }
 
-fn refused(problem: &str) -> FileError {
+fn rejected(problem: &str) -> FileError {
     FileError::Archive(problem.to_owned())
 }
 
@@ -312,17 +319,17 @@ fn damaged(error: io::Error) -> FileError {
     FileError::Archive(error.to_string())
 }
 
-/// Something that is a folder on one side only.
+/// Returns the first path that is a folder on one side only.
 fn conflict(from: &Folder, into: &Folder) -> io::Result<Option<PathBuf>> {
     for name in from.names()? {
         match (from.find(&name)?, into.find(&name)?) {
-            (_, Found::Nothing) => {}
-            (Found::Folder, Found::Folder) => {
+            (_, FolderEntry::Nothing) => {}
+            (FolderEntry::Folder, FolderEntry::Folder) => {
                 if let Some(deeper) = conflict(&from.folder(&name)?, &into.folder(&name)?)? {
                     return Ok(Some(Path::new(&name).join(deeper)));
                 }
             }
-            (Found::Folder, _) | (_, Found::Folder) => return Ok(Some(name.into())),
+            (FolderEntry::Folder, _) | (_, FolderEntry::Folder) => return Ok(Some(name.into())),
             _ => {}
         }
     }
@@ -332,7 +339,7 @@ fn conflict(from: &Folder, into: &Folder) -> io::Result<Option<PathBuf>> {
 fn merge(from: &Folder, into: &Folder) -> io::Result<()> {
     for name in from.names()? {
         match (from.find(&name)?, into.find(&name)?) {
-            (Found::Folder, Found::Folder) => merge(&from.folder(&name)?, &into.folder(&name)?)?,
+            (FolderEntry::Folder, FolderEntry::Folder) => merge(&from.folder(&name)?, &into.folder(&name)?)?,
             _ => from.move_to(&name, into)?,
         }
     }

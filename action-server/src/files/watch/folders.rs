@@ -1,15 +1,15 @@
-//! Which folder the kernel means by its number.
+//! Maps inotify's watch descriptors to folders.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::WatchDescriptor;
 
-/// Paths are below the folder that was asked for; its own is empty.
+/// The watched folders. Their paths are relative to the watched root, whose path is empty.
 #[derive(Debug, Default)]
-pub(super) struct Folders(HashMap<WatchDescriptor, PathBuf>);
+pub(super) struct WatchedFolders(HashMap<WatchDescriptor, PathBuf>);
 
-impl Folders {
+impl WatchedFolders {
     pub(super) fn insert(&mut self, watch: WatchDescriptor, below: PathBuf) {
         self.0.insert(watch, below);
     }
@@ -30,7 +30,7 @@ impl Folders {
         self.0.is_empty()
     }
 
-    /// The folder itself, if it is one, and all below it have another path now.
+    /// Updates the paths of a folder and of all folders in it.
     pub(super) fn rename(&mut self, from: &Path, to: &Path) {
         for below in self.0.values_mut() {
             if let Ok(rest) = below.strip_prefix(from) {
@@ -39,13 +39,13 @@ impl Folders {
         }
     }
 
-    /// Forgets the folder itself and all below it.
-    pub(super) fn take_below(&mut self, folder: &Path) -> Vec<WatchDescriptor> {
-        let taken: Vec<_> =
+    /// Removes a folder and all folders in it.
+    pub(super) fn remove_below(&mut self, folder: &Path) -> Vec<WatchDescriptor> {
+        let removed: Vec<_> =
             self.0.iter().filter(|(_, below)| below.starts_with(folder)).map(|(watch, _)| *watch).collect();
-        for watch in &taken {
+        for watch in &removed {
             self.0.remove(watch);
         }
-        taken
+        removed
     }
 }

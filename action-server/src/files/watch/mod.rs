@@ -1,6 +1,6 @@
-//! Tells what changes in a folder, from the kernel's inotify. Each step is short and blocks on nothing but the disk; who
-//! waits for the next event does so elsewhere. Something that appears while its folder is just being added may be told
-//! twice, but nothing is left out without [`WatchEvent::Overflow`].
+//! Reports changes in a folder, using inotify. Each step is short and blocks only on the disk; waiting for events is left to
+//! the caller. A file that is created while its folder is being added may be reported twice, but no change is missed without
+//! [`WatchEvent::Overflow`].
 
 mod folders;
 #[cfg(test)]
@@ -18,69 +18,69 @@ use protocol::sandbox_api::WatchEvent;
 
 use super::Files;
 use super::error::FileError;
-use super::place::Place;
-use folders::Folders;
+use super::resolved_path::ResolvedPath;
+use folders::WatchedFolders;
 
-/// Folders of one watch; the kernel lets a user have a few times as many.
+/// Maximum number of folders of one watch. The kernel's default limit for a user is a few times as high.
 const MAX_FOLDERS: usize = 8192;
 
-/// Told in one step, about a MB of JSON.
+/// Maximum number of events of one step, about 1 MB of JSON.
 const MAX_EVENTS: usize = 10_000;
 
-/// Reads for one step, of some 100 events each.
+/// Maximum number of reads of one step, of about 100 events each.
 const MAX_READS: usize = 64;
 
 /// A watched folder or file.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     inotify: Arc<Inotify>,
-    root: Place,
+    root: ResolvedPath,
     is_recursive: bool,
-    folders: Folders,
-    /// What has just lost its name, until it has another or has gone.
-    leaving: Option<Leaving>,
+    folders: WatchedFolders,
+    /// A file that has lost its name, until its new name or its removal is known.
+    leaving: Option<PendingRename>,
     events: Vec<WatchEvent>,
 }
 
 #[derive(Debug)]
-struct Leaving {
+struct PendingRename {
     below: PathBuf,
     cookie: u32,
 }
 
-/// Where the kernel's events are read.
+/// Reads the kernel's events.
 #[derive(Debug)]
-pub(crate) struct Source(Arc<Inotify>);
+pub(crate) struct WatchSource(Arc<Inotify>);
 
-/// What the kernel has told.
+/// Events of the kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Happened(Vec<InotifyEvent>);
+pub(crate) struct KernelEvents(Vec<InotifyEvent>);
 
-/// What a step has found.
+/// Result of a step.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct WatchStep {
     pub(crate) events: Vec<WatchEvent>,
-    /// Something has left, and where it went may be told in a moment.
+    /// A file has lost its name, and its new name may be reported soon.
     pub(crate) is_leaving: bool,
-    /// There is nothing left to be watched.
+    /// All watched files are removed.
     pub(crate) is_over: bool,
 }
 
 impl Watcher {
-    /// Changes after this are told.
-    pub(crate) fn begin(files: &Files, path: &Path, is_recursive: bool) -> Result<Self, FileError> {
+    /// Starts a watch. All later changes are reported.
+    pub(crate) fn start(files: &Files, path: &Path, is_recursive: bool) -> Result<Self, FileError> {
         let failed = |errno: Errno| match errno {
             Errno::EMFILE | Errno::ENOSPC => FileError::Unfit {
                 path: path.to_owned(),
-                problem: "cannot be watched: the system's limit on inotify watches is met",
+                problem: "cannot be watched: the system's limit of inotify watches is reached",
             },
             errno => FileError::io("watching", path, errno.into()),
         };
-        let root = files.found(path)?;
+        let root = files.resolve(path)?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;
         let watch = inotify.add_watch(root.path(), changes()).map_err(failed)?;
         let inotify = Arc::new(inotify);
-        let mut folders = Folders::default();
+        let mut folders = WatchedFolders::default();
         folders.insert(watch, PathBuf::new());
         let events = Vec::new();
         let mut watcher = Self { inotify, root, is_recursive, folders, leaving: None, events };
@@ -88,85 +88,85 @@ impl Watcher {
         Ok(watcher)
     }
 
-    pub(crate) fn source(&self) -> Source {
-        Source(Arc::clone(&self.inotify))
+    pub(crate) fn source(&self) -> WatchSource {
+        WatchSource(Arc::clone(&self.inotify))
     }
 
-    /// What the events mean. With `is_late`, what was leaving has gone.
-    pub(crate) fn step(&mut self, arrived: Happened, is_late: bool) -> Step {
-        arrived.0.into_iter().for_each(|event| self.take(event));
-        if is_late {
-            self.has_left();
+    /// Handles events. With `is_timed_out`, a pending rename is reported as a removal.
+    pub(crate) fn step(&mut self, arrived: KernelEvents, is_timed_out: bool) -> WatchStep {
+        arrived.0.into_iter().for_each(|event| self.handle(event));
+        if is_timed_out {
+            self.report_removal();
         }
-        Step {
+        WatchStep {
             events: std::mem::take(&mut self.events),
             is_leaving: self.leaving.is_some(),
             is_over: self.folders.is_empty(),
         }
     }
 
-    fn take(&mut self, event: InotifyEvent) {
+    fn handle(&mut self, event: InotifyEvent) {
         let is = |flag| event.mask.contains(flag);
         if is(Flags::IN_Q_OVERFLOW) {
-            self.tell(WatchEvent::Overflow);
+            self.report(WatchEvent::Overflow);
             return self.add_below(Path::new(""), false);
         }
         let Some(folder) = self.folders.get(event.wd).cloned() else { return };
         if is(Flags::IN_IGNORED) {
             return self.folders.remove(event.wd);
         }
-        let Some(name) = event.name.as_ref() else { return self.take_own(&folder, event.mask) };
+        let Some(name) = event.name.as_ref() else { return self.handle_own(&folder, event.mask) };
         let (below, is_folder) = (folder.join(name), is(Flags::IN_ISDIR));
         match self.leaving.take() {
             Some(leaving) if is(Flags::IN_MOVED_TO) && leaving.cookie == event.cookie => {
                 self.folders.rename(&leaving.below, &below);
-                return self.tell(WatchEvent::Moved { from: shown(&leaving.below), path: shown(&below) });
+                return self.report(WatchEvent::Moved { from: shown(&leaving.below), path: shown(&below) });
             }
             leaving => {
                 self.leaving = leaving;
-                self.has_left();
+                self.report_removal();
             }
         }
         let path = shown(&below);
         if is(Flags::IN_MOVED_FROM) {
-            self.leaving = Some(Leaving { below, cookie: event.cookie });
+            self.leaving = Some(PendingRename { below, cookie: event.cookie });
         } else if is(Flags::IN_DELETE) {
-            self.tell(WatchEvent::Removed { path });
+            self.report(WatchEvent::Removed { path });
         } else if event.mask.intersects(Flags::IN_CREATE | Flags::IN_MOVED_TO) {
-            self.tell(WatchEvent::Created { path });
+            self.report(WatchEvent::Created { path });
             if is_folder && self.is_recursive {
                 self.add(&below, true);
             }
         } else {
-            self.tell(WatchEvent::Modified { path });
+            self.report(WatchEvent::Modified { path });
         }
     }
 
-    /// Of what is watched, not of what lies in it. Folders below are told of by those above them.
-    fn take_own(&mut self, below: &Path, mask: Flags) {
+    /// Of what is watched, not of what lies in it. WatchedFolders below are told of by those above them.
+    fn handle_own(&mut self, below: &Path, mask: Flags) {
         if !below.as_os_str().is_empty() {
             return;
         }
         if mask.intersects(Flags::IN_DELETE_SELF | Flags::IN_MOVE_SELF) {
-            self.tell(WatchEvent::Removed { path: String::new() });
-            self.folders = Folders::default();
+            self.report(WatchEvent::Removed { path: String::new() });
+            self.folders = WatchedFolders::default();
         } else {
-            self.tell(WatchEvent::Modified { path: String::new() });
+            self.report(WatchEvent::Modified { path: String::new() });
         }
     }
 
-    fn has_left(&mut self) {
+    fn report_removal(&mut self) {
         if let Some(leaving) = self.leaving.take() {
-            for watch in self.folders.take_below(&leaving.below) {
+            for watch in self.folders.remove_below(&leaving.below) {
                 // It may be gone itself.
                 _ = self.inotify.rm_watch(watch);
             }
-            self.tell(WatchEvent::Removed { path: shown(&leaving.below) });
+            self.report(WatchEvent::Removed { path: shown(&leaving.below) });
         }
     }
 
-    /// Writing to a file is many events of the kernel's and one of ours.
-    fn tell(&mut self, event: WatchEvent) {
+    /// Merges equal events: writing to a file causes many.
+    fn report(&mut self, event: WatchEvent) {
         match self.events.len() {
             MAX_EVENTS.. if self.events.last() != Some(&WatchEvent::Overflow) => {
                 self.events.push(WatchEvent::Overflow);
@@ -176,67 +176,67 @@ impl Watcher {
         }
     }
 
-    /// Watches a folder below, and with `is_told` tells what is in it already.
-    fn add(&mut self, below: &Path, is_told: bool) {
+    /// Watches a subfolder. With `reports_contents`, reports its contents as created.
+    fn add(&mut self, below: &Path, reports_contents: bool) {
         if self.folders.len() >= MAX_FOLDERS {
-            return self.tell(WatchEvent::Overflow);
+            return self.report(WatchEvent::Overflow);
         }
         let mut flags = changes() | Flags::IN_ONLYDIR;
         let folder =
             self.root.folder(below).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)));
-        // What is held has no link on its way.
-        flags.set(Flags::IN_DONT_FOLLOW, !folder.as_ref().is_ok_and(Place::is_held));
+        // The path of an open folder contains no links.
+        flags.set(Flags::IN_DONT_FOLLOW, !folder.as_ref().is_ok_and(ResolvedPath::is_open));
         match folder.and_then(|folder| self.inotify.add_watch(folder.path(), flags)) {
             Ok(watch) => {
                 self.folders.insert(watch, below.to_owned());
-                self.add_below(below, is_told);
+                self.add_below(below, reports_contents);
             }
-            // Gone, or ours to see but not to look into.
+            // Removed concurrently, or not readable.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP) => {}
-            Err(_) => self.tell(WatchEvent::Overflow),
+            Err(_) => self.report(WatchEvent::Overflow),
         }
     }
 
-    /// No deeper than there are folders that may be watched.
-    fn add_below(&mut self, folder: &Path, is_told: bool) {
+    /// Adds the subfolders of a folder, up to [`MAX_LEVELS`].
+    fn add_below(&mut self, folder: &Path, reports_contents: bool) {
         if !self.is_recursive {
             return;
         }
-        let Ok(place) = self.root.folder(folder) else { return };
-        let Ok(entries) = fs::read_dir(place.path()) else { return };
+        let Ok(resolved) = self.root.folder(folder) else { return };
+        let Ok(entries) = fs::read_dir(resolved.path()) else { return };
         for entry in entries.filter_map(Result::ok) {
             let below = folder.join(entry.file_name());
-            if is_told {
-                self.tell(WatchEvent::Created { path: shown(&below) });
+            if reports_contents {
+                self.report(WatchEvent::Created { path: shown(&below) });
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && below.components().count() < MAX_LEVELS {
-                self.add(&below, is_told);
+                self.add(&below, reports_contents);
             }
         }
     }
 }
 
-impl Source {
-    /// Readable when there are events.
+impl WatchSource {
+    /// Returns a descriptor that is readable when there are events.
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
     }
 
-    /// Never blocks; `WouldBlock` when there are none.
-    pub(crate) fn read(&self) -> io::Result<Happened> {
+    /// Reads events without blocking. `WouldBlock` if there are none.
+    pub(crate) fn read(&self) -> io::Result<KernelEvents> {
         let mut arrived = self.0.read_events()?;
         for _ in 1..MAX_READS {
             match self.0.read_events() {
                 Ok(more) => arrived.extend(more),
-                // Told again by the next read.
+                // The next read returns the error again.
                 Err(_) => break,
             }
         }
-        Ok(Happened(arrived))
+        Ok(KernelEvents(arrived))
     }
 }
 
-/// Each level is a step on the stack and an open folder.
+/// Maximum depth. Each level uses the stack and an open folder.
 const MAX_LEVELS: usize = 128;
 
 fn changes() -> Flags {

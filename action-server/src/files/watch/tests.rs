@@ -1,10 +1,10 @@
-//! What the kernel tells of real changes. It tells at once: a step after a change finds it.
+//! Tests with real changes. The kernel reports them immediately, so that a step after a change sees its event.
 
 use super::*;
 
-fn after(watcher: &mut Watcher, is_late: bool) -> Step {
+fn after(watcher: &mut Watcher, is_timed_out: bool) -> WatchStep {
     let arrived = watcher.source().read().unwrap_or_default();
-    watcher.step(arrived, is_late)
+    watcher.step(arrived, is_timed_out)
 }
 
 fn created(path: &str) -> WatchEvent {
@@ -24,10 +24,10 @@ fn moved(from: &str, path: &str) -> WatchEvent {
 }
 
 #[test]
-fn files_come_change_move_and_go() {
+fn events_are_reported_for_created_changed_and_moved_files() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| dir.path().join(name);
-    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), false).unwrap();
+    let mut watcher = Watcher::start(&Files::unconfined(), dir.path(), false).unwrap();
     assert!(after(&mut watcher, true).events.is_empty());
     fs::write(at("a"), "x").unwrap();
     assert_eq!(after(&mut watcher, true).events, [created("a"), modified("a")]);
@@ -46,11 +46,11 @@ fn files_come_change_move_and_go() {
 }
 
 #[test]
-fn folders_are_watched_as_they_come_and_move() {
+fn new_and_moved_folders_are_watched() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("old/deep")).unwrap();
-    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), true).unwrap();
+    let mut watcher = Watcher::start(&Files::unconfined(), dir.path(), true).unwrap();
     fs::create_dir(at("new")).unwrap();
     fs::write(at("new/early"), "").unwrap();
     assert_eq!(after(&mut watcher, true).events, [created("new"), created("new/early")]);
@@ -69,21 +69,21 @@ fn folders_are_watched_as_they_come_and_move() {
 }
 
 #[test]
-fn it_is_over_when_what_is_watched_is_gone() {
+fn watch_is_over_when_the_watched_file_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     fs::write(&file, "").unwrap();
-    let mut watcher = Watcher::begin(&Files::anywhere(), &file, false).unwrap();
+    let mut watcher = Watcher::start(&Files::unconfined(), &file, false).unwrap();
     fs::write(&file, "x").unwrap();
     assert_eq!(after(&mut watcher, true).events, [modified("")]);
     fs::remove_file(&file).unwrap();
     let step = after(&mut watcher, true);
     assert_eq!((step.events.last(), step.is_over), (Some(&removed("")), true));
-    assert!(matches!(Watcher::begin(&Files::anywhere(), &file, false), Err(FileError::NotFound(_))));
+    assert!(matches!(Watcher::start(&Files::unconfined(), &file, false), Err(FileError::NotFound(_))));
 }
 
 #[test]
-fn too_much_at_once_is_an_overflow() {
+fn overflow_is_reported_when_there_are_too_many_events() {
     let dir = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let many = other.path().join("many");
@@ -91,7 +91,7 @@ fn too_much_at_once_is_an_overflow() {
     for number in 0..=MAX_EVENTS {
         fs::write(many.join(number.to_string()), "").unwrap();
     }
-    let mut watcher = Watcher::begin(&Files::anywhere(), dir.path(), true).unwrap();
+    let mut watcher = Watcher::start(&Files::unconfined(), dir.path(), true).unwrap();
     fs::rename(many, dir.path().join("many")).unwrap();
     let step = after(&mut watcher, true);
     assert_eq!(step.events.len(), MAX_EVENTS + 1);

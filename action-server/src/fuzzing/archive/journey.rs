@@ -8,7 +8,7 @@ use tokio::sync::mpsc::channel;
 
 use super::tree::{self, Found, Kind, Tree};
 use super::untar;
-use crate::files::{Files, Limits, check, pack};
+use crate::files::{ArchiveLimits, Files, open_folder, pack};
 use crate::fuzzing::choices::Choices;
 use crate::fuzzing::scratch::Scratch;
 use crate::v0;
@@ -30,12 +30,12 @@ pub(super) fn through_tar(choices: &mut Choices<'_>) {
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
     make(choices, &from, 0, true);
     let (parts, mut arriving) = channel(PARTS);
-    pack(&check(&Files::anywhere(), &from).unwrap(), parts);
+    pack(&open_folder(&Files::unconfined(), &from).unwrap(), parts);
     let mut archive = Vec::new();
     while let Some(part) = arriving.blocking_recv() {
         archive.extend_from_slice(&part.unwrap());
     }
-    untar(&to, &archive, Limits { entries: 10_000, bytes: 16 << 20, free_bytes: 16 << 20 }).unwrap();
+    untar(&to, &archive, ArchiveLimits { entries: 10_000, bytes: 16 << 20, free_bytes: 16 << 20 }).unwrap();
     assert_eq!(tree::of(&to), tree::of(&from));
 }
 

@@ -18,12 +18,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc::channel;
 
 use super::choices::Choices;
-use crate::files::{Arrived, FileError, Files, Limits, unpack};
+use crate::files::{ArchiveLimits, BodyPart, FileError, Files, unpack};
 use crate::v0;
 use place::Place;
 
 /// Few, so that they are reached.
-const LIMITS: Limits = Limits { entries: 12, bytes: 4096, free_bytes: 1024 };
+const LIMITS: ArchiveLimits = ArchiveLimits { entries: 12, bytes: 4096, free_bytes: 1024 };
 
 /// Whatever an archive holds, nothing is made or changed outside its folder, and nothing in it that could be used to get
 /// out or to become another user. A tar that is refused leaves nothing. What was packed is the same when it is unpacked.
@@ -43,11 +43,11 @@ pub fn archive(bytes: &[u8]) {
     }
 }
 
-fn untar(target: &Path, archive: &[u8], limits: Limits) -> Result<(), FileError> {
+fn untar(target: &Path, archive: &[u8], limits: ArchiveLimits) -> Result<(), FileError> {
     let (parts, arriving) = channel(2);
-    parts.try_send(Arrived::Part(Bytes::copy_from_slice(archive))).unwrap();
-    parts.try_send(Arrived::End).unwrap();
-    unpack(&Files::anywhere(), target, arriving, limits)
+    parts.try_send(BodyPart::Part(Bytes::copy_from_slice(archive))).unwrap();
+    parts.try_send(BodyPart::End).unwrap();
+    unpack(&Files::unconfined(), target, arriving, limits)
 }
 
 fn unzip(target: &Path, mut file: File, archive: &[u8]) -> bool {
