@@ -1,5 +1,5 @@
-//! The command line, read once into types that hold only what makes sense. The key is never part of it: arguments and
-//! environments can be read by what the server runs.
+//! The command line, parsed once into types that allow only valid combinations. It never contains the key, because commands
+//! can read the arguments and the environment of the server.
 
 mod parse;
 
@@ -13,56 +13,56 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use tracing_subscriber::filter::Targets;
 
-use parse::Answer;
+use parse::EarlyExit;
 
-/// What the program is asked to do.
+/// The command to run.
 pub(crate) enum Command {
     Serve(Role, ServeConfig),
-    /// Start over as V0's server, without the key in the environment.
+    /// Start again as V0's server, without the key in the environment.
     LaunchV0(LaunchConfig),
     Dial {
         socket: PathBuf,
-        /// The process that must listen there. `None`: any.
+        /// The process that must listen on the socket. `None`: any process.
         server: Option<Pid>,
     },
 }
 
-/// Which of the processes of `serve` this one is.
+/// The role of this process among those of `serve`.
 pub(crate) enum Role {
-    /// Starts the others in a session of their own, and goes.
+    /// Starts the supervisor in its own session, and exits.
     Launcher,
-    /// Starts the server, outlives it and ends what it left behind.
+    /// Starts the server, outlives it, and kills the processes that it has left.
     Supervisor,
-    /// Serves, as long as its supervisor lives.
+    /// Serves as long as its supervisor runs.
     Server { supervisor: Pid },
 }
 
-/// How to serve.
+/// Configuration of the server.
 pub(crate) struct ServeConfig {
     pub(crate) dialect: Dialect,
     pub(crate) address: Address,
     pub(crate) working_dir: PathBuf,
-    /// What the file interface is kept in.
+    /// The folder that file operations are confined to.
     pub(crate) root: Option<PathBuf>,
-    /// The key comes as the first line of standard input.
+    /// Whether the first line of standard input is the key.
     pub(crate) has_key: bool,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) no_change_timeout: Duration,
     pub(crate) log_level: Option<Targets>,
-    /// Started by a launcher: leave its session, and its streams once it need not be told anything any more.
+    /// Started by a launcher: leave its session, and release its streams once the socket listens.
     pub(crate) is_detached: bool,
 }
 
-/// Whose API is served.
+/// The API that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Ours.
+    /// The native API.
     Native,
-    /// OpenHands V0's.
+    /// The API of OpenHands V0.
     V0,
 }
 
-/// What has to be known before V0's server starts.
+/// Configuration of the launcher of V0's server.
 pub(crate) struct LaunchConfig {
     pub(crate) address: SocketAddr,
     pub(crate) working_dir: PathBuf,
@@ -70,30 +70,30 @@ pub(crate) struct LaunchConfig {
     pub(crate) user_id: Option<u32>,
 }
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-/// Reads the command line. Where that asks for help, or has a mistake, it says so; the process then ends with this code.
+/// Parses the command line. On `--help` or an error it prints a text and returns the exit code.
 pub(crate) fn from_command_line() -> Result<Command, ExitCode> {
-    parse::parse(std::env::args_os().skip(1)).map_err(|answer| match answer {
-        // A reader that has seen enough of it is no failure.
-        Answer::Told(text) => {
+    parse::parse(std::env::args_os().skip(1)).map_err(|exit| match exit {
+        // A reader that closes the pipe early is not an error.
+        EarlyExit::Help(text) => {
             _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Answer::Refused(text) => {
+        EarlyExit::Error(text) => {
             _ = io::stderr().write_all(text.as_bytes());
             ExitCode::from(2)
         }
     })
 }
 
-/// The same command line for the next process of the same command, which is told this besides: before the rest, which may end
-/// with names for a list, or with words after `--`.
+/// Returns the arguments of this process with `more` inserted after the command. Not appended, because the arguments may end
+/// with a list of names, or with values after `--`.
 pub(crate) fn arguments_with(more: &[&str]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let behind_command = arguments.len().min(1);

@@ -1,4 +1,4 @@
-//! From arguments to a [`Command`], or to what is to be said instead. Of an option that is given twice the last counts.
+//! Parses arguments into a [`Command`], or a text to print instead. If an option is repeated, the last one counts.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::{Address, Command, Dialect, LaunchConfig, Role, ServeConfig};
 
-/// Longer is a mistake, and still far from where arithmetic on times would end.
+/// Maximum duration, which is far below an overflow of time arithmetic.
 const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
 
 const NO_CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,88 +24,88 @@ const SERVE_HELP: &str = include_str!("help/serve.txt");
 const V0_HELP: &str = include_str!("help/v0.txt");
 const DIAL_HELP: &str = include_str!("help/dial.txt");
 
-/// What is said instead of doing anything.
+/// A text to print instead of running a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum EarlyExit {
     /// For standard output.
-    Told(String),
-    /// For standard error: what is wrong, and how it is right.
-    Refused(String),
+    Help(String),
+    /// For standard error: the error and the usage.
+    Error(String),
 }
 
-/// Why a command's options make no command.
-enum Unfit {
-    /// It was asked what they are.
+/// Reason why the options are not a command.
+enum ParseError {
+    /// Help was requested.
     Help,
-    Mistake(String),
+    Invalid(String),
 }
 
-impl From<lexopt::Error> for Unfit {
+impl From<lexopt::Error> for ParseError {
     fn from(error: lexopt::Error) -> Self {
-        Self::Mistake(error.to_string())
+        Self::Invalid(error.to_string())
     }
 }
 
-fn mistake<T>(problem: impl Into<String>) -> Result<T, Unfit> {
-    Err(Unfit::Mistake(problem.into()))
+fn invalid<T>(problem: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError::Invalid(problem.into()))
 }
 
-/// `arguments` without the program's name.
-pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Answer> {
+/// Parses `arguments`, which do not contain the program's name.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, EarlyExit> {
     let mut parser = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
     let name = match parser.next() {
         Ok(Some(Short('V') | Long("version"))) => {
-            return Err(Answer::Told(concat!("action-server ", env!("CARGO_PKG_VERSION"), "\n").into()));
+            return Err(EarlyExit::Help(concat!("action-server ", env!("CARGO_PKG_VERSION"), "\n").into()));
         }
-        Ok(Some(Short('h') | Long("help"))) => return Err(answer(PROGRAM_HELP, Unfit::Help)),
+        Ok(Some(Short('h') | Long("help"))) => return Err(early_exit(PROGRAM_HELP, ParseError::Help)),
         Ok(Some(Value(name))) => name,
-        Ok(Some(other)) => return Err(answer(PROGRAM_HELP, other.unexpected().into())),
-        Ok(None) => return Err(answer(PROGRAM_HELP, Unfit::Mistake("a command is missing".into()))),
-        Err(error) => return Err(answer(PROGRAM_HELP, error.into())),
+        Ok(Some(other)) => return Err(early_exit(PROGRAM_HELP, other.unexpected().into())),
+        Ok(None) => return Err(early_exit(PROGRAM_HELP, ParseError::Invalid("a command is missing".into()))),
+        Err(error) => return Err(early_exit(PROGRAM_HELP, error.into())),
     };
     let (help, command) = match name.to_str() {
         Some("serve") => (SERVE_HELP, serve(&mut parser)),
         Some("v0") => (V0_HELP, v0(&mut parser)),
         Some("dial") => (DIAL_HELP, dial(&mut parser)),
         Some("help") => return Err(help(&mut parser)),
-        _ => (PROGRAM_HELP, Err(no_command(&name))),
+        _ => (PROGRAM_HELP, Err(unknown_command(&name))),
     };
-    command.map_err(|unfit| answer(help, unfit))
+    command.map_err(|unfit| early_exit(help, unfit))
 }
 
-fn help(parser: &mut Parser) -> Answer {
+fn help(parser: &mut Parser) -> EarlyExit {
     let name = match parser.next() {
-        Ok(None) => return answer(PROGRAM_HELP, Unfit::Help),
+        Ok(None) => return early_exit(PROGRAM_HELP, ParseError::Help),
         Ok(Some(Value(name))) => name,
-        Ok(Some(other)) => return answer(PROGRAM_HELP, other.unexpected().into()),
-        Err(error) => return answer(PROGRAM_HELP, error.into()),
+        Ok(Some(other)) => return early_exit(PROGRAM_HELP, other.unexpected().into()),
+        Err(error) => return early_exit(PROGRAM_HELP, error.into()),
     };
     match name.to_str() {
-        Some("serve") => answer(SERVE_HELP, Unfit::Help),
-        Some("v0") => answer(V0_HELP, Unfit::Help),
-        Some("dial") => answer(DIAL_HELP, Unfit::Help),
-        _ => answer(PROGRAM_HELP, no_command(&name)),
+        Some("serve") => early_exit(SERVE_HELP, ParseError::Help),
+        Some("v0") => early_exit(V0_HELP, ParseError::Help),
+        Some("dial") => early_exit(DIAL_HELP, ParseError::Help),
+        _ => early_exit(PROGRAM_HELP, unknown_command(&name)),
     }
 }
 
-fn no_command(name: &OsStr) -> Unfit {
-    Unfit::Mistake(format!("there is no command {}", name.display()))
+fn unknown_command(name: &OsStr) -> ParseError {
+    ParseError::Invalid(format!("unknown command {}", name.display()))
 }
 
-fn answer(help: &str, unfit: Unfit) -> Answer {
+fn early_exit(help: &str, unfit: ParseError) -> EarlyExit {
     match unfit {
-        Unfit::Help => Answer::Told(help.into()),
-        Unfit::Mistake(problem) => {
+        ParseError::Help => EarlyExit::Help(help.into()),
+        ParseError::Invalid(problem) => {
             let usage = help.lines().skip_while(|line| !line.starts_with("Usage: "));
             let usage: Vec<_> = usage.take_while(|line| !line.is_empty()).collect();
-            Answer::Refused(format!("error: {problem}\n\n{}\n\nMore is told by --help.\n", usage.join("\n")))
+            EarlyExit::Error(format!("error: {problem}\n\n{}\n\nSee --help for details.\n", usage.join("\n")))
         }
     }
 }
 
-/// What `serve` and `v0` have in common.
+/// Options that `serve` and `v0` share.
 #[derive(Default)]
-struct Common {
+struct CommonOptions {
     working_dir: Option<PathBuf>,
     no_change_timeout: Option<Duration>,
     log_level: Option<Targets>,
@@ -113,7 +113,7 @@ struct Common {
     supervisor: Option<i32>,
 }
 
-impl Common {
+impl CommonOptions {
     fn role(&self) -> Role {
         match self.supervisor {
             None => Role::Supervisor,
@@ -122,8 +122,8 @@ impl Common {
     }
 }
 
-fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
-    let mut common = Common::default();
+fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
+    let mut common = CommonOptions::default();
     let (mut socket, mut listen, mut root, mut idle_timeout) = (None, None, None, None);
     let (mut detach, mut is_detached) = (false, false);
     while let Some(argument) = parser.next()? {
@@ -139,24 +139,24 @@ fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
             }
             Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
             Long("detach") => detach = true,
-            // Set by the launcher on the process that it starts, before the other.
+            // Set by the launcher, on the supervisor.
             Long("detached") => is_detached = true,
-            // Set by the supervisor on the server.
+            // Set by the supervisor, on the server.
             Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", number)?),
-            Long("help") | Short('h') => return Err(Unfit::Help),
+            Long("help") | Short('h') => return Err(ParseError::Help),
             other => return Err(other.unexpected().into()),
         }
     }
     let address = match (socket, listen) {
-        (Some(_), Some(_)) => return mistake("--socket and --listen exclude each other"),
-        (None, None) => return mistake("--socket PATH or --listen [ADDR:]PORT is missing"),
-        (None, Some(_)) if !common.key_stdin => return mistake("--listen needs --key-stdin"),
-        (None, Some(_)) if detach => return mistake("--listen and --detach exclude each other"),
+        (Some(_), Some(_)) => return invalid("--socket and --listen exclude each other"),
+        (None, None) => return invalid("--socket PATH or --listen [ADDR:]PORT is missing"),
+        (None, Some(_)) if !common.key_stdin => return invalid("--listen requires --key-stdin"),
+        (None, Some(_)) if detach => return invalid("--listen and --detach exclude each other"),
         (Some(path), None) => Address::Unix(path),
         (None, Some(address)) => Address::Tcp(address),
     };
     let role = if detach && !is_detached { Role::Launcher } else { common.role() };
-    let Some(working_dir) = common.working_dir else { return mistake("--working-dir DIR is missing") };
+    let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
     let config = ServeConfig {
         dialect: Dialect::Native,
         address,
@@ -171,8 +171,8 @@ fn serve(parser: &mut Parser) -> Result<Command, Unfit> {
     Ok(Command::Serve(role, config))
 }
 
-fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
-    let mut common = Common::default();
+fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
+    let mut common = CommonOptions::default();
     let (mut port, mut host, mut username, mut user_id) = (None, None, None, None);
     let mut without_key = false;
     while let Some(argument) = parser.next()? {
@@ -188,19 +188,19 @@ fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
             }
             Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
-            // It has started over: the key is the first line of standard input, or there is none.
+            // Set by the launcher: the key is the first line of standard input, or there is none.
             Long("key-stdin") => common.key_stdin = true,
             Long("without-key") => without_key = true,
-            // Set by the supervisor on the server.
+            // Set by the supervisor, on the server.
             Long("supervisor") => common.supervisor = Some(value(parser, "--supervisor", number)?),
-            Long("help") | Short('h') => return Err(Unfit::Help),
+            Long("help") | Short('h') => return Err(ParseError::Help),
             other => return Err(other.unexpected().into()),
         }
     }
-    let Some(port) = port else { return mistake("PORT is missing") };
+    let Some(port) = port else { return invalid("PORT is missing") };
     let address = SocketAddr::new(host.unwrap_or(LOOPBACK), port);
     let role = common.role();
-    let Some(working_dir) = common.working_dir else { return mistake("--working-dir DIR is missing") };
+    let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
     if !common.key_stdin && !without_key {
         return Ok(Command::LaunchV0(LaunchConfig { address, working_dir, username, user_id }));
     }
@@ -223,47 +223,47 @@ fn v0(parser: &mut Parser) -> Result<Command, Unfit> {
     Ok(Command::Serve(role, config))
 }
 
-fn dial(parser: &mut Parser) -> Result<Command, Unfit> {
+fn dial(parser: &mut Parser) -> Result<Command, ParseError> {
     let (mut socket, mut server) = (None, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("socket") => socket = Some(path(parser, "--socket")?),
             Long("server-pid") => server = Some(Pid::from_raw(value(parser, "--server-pid", number)?)),
-            Long("help") | Short('h') => return Err(Unfit::Help),
+            Long("help") | Short('h') => return Err(ParseError::Help),
             other => return Err(other.unexpected().into()),
         }
     }
-    let Some(socket) = socket else { return mistake("--socket PATH is missing") };
+    let Some(socket) = socket else { return invalid("--socket PATH is missing") };
     Ok(Command::Dial { socket, server })
 }
 
-/// What a text has to be to be taken, for who wrote another.
+/// Description of a valid value, for errors.
 type Expected = &'static str;
 
-/// The value of the option that was read last, which is `name`.
+/// Parses the value of the last option, `name`.
 fn value<T>(
     parser: &mut Parser,
     name: &str,
     from_text: impl FnOnce(&str) -> Result<T, Expected>,
-) -> Result<T, Unfit> {
+) -> Result<T, ParseError> {
     read(name, &parser.value()?, from_text)
 }
 
-fn path(parser: &mut Parser, name: &str) -> Result<PathBuf, Unfit> {
+fn path(parser: &mut Parser, name: &str) -> Result<PathBuf, ParseError> {
     let path = parser.value()?;
-    if path.is_empty() { mistake(format!("{name} is empty")) } else { Ok(path.into()) }
+    if path.is_empty() { invalid(format!("{name} is empty")) } else { Ok(path.into()) }
 }
 
 fn read<T>(
     name: &str,
     value: &OsStr,
     from_text: impl FnOnce(&str) -> Result<T, Expected>,
-) -> Result<T, Unfit> {
+) -> Result<T, ParseError> {
     match value.to_str() {
-        None => mistake(format!("{name} is not UTF-8")),
-        Some("") => mistake(format!("{name} is empty")),
+        None => invalid(format!("{name} is not UTF-8")),
+        Some("") => invalid(format!("{name} is empty")),
         Some(text) => from_text(text)
-            .map_err(|expected| Unfit::Mistake(format!("{name} {text:?}: expected {expected}"))),
+            .map_err(|expected| ParseError::Invalid(format!("{name} {text:?}: expected {expected}"))),
     }
 }
 
@@ -291,7 +291,7 @@ fn number<T: FromStr>(text: &str) -> Result<T, Expected> {
 }
 
 fn log_filter(text: &str) -> Result<Targets, Expected> {
-    text.parse().map_err(|_| "a level, or TARGET=LEVEL and more after commas")
+    text.parse().map_err(|_| "a level, or a list like TARGET=LEVEL,TARGET=LEVEL")
 }
 
 fn seconds(text: &str) -> Result<Duration, Expected> {
@@ -306,23 +306,23 @@ fn seconds(text: &str) -> Result<Duration, Expected> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, Answer> {
+    fn parsed(line: &str) -> Result<Command, EarlyExit> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     fn refused(line: &str) -> String {
         match parsed(line) {
-            Err(Answer::Refused(text)) => text.lines().next().unwrap().to_owned(),
-            Err(Answer::Told(text)) => panic!("{line}: {text}"),
+            Err(EarlyExit::Error(text)) => text.lines().next().unwrap().to_owned(),
+            Err(EarlyExit::Help(text)) => panic!("{line}: {text}"),
             Ok(_) => panic!("{line} is taken"),
         }
     }
 
     #[test]
-    fn every_option_that_help_names_is_known() {
+    fn every_option_in_the_help_is_known() {
         for (command, help) in [("serve", SERVE_HELP), ("v0", V0_HELP), ("dial", DIAL_HELP)] {
-            assert_eq!(parsed(&format!("{command} --help")).err(), Some(Answer::Told(help.into())));
-            assert_eq!(parsed(&format!("help {command}")).err(), Some(Answer::Told(help.into())));
+            assert_eq!(parsed(&format!("{command} --help")).err(), Some(EarlyExit::Help(help.into())));
+            assert_eq!(parsed(&format!("help {command}")).err(), Some(EarlyExit::Help(help.into())));
             assert_eq!(refused(&format!("{command} --nosuch")), "error: invalid option '--nosuch'");
             let options = help.lines().filter(|line| line.starts_with("  -"));
             let names: Vec<_> = options.flat_map(|line| line.split([' ', ','])).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn help_fits_a_terminal() {
+    fn help_fits_into_80_columns() {
         for help in [PROGRAM_HELP, SERVE_HELP, V0_HELP, DIAL_HELP] {
             let long = help.lines().find(|line| line.len() > 80 && !line.contains("action-server serve"));
             assert_eq!(long, None);
@@ -344,14 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_option_and_the_usage() {
-        let whole = Answer::Refused(
-            "error: --socket PATH is missing\n\nUsage: action-server dial --socket PATH [--server-pid PID]\n\nMore is told by --help.\n"
+    fn error_contains_the_option_and_the_usage() {
+        let whole = EarlyExit::Error(
+            "error: --socket PATH is missing\n\nUsage: action-server dial --socket PATH [--server-pid PID]\n\nSee --help for details.\n"
                 .into(),
         );
         assert_eq!(parsed("dial").err(), Some(whole));
         assert_eq!(refused(""), "error: a command is missing");
-        assert_eq!(refused("serv"), "error: there is no command serv");
+        assert_eq!(refused("serv"), "error: unknown command serv");
         assert_eq!(refused("--socket"), "error: invalid option '--socket'");
         let socket = "serve --socket /s";
         assert_eq!(refused(socket), "error: --working-dir DIR is missing");
@@ -364,17 +364,17 @@ mod tests {
             "error: --listen \"localhost:1\": expected an IP address and a port, as in 127.0.0.1:8000, or a port"
         );
         assert_eq!(refused("v0 70000"), "error: PORT \"70000\": expected a port, at most 65535");
-        assert_eq!(refused("help serv"), "error: there is no command serv");
+        assert_eq!(refused("help serv"), "error: unknown command serv");
         assert_eq!(refused("dial --socket="), "error: --socket is empty");
         assert_eq!(
             refused(&format!("{socket} --log-level a=b=c")),
-            "error: --log-level \"a=b=c\": expected a level, or TARGET=LEVEL and more after commas"
+            "error: --log-level \"a=b=c\": expected a level, or a list like TARGET=LEVEL,TARGET=LEVEL"
         );
         assert_eq!(refused("v0 --working-dir /"), "error: PORT is missing");
     }
 
     #[test]
-    fn addresses_are_numbers_and_local_by_default() {
+    fn address_is_local_by_default_and_never_a_name() {
         let loopback = |port| Ok(SocketAddr::new(LOOPBACK, port));
         assert_eq!(listen_address("8000"), loopback(8000));
         assert_eq!(listen_address(":8000"), loopback(8000));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn v0s_own_arguments_are_taken() {
+    fn v0_arguments_are_accepted() {
         let line = "v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
                     --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
         let Ok(Command::LaunchV0(config)) = parsed(line) else { panic!("it has not started over yet") };
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_process_is_told_comes_before_what_the_user_said() {
+    fn inserted_arguments_precede_those_of_the_user() {
         let Ok(Command::Serve(Role::Launcher, _)) = parsed("serve --working-dir / --socket /s --detach --")
         else {
             panic!("it starts the others")
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_without_a_key_is_refused() {
+    fn tcp_requires_a_key() {
         let parse = |arguments: &str| parsed(&format!("serve --working-dir / {arguments}"));
         assert!(parse("--listen 1").is_err());
         assert!(parse("--listen 1 --key-stdin").is_ok());

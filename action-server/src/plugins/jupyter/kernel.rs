@@ -1,4 +1,4 @@
-//! The process in which cells run, and what is said with it.
+//! The process that runs cells, and the protocol with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Cell;
-use super::shown::Shown;
+use super::cell_output::CellOutput;
 use crate::embedded_text::inflate;
 use crate::process::{Cursors, Process, ProcessError, ProcessProgress, Processes};
 use crate::shell::PLAIN_TERMINAL;
@@ -23,40 +23,40 @@ use crate::timeouts::sleep_until_timeout;
 /// `bridge.py`.
 static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.deflate"));
 
-/// How long a cell may take to let go after an interrupt.
-const LET_GO: Duration = Duration::from_secs(2);
+/// How long to wait for the end of a cell after an interrupt.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Output that came between two cells, from threads and programs of the first, is shown with the second: so much of it.
-const BETWEEN_BYTES: u64 = 64 << 10;
+/// Maximum output between two cells, of threads and child processes of the first, that is shown with the second.
+const MAX_OUTPUT_BETWEEN_CELLS: u64 = 64 << 10;
 
-/// The longest reply: what the bridge keeps of images, and the words around them. More comes of a forger.
-const MOST_REPLY_BYTES: usize = 5 << 20;
+/// Maximum size of a reply: the images that the bridge keeps, and the other fields. Only a forged reply is longer.
+const MAX_REPLY_BYTES: usize = 5 << 20;
 
-/// The bridge sends no more.
-const MOST_IMAGES: usize = 8;
+/// The maximum that the bridge sends.
+const MAX_IMAGES: usize = 8;
 
 /// In characters.
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH_CHARS: usize = 4096;
 
-/// What is told of the kernel's last words, in characters.
-const LAST_WORDS: usize = 1000;
+/// Maximum output that is shown as the reason of the kernel's exit, in characters.
+const MAX_REASON_CHARS: usize = 1000;
 
 /// A process that runs cells.
 pub(super) struct Kernel {
     process: Arc<Process>,
     read: Cursors,
-    /// The beginning of a reply, or its last words.
+    /// An incomplete reply, or the kernel's last output.
     reply: Vec<u8>,
-    /// The last line that was no reply.
-    words: Vec<u8>,
-    /// Where the shell was at the last cell.
+    /// The last line that was not a reply.
+    last_line: Vec<u8>,
+    /// The shell's working directory at the last cell.
     folder: PathBuf,
-    /// It has said that it can run cells.
+    /// The kernel has reported that it can run cells.
     pub(super) is_ready: bool,
 }
 
-/// How a cell left things.
-pub(super) struct Reply {
+/// State of the kernel after a cell.
+pub(super) struct KernelReply {
     pub(super) folder: String,
     pub(super) python: String,
     /// Data URLs.
@@ -64,19 +64,19 @@ pub(super) struct Reply {
     pub(super) left_out: u64,
 }
 
-/// What came of a cell.
-pub(super) enum Outcome {
-    /// It was stopped before it was sent: it did nothing.
-    NotBegun,
-    /// It has ended.
-    Done(Reply),
-    /// The kernel has, for this reason.
-    Ended(String),
+/// Result of a cell.
+pub(super) enum CellResult {
+    /// It was stopped before it was sent to the kernel.
+    NotStarted,
+    /// It has completed.
+    Completed(KernelReply),
+    /// The kernel has exited, for this reason.
+    KernelExited(String),
 }
 
-/// Why a cell was interrupted.
+/// Reason why a cell was interrupted.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stop {
+pub(super) enum Interruption {
     Cancelled,
     TimedOut,
 }
@@ -96,7 +96,7 @@ impl Kernel {
             process,
             read: Cursors::default(),
             reply: Vec::new(),
-            words: Vec::new(),
+            last_line: Vec::new(),
             folder: PathBuf::new(),
             is_ready: false,
         })
@@ -106,39 +106,43 @@ impl Kernel {
         self.process.info().exit.is_some()
     }
 
-    /// Runs a cell to its end, or the kernel's.
-    pub(super) async fn run(&mut self, cell: &Cell, shown: &mut Shown) -> (Outcome, Option<Stop>) {
-        let mut stop = pin!(Stop::of(cell));
-        // A kernel that is not ready hears no interrupt, so nothing is sent to it before.
+    /// Runs a cell until it has completed or the kernel has exited.
+    pub(super) async fn run(
+        &mut self,
+        cell: &Cell,
+        shown: &mut CellOutput,
+    ) -> (CellResult, Option<Interruption>) {
+        let mut stop = pin!(Interruption::wait(cell));
+        // A kernel that is not ready would ignore an interrupt, so no cell is sent before.
         let ready = tokio::select! {
             biased;
-            stop = &mut stop => return (Outcome::NotBegun, Some(stop)),
-            ready = self.ready(shown) => ready,
+            stop = &mut stop => return (CellResult::NotStarted, Some(stop)),
+            ready = self.wait_until_ready(shown) => ready,
         };
-        if let Err(why) = ready {
-            return (Outcome::Ended(why), None);
+        if let Err(reason) = ready {
+            return (CellResult::KernelExited(reason), None);
         }
-        let goes = if cell.folder == self.folder { "".into() } else { cell.folder.to_string_lossy() };
+        let folder = if cell.folder == self.folder { "".into() } else { cell.folder.to_string_lossy() };
         let request = json!({
             "mark": shown.mark(),
             "code": cell.action.code,
             "init": cell.action.kernel_init_code,
-            "folder": goes,
+            "folder": folder,
             "environment": cell.environment.0,
         });
         self.folder.clone_from(&cell.folder);
         let process = Arc::clone(&self.process);
-        let mut running = pin!(self.follow(format!("{request}\n"), shown));
+        let mut running = pin!(self.run_request(format!("{request}\n"), shown));
         let stop = tokio::select! {
             biased;
             outcome = &mut running => return (outcome, None),
             stop = &mut stop => stop,
         };
-        // What it waits for is interrupted too, if that is what it takes.
+        // If the kernel does not react, its child processes are interrupted too.
         for scope in [SignalScope::Process, SignalScope::Tree] {
-            // One that has ended meanwhile is found below.
+            // If the kernel has exited, reading its output reports that.
             _ = process.signal(Signal::SIGINT, scope).await;
-            if let Ok(outcome) = timeout(LET_GO, &mut running).await {
+            if let Ok(outcome) = timeout(INTERRUPT_TIMEOUT, &mut running).await {
                 return (outcome, Some(stop));
             }
         }
@@ -146,88 +150,89 @@ impl Kernel {
         (running.await, Some(stop))
     }
 
-    async fn follow(&mut self, request: String, shown: &mut Shown) -> Outcome {
+    async fn run_request(&mut self, request: String, shown: &mut CellOutput) -> CellResult {
         let process = Arc::clone(&self.process);
-        self.read.stdout = self.read.stdout.max(process.info().stdout_bytes.saturating_sub(BETWEEN_BYTES));
+        let stdout_bytes = process.info().stdout_bytes;
+        self.read.stdout = self.read.stdout.max(stdout_bytes.saturating_sub(MAX_OUTPUT_BETWEEN_CELLS));
         if let Ok(mut stdin) = process.write_stdin().await {
-            // One that does not read it has ended, which is found below.
+            // If the kernel has exited, reading its output reports that.
             _ = stdin.write(request.as_bytes()).await;
         }
-        let mut told = None;
+        let mut received = None;
         loop {
-            match self.read_on(shown).await {
-                Ok(reply) => told = reply.or(told),
-                Err(why) => return Outcome::Ended(why),
+            match self.read_next(shown).await {
+                Ok(reply) => received = reply.or(received),
+                Err(reason) => return CellResult::KernelExited(reason),
             }
             if shown.is_over()
-                && let Some(reply) = told.take()
+                && let Some(reply) = received.take()
             {
-                return Outcome::Done(reply);
+                return CellResult::Completed(reply);
             }
         }
     }
 
-    /// Waits until it can run cells; if it never can, why.
-    async fn ready(&mut self, shown: &mut Shown) -> Result<(), String> {
+    /// Waits until the kernel can run cells. An error is the reason of its exit.
+    async fn wait_until_ready(&mut self, shown: &mut CellOutput) -> Result<(), String> {
         while !self.is_ready {
-            self.read_on(shown).await?;
+            self.read_next(shown).await?;
         }
         Ok(())
     }
 
-    /// Reads what comes next of it, which may be a reply; if it has ended, why.
-    async fn read_on(&mut self, shown: &mut Shown) -> Result<Option<Reply>, String> {
+    /// Reads the next output, which may contain a reply. An error is the reason of the kernel's exit.
+    async fn read_next(&mut self, shown: &mut CellOutput) -> Result<Option<KernelReply>, String> {
         let process = Arc::clone(&self.process);
-        // Before the look: it misses no change after it.
+        // Created before the state is read, so that no later change is missed.
         let progress = process.progress();
         match process.next(self.read, OutputStream::Stderr) {
             ProcessProgress::Output(OutputStream::Stdout, piece) => {
                 let (bytes, to) = piece.read(self.read.stdout).await;
-                shown.take(&bytes);
+                shown.push(&bytes);
                 self.read.stdout = to;
             }
             ProcessProgress::Output(OutputStream::Stderr, piece) => {
                 let (bytes, to) = piece.read(self.read.stderr).await;
-                let told = self.hear(&bytes, shown.mark());
+                let reply = self.parse_replies(&bytes, shown.mark());
                 self.read.stderr = to;
-                return Ok(told);
+                return Ok(reply);
             }
-            ProcessProgress::Exited(_) => return Err(self.reason()),
+            ProcessProgress::Exited(_) => return Err(self.exit_reason()),
             ProcessProgress::Pending => progress.await,
         }
         Ok(None)
     }
 
-    /// Reads replies on; the one that knows the mark.
-    fn hear(&mut self, bytes: &[u8], mark: &str) -> Option<Reply> {
-        let mut told = None;
+    /// Parses replies, and returns the one with the mark.
+    fn parse_replies(&mut self, bytes: &[u8], mark: &str) -> Option<KernelReply> {
+        let mut received = None;
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
-            let room = MOST_REPLY_BYTES.saturating_sub(self.reply.len());
+            let room = MAX_REPLY_BYTES.saturating_sub(self.reply.len());
             self.reply.extend_from_slice(part.get(..room).unwrap_or(part));
             if !part.ends_with(b"\n") {
                 continue;
             }
             let line = std::mem::take(&mut self.reply);
-            match Reply::read(&line, mark) {
-                Some(reply) => told = Some(reply),
+            match KernelReply::parse(&line, mark) {
+                Some(reply) => received = Some(reply),
                 None if line == b"\n" => self.is_ready = true,
-                None => self.words = line,
+                None => self.last_line = line,
             }
         }
-        told
+        received
     }
 
-    /// Why it has ended, as far as that is known.
-    fn reason(&self) -> String {
+    /// Returns the reason of the exit: the last output, or the exit status.
+    fn exit_reason(&self) -> String {
         let exit = self.process.info().exit;
         let status = match exit.as_ref().map(|exit| (exit.code, exit.signal)) {
             Some((Some(code), _)) => format!("exit code {code}"),
             Some((_, Some(signal))) => format!("signal {signal}"),
             _ => "it was lost".to_owned(),
         };
-        let words = if self.reply.is_empty() { &self.words } else { &self.reply };
-        let words = String::from_utf8_lossy(words);
-        let end: Vec<char> = words.trim().chars().rev().take(LAST_WORDS).collect();
+        let output = if self.reply.is_empty() { &self.last_line } else { &self.reply };
+        let output = String::from_utf8_lossy(output);
+        let end: Vec<char> = output.trim().chars().rev().take(MAX_REASON_CHARS).collect();
         match (exit, end.is_empty()) {
             (Some(exit), _) if exit.out_of_memory => format!("{status}, out of memory"),
             (_, true) => status,
@@ -235,15 +240,15 @@ impl Kernel {
         }
     }
 
-    /// Kills what is left of it, and forgets it.
-    pub(super) async fn bury(self, processes: &Processes) {
+    /// Kills the remaining processes of the kernel, and removes its record.
+    pub(super) async fn dispose(self, processes: &Processes) {
         _ = self.process.signal(Signal::SIGKILL, SignalScope::Tree).await;
         _ = processes.acknowledge(self.process.id().clone());
     }
 }
 
-impl Stop {
-    async fn of(cell: &Cell) -> Self {
+impl Interruption {
+    async fn wait(cell: &Cell) -> Self {
         tokio::select! {
             biased;
             () = cell.cancel.cancelled() => Self::Cancelled,
@@ -252,20 +257,20 @@ impl Stop {
     }
 }
 
-impl Reply {
-    /// The one to the cell of this mark. By hand: derived, it would be eight thousand bytes of the static file.
-    fn read(line: &[u8], mark: &str) -> Option<Self> {
+impl KernelReply {
+    /// Parses a reply with this mark. Not derived, because that would add 8 KB to the binary.
+    fn parse(line: &[u8], mark: &str) -> Option<Self> {
         let reply: Value = serde_json::from_slice(line).ok()?;
         if reply["mark"] != mark {
             return None;
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let path = |name: &str| text(&reply[name]).chars().take(LONGEST_PATH).collect();
+        let path = |name: &str| text(&reply[name]).chars().take(MAX_PATH_CHARS).collect();
         let images = reply["images"].as_array().into_iter().flatten();
         Some(Self {
             folder: path("folder"),
             python: path("python"),
-            images: images.take(MOST_IMAGES).map(text).collect(),
+            images: images.take(MAX_IMAGES).map(text).collect(),
             left_out: reply["left_out"].as_u64().unwrap_or_default(),
         })
     }

@@ -1,13 +1,13 @@
-//! V0's `run_ipython`: cells of Python whose variables stay. One [`Kernel`] serves the sandbox, one cell after the other. It
-//! is begun at the first cell, again at the cell after its death, and ends with the server.
+//! V0's `run_ipython`: Python cells that share their variables. One [`Kernel`] runs the cells of the sandbox one after the other.
+//! It is started at the first cell, restarted at the next cell after its exit, and ends with the server.
 //!
-//! The kernel is one process, IPython driven by [`bridge.py`](Kernel) over pipes, and not V0's chain of a gateway and an
-//! `ipykernel`: nothing listens and nothing is connected to, so that it works where a sandbox may not even do that; a cell
-//! is over when its call has returned, so no output comes too late; and no second process can be left behind. All it
-//! needs of an image is `python3` with IPython, which ipykernel brings.
+//! The kernel is one process that drives IPython through [`bridge.py`](Kernel) over pipes, instead of V0's gateway and
+//! `ipykernel`. It uses no sockets, so that it works in sandboxes that forbid them. A cell has completed when its call returns, so
+//! that no output arrives late. No second process can be left behind. An image only needs `python3` with IPython, which ipykernel
+//! includes.
 
+mod cell_output;
 mod kernel;
-mod shown;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,81 +22,81 @@ use tokio_util::sync::CancellationToken;
 
 use crate::process::Processes;
 use crate::shell::OutputSink;
-use kernel::{Kernel, Outcome, Reply, Stop};
-use shown::Shown;
+use cell_output::CellOutput;
+use kernel::{CellResult, Interruption, Kernel, KernelReply};
 
 const NEW_KERNEL: &str =
     "\n[The kernel had ended before this cell, and a new one begins without its variables.]";
 
-/// The kernel of this sandbox. Cloning shares it.
+/// The kernel of this sandbox. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Jupyter(Arc<Shared>);
 
 struct Shared {
-    /// The kernel's alone: it is in no list.
+    /// Contains only the kernel, which is not listed among the processes of clients.
     processes: Processes,
-    /// Locked while a cell runs. Whoever waits holds their own action, so the queue costs nothing.
+    /// Locked while a cell runs. A caller that waits holds its own action, so the queue uses no memory here.
     kernel: Mutex<Option<Kernel>>,
 }
 
 /// A cell to run.
 pub(crate) struct Cell {
     pub(crate) action: RunIpythonAction,
-    /// What it has in its environment beside the kernel's own, and it alone.
+    /// Variables that only this cell has.
     pub(crate) environment: CommandEnvironment,
-    /// Where the shell is: the kernel follows it.
+    /// The shell's working directory, which the kernel changes to.
     pub(crate) folder: PathBuf,
     pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: CancellationToken,
 }
 
 impl Jupyter {
-    /// Starts nothing yet.
+    /// Does not start the kernel.
     pub(crate) fn new(processes: Processes) -> Self {
         Self(Arc::new(Shared { processes, kernel: Mutex::default() }))
     }
 
-    /// Runs a cell to its end. Its cancel and its timeout interrupt it, and end the kernel if it does not let go. `output`
-    /// gets what it writes as it comes.
+    /// Runs a cell. A cancellation or timeout interrupts it, and kills the kernel if the cell does not end. `output` receives its
+    /// output as it is written.
     pub(crate) async fn run(&self, cell: Cell, output: OutputSink) -> Observation {
-        let mut slot = tokio::select! {
+        let mut guard = tokio::select! {
             biased;
-            slot = self.0.kernel.lock() => slot,
+            guard = self.0.kernel.lock() => guard,
             () = cell.cancel.cancelled() => return Observation::error("The cell was cancelled before it began.", ""),
         };
         let mut notes = String::new();
-        if let Some(ended) = slot.take_if(|kernel| kernel.has_ended()) {
+        if let Some(ended) = guard.take_if(|kernel| kernel.has_ended()) {
             notes += NEW_KERNEL;
-            ended.bury(&self.0.processes).await;
+            ended.dispose(&self.0.processes).await;
         }
-        let kernel = match slot.take() {
+        let kernel = match guard.take() {
             Some(kernel) => kernel,
             None => match Kernel::start(&self.0.processes) {
                 Ok(kernel) => kernel,
                 Err(error) => return Observation::error(format!("A cell needs python3: {error}."), ""),
             },
         };
-        let kernel = slot.insert(kernel);
-        let mut shown = Shown::new(output);
+        let kernel = guard.insert(kernel);
+        let mut shown = CellOutput::new(output);
         let (outcome, stop) = kernel.run(&cell, &mut shown).await;
-        let begun = if matches!(outcome, Outcome::NotBegun) { " before it began" } else { "" };
+        let before_start = if matches!(outcome, CellResult::NotStarted) { " before it began" } else { "" };
         match stop {
-            Some(Stop::TimedOut) => {
+            Some(Interruption::TimedOut) => {
                 let seconds = cell.timeout.unwrap_or_default().as_secs_f64();
-                notes += &format!("\n[Execution timed out{begun} ({seconds:?} seconds).]");
+                notes += &format!("\n[Execution timed out{before_start} ({seconds:?} seconds).]");
             }
-            Some(Stop::Cancelled) => notes += &format!("\n[The cell was cancelled{begun}.]"),
+            Some(Interruption::Cancelled) => notes += &format!("\n[The cell was cancelled{before_start}.]"),
             None => {}
         }
         let (mut extra, mut image_urls) = (String::new(), None);
         match outcome {
-            Outcome::NotBegun => {
-                // One that is still loading may never be done. It has no variables yet.
-                if let Some(kernel) = slot.take_if(|kernel| !kernel.is_ready) {
-                    kernel.bury(&self.0.processes).await;
+            CellResult::NotStarted => {
+                // A kernel that is still loading may never be ready. It has no variables yet.
+                if let Some(kernel) = guard.take_if(|kernel| !kernel.is_ready) {
+                    kernel.dispose(&self.0.processes).await;
                 }
             }
-            Outcome::Done(Reply { folder, python, images, left_out }) => {
+            CellResult::Completed(KernelReply { folder, python, images, left_out }) => {
                 if left_out > 0 {
                     notes += &format!("\n[{left_out} more images were left out.]");
                 }
@@ -105,16 +105,17 @@ impl Jupyter {
                 );
                 image_urls = Some(images).filter(|images| !images.is_empty());
             }
-            Outcome::Ended(why) => {
+            CellResult::KernelExited(reason) => {
                 let is_ready = kernel.is_ready;
-                if let Some(kernel) = slot.take() {
-                    kernel.bury(&self.0.processes).await;
+                if let Some(kernel) = guard.take() {
+                    kernel.dispose(&self.0.processes).await;
                 }
                 if !is_ready && stop.is_none() {
-                    return Observation::error(format!("A cell needs IPython in Python 3: {why}."), "");
+                    return Observation::error(format!("A cell needs IPython in Python 3: {reason}."), "");
                 }
-                notes +=
-                    &format!("\n[The kernel has ended: {why}. The next cell begins without its variables.]");
+                notes += &format!(
+                    "\n[The kernel has ended: {reason}. The next cell begins without its variables.]"
+                );
             }
         }
         let mut content = shown.text() + &notes;
@@ -128,7 +129,7 @@ impl Jupyter {
         Observation::new(content, RunIpythonObservation { code: cell.action.code, image_urls })
     }
 
-    /// Ends the kernel and all that came of it.
+    /// Kills the kernel and all its child processes.
     pub(crate) async fn shut_down(&self) {
         self.0.processes.shut_down().await;
     }
