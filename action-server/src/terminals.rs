@@ -32,7 +32,6 @@ const MAX_FINAL_READS: u32 = 64;
 const MAX_PENDING_INPUT_BYTES: usize = 1 << 20;
 
 /// The open terminals of the server. Clones share them.
-
 /// The terminals of this life of the server. Cloning shares them.
 #[derive(Clone)]
 pub(crate) struct Terminals {

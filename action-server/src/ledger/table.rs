@@ -32,7 +32,6 @@ const MAX_ENDED_FILES: u64 = 128;
 const MAX_FORGOTTEN: usize = 65_536;
 
 /// The state of an id.
-
 /// What is known of an id.
 #[derive(Debug)]
 pub(super) enum Lookup<E> {

@@ -136,7 +136,7 @@ fn routes(source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_committed_document_is_what_the_code_says() {
+fn committed_document_matches_the_code() {
     let made = format!("{:#}\n", document());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
     if std::env::var_os(WRITE).is_some() {
@@ -150,7 +150,7 @@ fn the_committed_document_is_what_the_code_says() {
 }
 
 #[test]
-fn every_route_is_in_the_document_and_nothing_else() {
+fn document_contains_exactly_the_routes() {
     let mut served = routes(include_str!("../routes.rs"));
     served.extend(routes(include_str!("../api/files/mod.rs")));
     let document = document();
@@ -164,7 +164,7 @@ fn every_route_is_in_the_document_and_nothing_else() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_in_the_document_resolves() {
     let document = document();
     let references = references(&document);
     assert!(references.len() > 50);
@@ -174,6 +174,6 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
-fn the_program_holds_the_committed_document() {
+fn binary_contains_the_committed_document() {
     assert_eq!(inflate(super::DEFLATED).unwrap(), include_str!("../../openapi.json"));
 }

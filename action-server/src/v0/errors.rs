@@ -1,4 +1,4 @@
-//! Refusals in V0's words: `{"detail"}`, with 422 also `errors`. Which status is decided where it is for everybody.
+//! Errors in V0's format: `{"detail"}`, and for 422 also `errors`.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::api::error::ErrorDetail;
 
-/// Of everything, also the refusals of what comes before the handlers.
+/// Converts any error response, including those from before the handlers.
 pub(crate) fn into_v0_error(response: Response) -> Response {
     let Some(ErrorDetail { detail }) = response.extensions().get() else { return response };
     let status = response.status();

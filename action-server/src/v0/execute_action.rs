@@ -1,4 +1,4 @@
-//! `POST /execute_action`: V0's rules about commands, then the same executor as everybody's.
+//! `POST /execute_action`: applies V0's rules for commands, then executes the action as the native API does.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,7 +11,7 @@ use crate::api::error::ApiError;
 use crate::api::execute_action::{observation_response, perform, performed_elsewhere, take_event};
 use crate::api::extract::{JsonBody, action_request};
 
-/// Of the commands that an error repeats, in characters.
+/// Maximum number of characters of the commands in an error.
 const MAX_REPEATED_CHARS: usize = 10_000;
 
 pub(super) async fn execute_action(
@@ -19,9 +19,9 @@ pub(super) async fn execute_action(
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
     let event = take_event(body)?;
-    let _acting = v0.acting();
+    let _in_progress = v0.start_action();
     if let Some(kind) = performed_elsewhere(&event) {
-        return observation_response(&Observation::error(elsewhere(kind), ""));
+        return observation_response(&Observation::error(missing_plugin(kind), ""));
     }
     let mut request = action_request(event)?;
     if let Some(observation) = apply_rules(&mut request) {
@@ -30,9 +30,9 @@ pub(super) async fn execute_action(
     perform(v0.executor(), request).await
 }
 
-/// What V0 reads differently; the observation if it does not perform it.
+/// Applies V0's interpretation of a request. Returns an observation if the action is not performed.
 fn apply_rules(request: &mut ActionRequest) -> Option<Observation> {
-    // V0's word for none.
+    // In V0, 0 means no timeout.
     request.timeout = request.timeout.filter(|timeout| *timeout != 0.0);
     match &mut request.action {
         SandboxAction::Run(run) => one_command(run),
@@ -50,7 +50,7 @@ fn one_command(run: &mut RunAction) -> Option<Observation> {
         run.command.clear();
     }
     if run.is_input {
-        // `C-c` with blanks around it is the key too. Other input may need its blanks.
+        // Keys are recognized with surrounding whitespace. Other input is not trimmed.
         if let key @ [b'C', b'-', _] = run.command.trim().as_bytes() {
             run.command = String::from_utf8_lossy(key).into_owned();
         }
@@ -58,11 +58,11 @@ fn one_command(run: &mut RunAction) -> Option<Observation> {
     }
     match commands::split(&run.command).as_slice() {
         [] | [_] => None,
-        several => Some(Observation::error(told(several), "")),
+        several => Some(Observation::error(multiple_commands(several), "")),
     }
 }
 
-fn told(commands: &[&str]) -> String {
+fn multiple_commands(commands: &[&str]) -> String {
     let mut text = "ERROR: Cannot execute multiple commands at once.\n\
                     Send each as an action of its own, or join them with && or ; in one line. The commands are:"
         .to_owned();
@@ -77,8 +77,8 @@ fn told(commands: &[&str]) -> String {
     text
 }
 
-/// Which plugin would perform it.
-fn elsewhere(kind: &str) -> String {
+/// Returns the error for an action that a plugin would perform.
+fn missing_plugin(kind: &str) -> String {
     let plugin = match kind {
         "browse" | "browse_interactive" => "browser",
         "call_tool_mcp" => "mcp",

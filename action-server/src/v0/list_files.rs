@@ -1,4 +1,4 @@
-//! `POST /list_files`: the names in a folder, for a person to look at.
+//! `POST /list_files`: lists the names in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::V0;
 use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
 
-/// Nobody looks at more; a folder can have millions.
+/// Maximum number of names; a folder can have millions.
 const MAX_NAMES: usize = 100_000;
 
-/// `{"path"?}`, relative to the working directory, which is the default. Folders first, with `/`; what cannot be read
-/// is empty.
+/// Lists `{"path"?}`, relative to the working directory, which is the default. Folders come first, with a trailing `/`. A folder
+/// that cannot be read is empty.
 pub(super) async fn list_files(
     State(v0): State<V0>,
     JsonBody(body): JsonBody,
@@ -37,7 +37,7 @@ fn names_in(folder: PathBuf) -> Vec<String> {
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for entry in entries.filter_map(Result::ok).take(MAX_NAMES) {
         let name = entry.file_name().to_string_lossy().into_owned();
-        // A link is what it leads to; one that leads nowhere is not there.
+        // Links are followed; dangling ones are skipped.
         match kind_of(&entry.path()) {
             Some(true) => folders.push(name + "/"),
             Some(false) => files.push(name),

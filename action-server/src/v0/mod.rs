@@ -1,7 +1,7 @@
-//! The server as OpenHands V0's clients know it: their routes, their words for errors, their rules about commands.
+//! The API of OpenHands V0: its routes, its error format, its rules for commands.
 //!
-//! It translates, and shares the executor with the native API. Nothing here is served unless the program was started as
-//! `action-server v0` (see [`launch`]). What each route takes and gives: `reference/v0-action-server.md`.
+//! It translates requests for the executor of the native API. It is only served if the program was started as `action-server v0`
+//! (see [`launch`]).
 
 mod archive;
 mod commands;
@@ -34,35 +34,35 @@ use crate::api::error::ApiError;
 use crate::api::{Api, alive};
 use crate::execute::Executor;
 pub(crate) use errors::into_v0_error;
-use resources::Meter;
+use resources::ResourceMeter;
 pub(crate) use web_pages::is_from_web_page;
 
-/// Uploads and downloads at once: each keeps a thread and the disk busy.
+/// Maximum number of concurrent uploads and downloads. Each occupies a thread and the disk.
 const MAX_TRANSFERS: usize = 4;
 
-/// What the handlers share. Cloning shares it.
+/// State of the handlers. Clones share it.
 #[derive(Clone)]
 struct V0(Arc<Shared>);
 
 struct Shared {
     api: Api,
     working_dir: PathBuf,
-    begun: Instant,
-    /// Only ever set; the section is one assignment.
+    started: Instant,
+    /// Time of the last action. Locked only to copy or replace it.
     last_action: Mutex<Instant>,
-    meter: Arc<Meter>,
+    meter: Arc<ResourceMeter>,
     transfers: Arc<Semaphore>,
 }
 
-/// V0's whole API.
+/// The routes of V0.
 pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
     let now = Instant::now();
     let v0 = V0(Arc::new(Shared {
         api,
         working_dir,
-        begun: now,
+        started: now,
         last_action: Mutex::new(now),
-        meter: Arc::new(Meter::new()),
+        meter: Arc::new(ResourceMeter::new()),
         transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)),
     }));
     Router::new()
@@ -70,7 +70,7 @@ pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
         .route("/server_info", get(server_info::server_info))
         .route("/execute_action", post(execute_action::execute_action))
         .route("/list_files", post(list_files::list_files))
-        // Its body goes to disk as it comes, and has a bound of its own.
+        // Streams its body to the disk, with its own size limit.
         .route("/upload_file", post(upload::upload_file))
         .route("/download_files", get(download::download_files))
         .route("/update_mcp_server", post(plugins::update_mcp_server))
@@ -89,27 +89,27 @@ impl V0 {
         &self.0.working_dir
     }
 
-    fn meter(&self) -> Arc<Meter> {
+    fn meter(&self) -> Arc<ResourceMeter> {
         Arc::clone(&self.0.meter)
     }
 
-    /// How long it has been up, and idle.
+    /// Returns the uptime and the idle time.
     fn times(&self) -> (Duration, Duration) {
         let last = *self.0.last_action.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.0.begun.elapsed(), last.elapsed())
+        (self.0.started.elapsed(), last.elapsed())
     }
 
-    /// An action is asked for now, and again when it has its answer.
-    fn acting(&self) -> Acting {
+    /// Resets the idle time, now and when the guard is dropped.
+    fn start_action(&self) -> ActionGuard {
         self.touch();
-        Acting(self.clone())
+        ActionGuard(self.clone())
     }
 
     fn touch(&self) {
         *self.0.last_action.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Waits until there are fewer; nothing only if the server could not count them, which it can.
+    /// Waits for a permit. Never `None`, because the semaphore is not closed.
     async fn transfer(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.transfers).acquire_owned().await.ok()
     }
@@ -121,10 +121,10 @@ impl FromRef<V0> for Api {
     }
 }
 
-/// Idleness begins when this is dropped.
-struct Acting(V0);
+/// Resets the idle time when it is dropped.
+struct ActionGuard(V0);
 
-impl Drop for Acting {
+impl Drop for ActionGuard {
     fn drop(&mut self) {
         self.0.touch();
     }

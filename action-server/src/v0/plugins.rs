@@ -1,4 +1,4 @@
-//! The routes of parts that this server does not have. Their clients want an answer, and get an honest one.
+//! Routes of plugins that this server does not have.
 
 use axum::Json;
 use serde_json::{Value, json};
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use crate::api::error::ApiError;
 use crate::api::extract::JsonBody;
 
-/// Names that are repeated in an answer.
+/// Maximum number of names in a response.
 const MAX_NAMED: usize = 20;
 
-/// `GET /vscode/connection_token`: null is V0's word for not having it.
+/// `GET /vscode/connection_token`: null means that VS Code is not available.
 pub(super) async fn vscode_token() -> Json<Value> {
     Json(json!({"token": null}))
 }
 
-/// `POST /update_mcp_server`, a list of servers to start. A client that got another status would give up its
-/// conversation; it shows the log to people.
+/// `POST /update_mcp_server`, with a list of servers to start. Responds with success, because a client would end its conversation
+/// on an error; it shows the log to the user.
 pub(super) async fn update_mcp_server(JsonBody(body): JsonBody) -> Result<Json<Value>, ApiError> {
     let Value::Array(servers) = body else {
         let problem = "Request must be a list of MCP tools to sync".to_owned();

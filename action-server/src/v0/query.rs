@@ -1,4 +1,4 @@
-//! The parameters in a request's address.
+//! Query parameters.
 
 use axum::extract::Query;
 use axum::http::Uri;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::error::ApiError;
 
-/// Wrong or missing ones are bad parameters, in V0's sense.
+/// Deserializes the query. Invalid or missing parameters are the same error as in V0.
 pub(super) fn read_query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
     let query = Query::<T>::try_from_uri(uri);
     query.map(|Query(parameters)| parameters).map_err(|error| ApiError::Malformed(error.body_text()))

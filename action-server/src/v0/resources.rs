@@ -1,4 +1,4 @@
-//! What this process uses of the machine, in V0's shape. What the system does not tell is 0.
+//! Resource usage of this process, in V0's format. Values that the system does not provide are 0.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -9,29 +9,29 @@ use nix::sys::statvfs::statvfs;
 use nix::sys::time::TimeValLike as _;
 use serde::Serialize;
 
-/// As the kernel counts what goes to disks, whatever their own blocks are.
+/// The kernel's unit for disk I/O.
 const BLOCK_BYTES: u64 = 512;
 
-/// Lengths are in bytes, percentages from 0 to 100; that of the processor is of one core.
+/// Sizes are in bytes, percentages are between 0 and 100. The CPU percentage is relative to one core.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Resources {
     cpu_percent: f64,
-    memory: Memory,
-    disk: Disk,
-    io: Io,
+    memory: MemoryUsage,
+    disk: DiskUsage,
+    io: IoUsage,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Memory {
+struct MemoryUsage {
     rss: u64,
     vms: u64,
-    /// Of the machine's memory.
+    /// Share of the machine's memory.
     percent: f64,
 }
 
-/// Of the root file system.
+/// Usage of the root file system.
 #[derive(Debug, Default, Serialize)]
-struct Disk {
+struct DiskUsage {
     total: u64,
     used: u64,
     free: u64,
@@ -39,24 +39,24 @@ struct Disk {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Io {
+struct IoUsage {
     read_bytes: u64,
     write_bytes: u64,
 }
 
-/// Remembers when it was read last: a load is always one over a time.
+/// Measures the CPU usage since the last reading.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ResourceMeter {
     last: Mutex<(Instant, Duration)>,
 }
 
-impl Meter {
-    /// The first reading is over the time since this.
+impl ResourceMeter {
+    /// The first reading covers the time since this call.
     pub(super) fn new() -> Self {
         Self { last: Mutex::new((Instant::now(), processor_time())) }
     }
 
-    /// Blocks for as long as the file system does.
+    /// Blocks on the file system.
     pub(super) fn read(&self) -> Resources {
         Resources { cpu_percent: self.load(), memory: memory(), disk: disk().unwrap_or_default(), io: io() }
     }
@@ -70,40 +70,45 @@ impl Meter {
     }
 }
 
-/// Not from `/proc/self`, parts of which are closed to a process whose memory is hidden, also to itself.
+/// Does not use `/proc/self`, parts of which are not readable for a process that is not dumpable.
 fn processor_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let microseconds = (usage.user_time() + usage.system_time()).num_microseconds();
     Duration::from_micros(u64::try_from(microseconds).unwrap_or_default())
 }
 
-fn io() -> Io {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Io::default() };
+fn io() -> IoUsage {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return IoUsage::default() };
     let bytes = |blocks| u64::try_from(blocks).unwrap_or_default() * BLOCK_BYTES;
-    Io { read_bytes: bytes(usage.block_reads()), write_bytes: bytes(usage.block_writes()) }
+    IoUsage { read_bytes: bytes(usage.block_reads()), write_bytes: bytes(usage.block_writes()) }
 }
 
-fn memory() -> Memory {
+fn memory() -> MemoryUsage {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (rss, vms) = (kibibytes(&status, "VmRSS:"), kibibytes(&status, "VmSize:"));
-    Memory { rss, vms, percent: percent(rss, kibibytes(&machine, "MemTotal:")) }
+    MemoryUsage { rss, vms, percent: percent(rss, kibibytes(&machine, "MemTotal:")) }
 }
 
-/// A line such as `VmRSS:      1234 kB`, in bytes.
+/// Parses a line like `VmRSS:      1234 kB`, and returns bytes.
 fn kibibytes(text: &str, name: &str) -> u64 {
     let value =
         text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
     value.unwrap_or(0_u64) * 1024
 }
 
-/// As `df` counts: what only root may use is neither used nor free.
-fn disk() -> Option<Disk> {
-    let facts = statvfs("/").ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(facts.fragment_size());
-    let used = bytes(facts.blocks().saturating_sub(facts.blocks_free()));
-    let free = bytes(facts.blocks_available());
-    Some(Disk { total: bytes(facts.blocks()), used, free, percent: percent(used, used.saturating_add(free)) })
+/// Counts like `df`: blocks reserved for root are neither used nor free.
+fn disk() -> Option<DiskUsage> {
+    let stats = statvfs("/").ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stats.fragment_size());
+    let used = bytes(stats.blocks().saturating_sub(stats.blocks_free()));
+    let free = bytes(stats.blocks_available());
+    Some(DiskUsage {
+        total: bytes(stats.blocks()),
+        used,
+        free,
+        percent: percent(used, used.saturating_add(free)),
+    })
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -119,10 +124,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_this_process_s() {
-        let meter = Meter::new();
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(100) {
+    fn usage_of_this_process_is_measured() {
+        let meter = ResourceMeter::new();
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_millis(100) {
             std::hint::spin_loop();
         }
         let Resources { cpu_percent, memory, disk, .. } = meter.read();
@@ -132,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_proc_are_read() {
+    fn proc_lines_are_parsed() {
         assert_eq!(kibibytes("Name:\tx\nVmRSS:\t    12 kB\n", "VmRSS:"), 12 << 10);
         assert_eq!(kibibytes("VmRSS:\n", "VmRSS:"), 0);
         assert_eq!((percent(1, 3), percent(1, 0)), (33.3, 0.0));

@@ -1,4 +1,4 @@
-//! `GET /server_info`: how long the server has been up and idle, and what it uses. Open.
+//! `GET /server_info`: uptime, idle time and resource usage. Does not require the key.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::api::error::ApiError;
 #[derive(Debug, Serialize)]
 pub(super) struct ServerInfo {
     uptime: f64,
-    /// Since an action was last asked for.
+    /// Since the last action.
     idle_time: f64,
     resources: Resources,
 }
@@ -20,7 +20,7 @@ pub(super) struct ServerInfo {
 pub(super) async fn server_info(State(v0): State<V0>) -> Result<Json<ServerInfo>, ApiError> {
     let (uptime, idle_time) = v0.times();
     let meter = v0.meter();
-    // Asking a file system how full it is may wait for a server elsewhere.
+    // Blocking, because a network file system may be slow to report its usage.
     let resources = tokio::task::spawn_blocking(move || meter.read()).await.map_err(|_| ApiError::Failed)?;
     Ok(Json(ServerInfo { uptime: uptime.as_secs_f64(), idle_time: idle_time.as_secs_f64(), resources }))
 }

@@ -1,4 +1,4 @@
-//! Why files are not taken or given. The texts name the path; nothing of it is worth a retry unchanged.
+//! Errors of uploads and downloads. Not worth a retry of the same request.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::archive::ArchiveError;
 use crate::api::error::ApiError;
 
-/// An upload or a download that is refused or has failed.
+/// Reason why an upload or download failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransferError {
-    /// Bad input: a field, a name, an entry of an archive.
+    /// Invalid input: a field, a name, an entry of an archive.
     #[error("{0}")]
     Refused(String),
-    /// A bound was reached.
+    /// A limit is exceeded.
     #[error("{0}")]
     TooMuch(String),
     #[error("path not found: {}", .0.display())]

@@ -20,7 +20,7 @@ fn open(gate: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_runs_once_and_everybody_reads_the_same() {
+async fn action_runs_once_when_started_with_the_same_id() {
     let server = Server::start();
     let gate = server.gate("gate");
     let request = run("echo ran >> count; echo one; cat gate");
@@ -40,7 +40,7 @@ async fn the_same_id_runs_once_and_everybody_reads_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_action_under_the_same_id_is_refused() {
+async fn start_is_refused_when_the_id_has_another_action() {
     let server = Server::start();
     server.run("a", "true").await;
     let other = server.send(Method::POST, "/v1/actions/a", run("false")).await;
@@ -48,7 +48,7 @@ async fn another_action_under_the_same_id_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_connection_ends_nothing() {
+async fn action_continues_when_its_connection_is_lost() {
     let server = Server::start();
     let gate = server.gate("gate");
     let mut client = server.http2().await;
@@ -63,7 +63,7 @@ async fn a_lost_connection_ends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_comes_before_the_end() {
+async fn output_is_streamed_before_the_action_completes() {
     let server = Server::start();
     let gate = server.gate("gate");
     let mut client = server.http2().await;
@@ -80,7 +80,7 @@ async fn output_comes_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_output_is_read_again_whole_until_it_is_acknowledged() {
+async fn long_output_is_retained_until_it_is_acknowledged() {
     let server = Server::start();
     let first = server.run("a", "seq 1500000; echo end").await;
     let expected: String = (1..=1_500_000).map(|n| format!("{n}\n")).chain(["end\n".into()]).collect();
@@ -98,7 +98,7 @@ async fn long_output_is_read_again_whole_until_it_is_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_cannot_be_acknowledged() {
+async fn acknowledge_is_refused_while_the_action_runs() {
     let server = Server::start();
     let gate = server.gate("gate");
     let reply = server.begin(Method::POST, "/v1/actions/a", run("echo ran >> began; cat gate"));
@@ -110,7 +110,7 @@ async fn what_runs_cannot_be_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_ends_the_whole_tree_and_the_observation_still_comes() {
+async fn cancel_kills_the_process_tree_and_returns_an_observation() {
     let server = Server::start();
     let command = "sleep 1000 & echo $! >> pids; setsid sleep 1001 & sh -c 'sleep 1002 & echo $! >> pids; wait' & \
                    echo $! >> pids; wait";
@@ -127,7 +127,7 @@ async fn a_cancel_ends_the_whole_tree_and_the_observation_still_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_found_from_the_working_directory() {
+async fn relative_file_paths_refer_to_the_working_directory() {
     let server = Server::start();
     let dir = server.dir.path().canonicalize().unwrap();
     server.act("w", json!({"action": "write", "args": {"path": "a/b", "content": "x\ny\n"}})).await;
@@ -155,7 +155,7 @@ async fn files_are_found_from_the_working_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn v0_clients_get_their_observation() {
+async fn execute_action_returns_the_observation() {
     let server = Server::start();
     let event = json!({"action": {"id": 3, "source": "agent", "timeout": 120, "action": "run",
         "args": {"command": "echo hi"}}});

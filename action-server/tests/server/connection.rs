@@ -50,7 +50,7 @@ async fn is_alive(client: &mut Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_stalled_streams_each_way_are_harmless() {
+async fn server_responds_while_fifty_streams_stall_each_way() {
     let server = Server::start();
     std::fs::write(server.file("big"), vec![b'x'; 4 << 20]).unwrap();
     let mut client = connect(&server).await;
@@ -77,7 +77,7 @@ async fn fifty_stalled_streams_each_way_are_harmless() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_streams_than_are_served_are_refused_and_not_left_waiting() {
+async fn request_is_refused_when_there_are_too_many_streams() {
     let server = Server::start();
     let mut client = connect(&server).await;
     let mut open = tokio::task::JoinSet::new();
@@ -101,7 +101,7 @@ async fn more_streams_than_are_served_are_refused_and_not_left_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_versions_of_http_are_spoken_on_one_socket() {
+async fn socket_serves_http_1_and_http_2() {
     let server = Server::start();
     let info: ServerInfo =
         serde_json::from_value(server.send(hyper::Method::GET, "/v1/info", "").await.json()).unwrap();
@@ -113,7 +113,7 @@ async fn both_versions_of_http_are_spoken_on_one_socket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_broken_connections_leave_the_server_serving() {
+async fn server_responds_after_a_thousand_broken_connections() {
     use tokio::io::AsyncWriteExt as _;
     let server = Server::start_with_key("k");
     let mut host = connect(&server).await;

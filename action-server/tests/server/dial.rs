@@ -37,7 +37,7 @@ impl Drop for Dial {
 }
 
 #[test]
-fn an_answer_comes_after_the_end_of_input() {
+fn dial_forwards_a_response_after_the_end_of_input() {
     let server = Server::start();
     let mut dial = Dial::to(&server);
     dial.read_greeting();
@@ -58,7 +58,7 @@ fn an_answer_comes_after_the_end_of_input() {
 }
 
 #[test]
-fn it_ends_soon_after_its_input() {
+fn dial_exits_soon_after_the_end_of_input() {
     let server = Server::start();
     let mut dial = Dial::to(&server);
     dial.read_greeting();
@@ -69,7 +69,7 @@ fn it_ends_soon_after_its_input() {
 }
 
 #[test]
-fn it_ends_with_its_socket() {
+fn dial_exits_when_its_socket_closes() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let server = Server::start();
         let mut dial = Dial::to(&server);
@@ -81,7 +81,7 @@ fn it_ends_with_its_socket() {
 }
 
 #[test]
-fn without_a_server_it_says_so_and_nothing_else() {
+fn dial_prints_only_an_error_when_there_is_no_server() {
     let output = program().args(["dial", "--socket", "/nowhere/s"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
@@ -91,7 +91,7 @@ fn without_a_server_it_says_so_and_nothing_else() {
 
 /// The scene of an attack from within: another socket in the place of the server's, which is stopped.
 #[test]
-fn a_socket_in_the_server_s_place_receives_no_byte() {
+fn dial_sends_nothing_when_another_process_listens() {
     let server = Server::start();
     std::fs::rename(server.socket(), server.file("run/moved")).unwrap();
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();

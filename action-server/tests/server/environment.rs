@@ -26,7 +26,7 @@ async fn of_a_process(server: &Server, id: &str, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shells_and_processes_have_what_was_set_before_they_began() {
+async fn variables_apply_to_shells_and_processes_started_later() {
     let server = Server::start();
     assert_eq!(set(&server, json!({"TOKEN": "s3cret", "HOME": "/elsewhere"})).await.status, 204);
     // The default shell was begun with the server, and nothing ran in it.
@@ -47,7 +47,7 @@ async fn shells_and_processes_have_what_was_set_before_they_began() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_megabyte_fits_and_what_does_not_changes_nothing() {
+async fn environment_is_unchanged_when_variables_are_too_long() {
     let server = Server::start();
     let value = "x".repeat(100 << 10);
     let many: serde_json::Map<_, _> = (0..10).map(|number| (format!("V{number}"), json!(value))).collect();
@@ -72,7 +72,7 @@ async fn a_megabyte_fits_and_what_does_not_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_cannot_be_read() {
+async fn environment_cannot_be_read() {
     let server = Server::start();
     set(&server, json!({"TOKEN": "s3cret"})).await;
     assert_eq!(server.send(Method::GET, "/v1/environment", "").await.status, 405);
@@ -86,7 +86,7 @@ fn lending(command: &str, session: &str, variables: serde_json::Value) -> serde_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commands_own_variables_are_nobody_elses() {
+async fn command_variables_are_not_visible_to_other_commands() {
     let server = Server::start();
     assert_eq!(set(&server, json!({"TOKEN": "of all"})).await.status, 204);
     let lent = lending("echo $TOKEN; env | grep -c s3cret", "default", json!({"TOKEN": "s3cret"}));
@@ -98,7 +98,7 @@ async fn a_commands_own_variables_are_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_know_the_values_any_more_may_ask_again() {
+async fn action_attaches_when_the_variables_are_missing() {
     let server = Server::start();
     let with = |variables| lending("echo $TOKEN >> ran", "default", variables);
     server.act("a", with(json!({"TOKEN": "s3cret"}))).await;
@@ -108,7 +108,7 @@ async fn who_does_not_know_the_values_any_more_may_ask_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_command_can_have_is_refused_and_not_repeated() {
+async fn invalid_variable_is_refused_without_showing_its_value() {
     let server = Server::start();
     let long = "s3cret".repeat(32 << 10);
     for variables in [

@@ -103,13 +103,13 @@ impl Drop for Tcp {
 }
 
 #[test]
-fn a_flood_of_a_unix_socket_keeps_no_client_out() {
+fn client_is_served_during_a_flood_of_a_unix_socket() {
     let server = Server::start_with_key(KEY);
     survives_floods(|| unix(&server), &get("/v1/info", KEY));
 }
 
 #[test]
-fn a_flood_of_a_tcp_socket_keeps_no_client_out() {
+fn client_is_served_during_a_flood_of_a_tcp_socket() {
     let port = free_port();
     let mut command = program();
     command.args(["serve", "--key-stdin", "--working-dir", "/", "--listen", &port.to_string()]);
@@ -120,20 +120,20 @@ fn a_flood_of_a_tcp_socket_keeps_no_client_out() {
 }
 
 #[test]
-fn a_flood_of_v0_keeps_no_client_out() {
+fn client_is_served_during_a_flood_of_v0() {
     let sandbox = Sandbox::start_with(&[], Some(KEY));
     survives_floods(|| tcp(sandbox.port()), &execute(KEY));
 }
 
 /// If there is no key, clients that have sent a whole request come before those that have not.
 #[test]
-fn a_flood_of_v0_without_a_key_keeps_no_client_out() {
+fn client_is_served_during_a_flood_of_v0_without_a_key() {
     let sandbox = Sandbox::start_with(&[], None);
     survives_floods(|| tcp(sandbox.port()), &execute(""));
 }
 
 #[test]
-fn a_silent_connection_is_closed_in_time() {
+fn silent_connection_is_closed_after_the_timeout() {
     let server = Server::start_with_key(KEY);
     let mut silent = UnixStream::connect(server.socket()).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
@@ -142,7 +142,7 @@ fn a_silent_connection_is_closed_in_time() {
 
 /// The client sends all of its body before it reads: it must find the answer, and no reset connection.
 #[test]
-fn an_early_refusal_reaches_a_client_that_still_sends() {
+fn client_receives_an_early_refusal_while_it_still_sends() {
     let server = Server::start_with_key(KEY);
     let sandbox = Sandbox::start_with(&[], Some(KEY));
     let body = vec![b'x'; 8 << 20];

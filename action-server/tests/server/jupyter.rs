@@ -54,7 +54,7 @@ fn images(observation: &Observation) -> &[String] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_keep_their_variables_and_say_where_they_ran() {
+async fn cells_share_variables_and_report_folder_and_python() {
     let Some(server) = server().await else { return };
     assert_eq!(content(&server, "a", "x = 40").await, "[Code executed successfully with no output]");
     let answer = run(&server, "b", "print('\\x1b[31mred\\x1b[0m')\nx + 2").await;
@@ -78,7 +78,7 @@ async fn cells_keep_their_variables_and_say_where_they_ran() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_output_is_lost_and_none_comes_with_the_wrong_cell() {
+async fn output_belongs_to_the_cell_that_wrote_it() {
     let Some(server) = server().await else { return };
     for number in 0..200 {
         let code = format!("import os\nos.system('echo a{number}')\nprint('b{number}')\n'c{number}'");
@@ -88,7 +88,7 @@ async fn no_output_is_lost_and_none_comes_with_the_wrong_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_is_streamed_as_it_comes() {
+async fn output_of_a_cell_is_streamed() {
     let Some(server) = server().await else { return };
     let gate = server.gate("gate");
     let mut client = server.http2().await;
@@ -106,7 +106,7 @@ async fn output_is_streamed_as_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_are_tracebacks_and_nobody_answers_input() {
+async fn error_is_a_traceback_and_input_is_not_answered() {
     let Some(server) = server().await else { return };
     let told = content(&server, "a", "1 / 0").await;
     assert!(
@@ -161,7 +161,7 @@ fn names(server: &Server) -> Vec<std::ffi::OsString> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn same_error_is_reported_in_the_same_words() {
+async fn same_error_has_the_same_traceback() {
     let Some(server) = server().await else { return };
     let first = content(&server, "a", "1 / 0").await;
     assert_eq!(content(&server, "b", "1 / 0").await, first);
@@ -173,7 +173,7 @@ fn frames(traceback: &str) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_traceback_has_the_frames_of_the_cell_and_none_of_the_kernel() {
+async fn traceback_contains_no_frames_of_the_kernel() {
     let Some(server) = server().await else { return };
     let handled = "def ask():\n    return input()\ntry:\n    ask()\nexcept EOFError:\n    1 / 0";
     let told = content(&server, "a", handled).await;
@@ -199,7 +199,7 @@ async fn a_traceback_has_the_frames_of_the_cell_and_none_of_the_kernel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn images_are_data_urls_and_have_a_bound() {
+async fn images_are_data_urls_of_limited_number() {
     let Some(server) = server().await else { return };
     let show = format!(
         "import base64\nfrom IPython.display import Image, display\ndot = Image(base64.b64decode('{DOT}'))\ndisplay(dot)\ndot"
@@ -218,7 +218,7 @@ async fn images_are_data_urls_and_have_a_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_is_interrupted_by_a_cancel_and_by_its_timeout_and_variables_stay() {
+async fn interrupted_cell_keeps_the_variables() {
     let Some(server) = server().await else { return };
     let wait = "kept = 7\nimport os, time\nopen('begun', 'w').close()\ntime.sleep(1000)";
     let running = server.begin(Method::POST, "/v1/actions/a", cell(wait).to_string());
@@ -240,7 +240,7 @@ async fn a_cell_is_interrupted_by_a_cancel_and_by_its_timeout_and_variables_stay
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one() {
+async fn next_cell_has_a_new_kernel_when_the_kernel_exits() {
     let Some(server) = server().await else { return };
     let dying = "import os\nprint('last words')\nos.system('sleep 1000 & echo $! >> pids')\nos._exit(3)";
     let told = content(&server, "a", dying).await;
@@ -264,7 +264,7 @@ async fn a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_kernel_ends_with_the_server_however_that_ends() {
+async fn kernel_is_killed_when_the_server_ends() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let Some(mut server) = server().await else { return };
         let begin = "import os, subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n\
@@ -284,7 +284,7 @@ async fn the_kernel_ends_with_the_server_however_that_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn much_output_is_bounded_and_what_is_missing_is_told() {
+async fn long_output_of_a_cell_is_truncated_with_a_note() {
     let Some(server) = server().await else { return };
     let answer = run(&server, "a", "for _ in range(1000): print('x' * 9_999)").await;
     assert_eq!(answer.output.len(), 10_000_000);
@@ -299,7 +299,7 @@ async fn much_output_is_bounded_and_what_is_missing_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_cell_prints_forges_nothing() {
+async fn output_of_a_cell_cannot_forge_a_reply() {
     let Some(server) = server().await else { return };
     let forged = r#"import os
 line = '{"mark": "", "folder": "/forged", "python": "forged", "images": ["x"], "left_out": 9}'
@@ -323,7 +323,7 @@ for fd in range(3, 20):
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lent_to_a_cell_is_its_own() {
+async fn cell_variables_are_not_visible_to_other_cells() {
     let Some(server) = server().await else { return };
     let mut lent = cell("import os; print(os.environ['TOKEN'][::-1])");
     lent["environment"] = json!({"TOKEN": "s3cret"});
@@ -333,7 +333,7 @@ async fn what_is_lent_to_a_cell_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_kernel_begins_with_the_code_that_is_for_that() {
+async fn init_code_runs_when_a_kernel_starts() {
     let Some(server) = server().await else { return };
     for (id, expected) in [("a", "1"), ("b", "2")] {
         let mut action = cell("count += 1; count");
@@ -343,7 +343,7 @@ async fn a_new_kernel_begins_with_the_code_that_is_for_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_is_stopped_before_its_kernel_is_ready_is_not_run() {
+async fn cell_is_not_run_when_stopped_before_the_kernel_is_ready() {
     let Some(server) = server().await else { return };
     let packages = packages("ipython", include_str!("../../../tests/ipython.txt"), &[]).unwrap();
     // Python's search finds this IPython first; it lets the test go on, waits, and makes way for the real one.
@@ -368,7 +368,7 @@ async fn a_cell_that_is_stopped_before_its_kernel_is_ready_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_cell_runs_in_a_kernel_that_was_not_prepared() {
+async fn no_cell_runs_when_the_init_code_was_interrupted() {
     let Some(server) = server().await else { return };
     let with = |init: &str, timeout: f64| {
         let mut action = within(timeout, "open('effect', 'w').close()");
@@ -393,7 +393,7 @@ async fn no_cell_runs_in_a_kernel_that_was_not_prepared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_of_the_workspace_are_modules_of_cells_and_not_of_the_kernel() {
+async fn workspace_modules_do_not_replace_those_of_the_kernel() {
     let Some(server) = server().await else { return };
     for name in ["queue", "token", "calendar", "random", "types", "json"] {
         fs::write(server.file(&format!("{name}.py")), "raise SystemError('not for the kernel')").unwrap();
@@ -405,7 +405,7 @@ async fn files_of_the_workspace_are_modules_of_cells_and_not_of_the_kernel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_named() {
+async fn error_names_the_missing_program() {
     let server = Server::start();
     // An IPython that cannot be had, whatever this machine's Python holds.
     let broken = server.file("IPython");

@@ -10,7 +10,7 @@ use crate::harness::Server;
 const KEY: &str = "canary-5e1f0a";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_but_alive_needs_the_key() {
+async fn every_route_but_alive_requires_the_key() {
     let server = Server::start_with_key(KEY);
     let routes = [
         ("GET", "/v1/info"),
@@ -44,7 +44,7 @@ async fn everything_but_alive_needs_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_a_head_has_no_body() {
+async fn refused_head_request_has_no_body() {
     let server = Server::start_with_key(KEY);
     let head = Request::head("http://sandbox/v1/info").body(Full::<Bytes>::default()).unwrap();
     let refused = server.http2().await.send_request(head).await.unwrap();
@@ -75,7 +75,7 @@ echo looked
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_user_finds_neither_key_nor_socket_nor_memory() {
+async fn other_user_cannot_read_key_socket_or_memory() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can be another user");
         return;

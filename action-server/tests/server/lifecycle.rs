@@ -26,7 +26,7 @@ async fn busy(server: &Server) -> Vec<i32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_ends_everything_within_two_seconds() {
+async fn sigterm_shuts_down_within_two_seconds() {
     let mut server = Server::start();
     let started = busy(&server).await;
     let asked = Instant::now();
@@ -39,7 +39,7 @@ async fn sigterm_ends_everything_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_attached_at_the_end_reads_the_observation() {
+async fn attached_client_gets_the_observation_at_shutdown() {
     let server = Server::start();
     let request = json!({"action": "run", "args": {"command": "echo $$ >> pids; cat", "blocking": true}});
     let reply = server.begin(Method::POST, "/v1/actions/a", request.to_string());
@@ -49,7 +49,7 @@ async fn whoever_is_attached_at_the_end_reads_the_observation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_server_is_cleaned_up_after() {
+async fn processes_are_killed_when_the_server_is_killed() {
     let mut server = Server::start();
     let started = busy(&server).await;
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
@@ -59,7 +59,7 @@ async fn a_killed_server_is_cleaned_up_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_kill_9_the_same_socket_serves_again() {
+async fn socket_is_reused_after_kill_9() {
     let server = Server::start();
     let old = server.send(Method::GET, "/v1/info", "").await.json();
     kill(server.pid(), Signal::SIGKILL).unwrap();
@@ -78,7 +78,7 @@ async fn after_kill_9_the_same_socket_serves_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_detached_server_keeps_none_of_the_launchers_streams() {
+async fn detached_server_releases_the_launcher_s_streams() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("deep/er/s.sock");
     let mut launcher = program()
@@ -104,7 +104,7 @@ async fn a_detached_server_keeps_none_of_the_launchers_streams() {
 }
 
 #[test]
-fn a_server_that_nobody_was_told_of_is_ended() {
+fn server_is_killed_when_its_address_cannot_be_printed() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -121,7 +121,7 @@ fn a_server_that_nobody_was_told_of_is_ended() {
 }
 
 #[test]
-fn a_file_that_is_replaced_while_it_starts_is_no_matter() {
+fn server_starts_when_its_binary_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("program"), dir.path().join("socket"));
     fs::copy(program().get_program(), &path).unwrap();
@@ -141,7 +141,7 @@ fn a_file_that_is_replaced_while_it_starts_is_no_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_inherited_is_not_passed_on() {
+async fn inherited_descriptors_are_closed_in_commands() {
     let (left_open, _other_end) = nix::unistd::pipe().unwrap();
     // Unlike the pipe's own, a copy is inherited.
     let copy = nix::unistd::dup(&left_open).unwrap();
@@ -158,7 +158,7 @@ async fn what_the_server_inherited_is_not_passed_on() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_one_line() {
+fn start_error_is_a_single_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -182,7 +182,7 @@ fn serve(arguments: &[&str], last: &std::path::Path) -> (i32, String) {
 }
 
 #[test]
-fn a_living_servers_socket_is_not_taken() {
+fn start_fails_when_another_server_listens() {
     let server = Server::start();
     for more in [&[][..], &["--detach"]] {
         let (code, said) = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &server.socket());
@@ -195,7 +195,7 @@ fn a_living_servers_socket_is_not_taken() {
 }
 
 #[test]
-fn an_idle_server_ends_itself() {
+fn idle_server_shuts_down() {
     let mut server = Server::start_in(tempfile::tempdir().unwrap(), None, &["--idle-timeout", "0.2"]);
     assert_eq!(server.wait().code(), Some(0));
     assert!(!server.socket().exists());

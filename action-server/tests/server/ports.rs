@@ -51,7 +51,7 @@ async fn echo(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Un
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tunnel_carries_bytes_both_ways_and_closes_by_halves() {
+async fn tunnel_copies_both_directions_and_closes_each_half() {
     let server = Server::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -74,7 +74,7 @@ async fn a_tunnel_carries_bytes_both_ways_and_closes_by_halves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_one_side_ends_the_other_at_once() {
+async fn tunnel_closes_when_one_side_is_dropped() {
     let server = Server::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -95,7 +95,7 @@ async fn dropping_one_side_ends_the_other_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_unix_socket_is_reached_too_and_both_by_http_1() {
+async fn tunnel_reaches_ports_and_sockets_over_http_1() {
     let server = Server::start();
     let listener = UnixListener::bind(server.file("inside.sock")).unwrap();
     tokio::spawn(async move {
@@ -126,7 +126,7 @@ async fn a_unix_socket_is_reached_too_and_both_by_http_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ports_are_listed_and_waited_for() {
+async fn ports_are_listed_and_can_be_awaited() {
     let server = Server::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -145,7 +145,7 @@ async fn ports_are_listed_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_reached_is_told() {
+async fn tunnel_fails_when_the_target_is_unreachable() {
     let server = Server::start();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let upgrade = |path: String| {

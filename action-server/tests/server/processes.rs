@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use crate::harness::{PATIENCE, Reply, Server, is_gone, pids, until, until_dead};
 
 /// A process's stream, read to its end.
-struct Told {
+struct ProcessReply {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     gaps: Vec<(OutputStream, u64, u64)>,
     exit: Option<ProcessExit>,
 }
 
-impl Told {
+impl ProcessReply {
     fn text(&self) -> (&str, &str) {
         (std::str::from_utf8(&self.stdout).unwrap(), std::str::from_utf8(&self.stderr).unwrap())
     }
@@ -35,11 +35,11 @@ impl Told {
     }
 }
 
-fn told(reply: &Reply) -> Told {
+fn told(reply: &Reply) -> ProcessReply {
     assert_eq!(reply.status, 200, "{reply:?}");
     let mut decoder = ProcessFrameDecoder::default();
     decoder.push(&reply.body);
-    let mut told = Told { stdout: Vec::new(), stderr: Vec::new(), gaps: Vec::new(), exit: None };
+    let mut told = ProcessReply { stdout: Vec::new(), stderr: Vec::new(), gaps: Vec::new(), exit: None };
     while let Some(frame) = decoder.next_frame().unwrap() {
         assert_eq!(told.exit, None, "a frame after the exit");
         match frame {
@@ -56,7 +56,7 @@ fn sh(script: &str) -> Value {
     json!({"argv": ["sh", "-c", script]})
 }
 
-async fn exec(server: &Server, id: &str, request: Value) -> Told {
+async fn exec(server: &Server, id: &str, request: Value) -> ProcessReply {
     told(&server.send(Method::POST, &format!("/v1/processes/{id}"), request.to_string()).await)
 }
 
@@ -80,7 +80,7 @@ async fn until_written(server: &Server, id: &str, bytes: u64) {
     }
 }
 
-async fn follow(server: &Server, id: &str) -> Told {
+async fn follow(server: &Server, id: &str) -> ProcessReply {
     told(&server.send(Method::GET, &format!("/v1/processes/{id}/output?follow=true"), "").await)
 }
 
@@ -100,7 +100,7 @@ fn is_root() -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_are_exact_and_the_streams_apart() {
+async fn stdout_and_stderr_are_exact_and_separate() {
     let server = Server::start();
     let script = r"printf 'a\000\377\r\n'; printf 'err\n' >&2; printf 'no newline'; exit 3";
     let told = exec(&server, "a", sh(script)).await;
@@ -113,7 +113,7 @@ async fn bytes_are_exact_and_the_streams_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_starts_once_and_is_forgotten_when_acknowledged() {
+async fn process_starts_once_for_its_id() {
     let server = Server::start();
     let gate = server.gate("gate");
     let request = sh("echo ran | tee -a count; cat gate");
@@ -138,7 +138,7 @@ async fn the_same_id_starts_once_and_is_forgotten_when_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_is_read_from_any_offset_of_each_stream() {
+async fn output_is_read_from_any_offset() {
     let server = Server::start();
     exec(&server, "a", sh("printf 0123456789; printf abcdef >&2")).await;
     let reply = server.send(Method::GET, "/v1/processes/a/output?stdout=7&stderr=4", "").await;
@@ -152,7 +152,7 @@ async fn output_is_read_from_any_offset_of_each_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn environment_and_folder_are_what_was_asked_for() {
+async fn process_has_the_requested_environment_and_folder() {
     let server = Server::start();
     fs::create_dir(server.file("below")).unwrap();
     let request = json!({"argv": ["env"], "env": {"A": "b c=d", "EMPTY": ""}, "inherit_env": false});
@@ -175,7 +175,7 @@ async fn environment_and_folder_are_what_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_becomes_the_user_that_was_asked_for() {
+async fn process_runs_as_the_requested_user() {
     let server = Server::start();
     let script = "id -u; id -g; id -G; echo $HOME $USER; cat /proc/self/status | grep -c 'Groups:'";
     let request = json!({"argv": ["sh", "-c", script], "user": "nobody"});
@@ -197,7 +197,7 @@ async fn a_process_becomes_the_user_that_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_hold_from_the_first_instruction() {
+async fn limits_apply_before_exec() {
     let server = Server::start();
     let limits = json!({"memory_bytes": 1 << 30, "cpu_seconds": 7, "open_files": 33, "file_bytes": 1024});
     let script = "ulimit -v; ulimit -t; ulimit -n; ulimit -Hn; head -c 5000 /dev/zero > big; wc -c < big";
@@ -210,7 +210,7 @@ async fn limits_hold_from_the_first_instruction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_is_read_and_then_the_end() {
+async fn stdin_contains_the_given_input_and_ends() {
     let server = Server::start();
     let bytes: Vec<u8> = (0..500_000_u32).map(|n| (n % 253) as u8).collect();
     let request = json!({"argv": ["cat"], "stdin_base64": STANDARD.encode(&bytes)});
@@ -223,7 +223,7 @@ async fn what_is_given_is_read_and_then_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_takes_bodies_of_any_length_at_the_pace_of_its_reader() {
+async fn stdin_of_any_length_is_written_at_the_process_s_pace() {
     let server = Server::start();
     start(&server, "a", json!({"argv": ["sh", "-c", "cat | sha256sum"], "stdin": "pipe"})).await;
     // More than any other body may have.
@@ -238,7 +238,7 @@ async fn a_pipe_takes_bodies_of_any_length_at_the_pace_of_its_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_does_not_outlive_the_process_that_reads_nothing() {
+async fn stdin_request_ends_when_the_process_exits() {
     let server = Server::start();
     // The grandchild holds the reading end for ever.
     let script = "exec 3<&0; setsid sleep 1000 <&3 >/dev/null 2>&1 & read line; exit 4";
@@ -262,7 +262,7 @@ async fn a_writer_does_not_outlive_the_process_that_reads_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signals_arrive_by_name_and_by_number() {
+async fn signal_is_sent_by_name_and_by_number() {
     let server = Server::start();
     let script =
         "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
@@ -283,7 +283,7 @@ const EVASIVE: &str = "trap '' TERM HUP INT; echo $$ >> pids; sleep 1000 & echo 
     while :; do sleep 1; done";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_takes_the_whole_tree_and_the_exit_still_comes() {
+async fn kill_ends_the_process_tree_and_reports_the_exit() {
     let server = Server::start();
     start(&server, "other", sh("exec sleep 1000")).await;
     let reply = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
@@ -298,7 +298,7 @@ async fn a_kill_takes_the_whole_tree_and_the_exit_still_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_command_of_a_shell_spares_the_daemon_of_a_process() {
+async fn cancelled_command_does_not_kill_another_process_s_daemon() {
     let server = Server::start();
     let gate = server.gate("gate");
     let command = json!({"action": "run", "args": {"command": "echo $$ > began; cat", "blocking": true}});
@@ -316,7 +316,7 @@ async fn a_cancelled_command_of_a_shell_spares_the_daemon_of_a_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_kills_the_tree() {
+async fn timeout_kills_the_process_tree() {
     let server = Server::start();
     let mut request = sh(EVASIVE);
     request["timeout_seconds"] = json!(0.5);
@@ -326,7 +326,7 @@ async fn a_timeout_kills_the_tree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_ends_every_process_within_two_seconds_and_tells_their_readers() {
+async fn readers_get_the_exit_when_the_server_is_terminated() {
     let mut server = Server::start();
     let reader = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
     start(&server, "b", sh("exec sleep 1000")).await;
@@ -344,7 +344,7 @@ async fn sigterm_ends_every_process_within_two_seconds_and_tells_their_readers()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_process_leaves_behind_goes_on_when_it_has_ended() {
+async fn descendants_continue_when_the_process_exits() {
     let server = Server::start();
     let script =
         "(trap '' HUP; while [ ! -e stop ]; do echo more || exit; done; echo done > finished) & exit 0";
@@ -356,7 +356,7 @@ async fn what_a_process_leaves_behind_goes_on_when_it_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_need_wait_for_a_process() {
+async fn processes_are_reaped_without_a_client() {
     let server = Server::start();
     let started: Vec<i32> = {
         let mut started = Vec::new();
@@ -378,7 +378,7 @@ fn resident_bytes(pid: i32) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_megabytes_stay_out_of_memory_and_are_read_again_whole() {
+async fn long_output_is_stored_on_disk_and_read_again() {
     let server = Server::start();
     let pid = server_pid(&server);
     exec(&server, "warm", sh("head -c 1000000 /dev/zero")).await;
@@ -397,7 +397,7 @@ async fn ten_megabytes_stay_out_of_memory_and_are_read_again_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_started_is_told_by_its_field_and_leaves_the_id_free() {
+async fn id_stays_free_when_the_process_cannot_be_started() {
     let server = Server::start();
     let many = STANDARD.encode(vec![0; (1 << 20) + 1]);
     for (request, field) in [
@@ -440,7 +440,7 @@ async fn what_cannot_be_started_is_told_by_its_field_and_leaves_the_id_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_questions_are_refused() {
+async fn invalid_process_requests_are_refused() {
     let server = Server::start();
     start(&server, "a", sh("exec sleep 1000")).await;
     for (method, path, body, status) in [

@@ -13,7 +13,7 @@ async fn run_in(server: &Server, id: &str, session: &str, command: &str) -> Answ
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_have_their_own_folder_variables_and_time() {
+async fn sessions_are_independent_of_each_other() {
     let server = Server::start();
     run_in(&server, "a1", "a", "A=1; cd /").await;
     let slow = server.begin(
@@ -35,7 +35,7 @@ async fn sessions_have_their_own_folder_variables_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_reset_within_a_second_whatever_hangs() {
+async fn hanging_session_is_reset_within_a_second() {
     let server = Server::start();
     let stubborn = "trap '' INT TERM HUP; (setsid sh -c 'echo $$ >>pids; trap \"\" TERM; sleep 1000' &); \
                     stty raw; echo $$ >>pids; while :; do sleep 1000; done";
@@ -54,7 +54,7 @@ async fn a_session_is_reset_within_a_second_whatever_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_name_is_told() {
+async fn error_names_an_invalid_session_name() {
     let server = Server::start();
     let action = json!({"action": "run", "args": {"command": "true"}, "session": "../x"});
     let reply = server.send(Method::POST, "/v1/actions/a", action.to_string()).await;

@@ -99,7 +99,7 @@ impl Terminal {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shell_answers_keys_and_tells_its_exit() {
+async fn terminal_handles_keys_and_reports_the_exit() {
     let server = Server::start();
     let mut terminal = Terminal::open(&server, "columns=101&rows=33&term=vt100").await;
     terminal.type_text("stty size; echo $TERM $((40+2)); tty -s && echo on a tty; pwd\r").await;
@@ -124,7 +124,7 @@ async fn a_shell_answers_keys_and_tells_its_exit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_has_the_environment_and_all_it_wrote_is_shown() {
+async fn all_output_of_a_terminal_command_is_shown() {
     let server = Server::start();
     server.send(Method::PUT, "/v1/environment", json!({"COLOR": "green"}).to_string()).await;
     let command = "echo%20%24COLOR%3B%20seq%2020000%3B%20exit%203";
@@ -135,7 +135,7 @@ async fn a_command_has_the_environment_and_all_it_wrote_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_the_stream_ends_all_that_came_of_it() {
+async fn process_tree_is_killed_when_the_stream_closes() {
     let server = Server::start();
     let mut terminal = Terminal::open(&server, "").await;
     let stubborn = "trap '' HUP TERM INT; (setsid sh -c 'echo $$ >>pids; sleep 1000' &); sleep 1001 & echo $! >>pids; echo $$ >>pids\r";
@@ -148,7 +148,7 @@ async fn closing_the_stream_ends_all_that_came_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_servers_end_ends_terminals_too() {
+async fn terminals_are_killed_when_the_server_ends() {
     let mut server = Server::start();
     let mut terminal = Terminal::open(&server, "").await;
     terminal.type_text("trap '' HUP TERM; echo $$ >>pids; sleep 1000\r").await;
@@ -159,7 +159,7 @@ async fn the_servers_end_ends_terminals_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_told() {
+async fn invalid_terminal_requests_are_refused() {
     let server = Server::start();
     let upgrade = |query: &str| {
         let request = Request::get(format!("/v1/terminal?{query}")).header("host", "sandbox");

@@ -6,7 +6,7 @@ use hyper::Method;
 use crate::harness::Server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_input_is_refused_by_name() {
+async fn invalid_input_is_refused_with_the_field_name() {
     let server = Server::start();
     let long_id = format!("/v1/actions/{}", "x".repeat(129));
     let deep = "[".repeat(100_000);
@@ -76,7 +76,7 @@ async fn wrong_input_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_too_long_is_refused() {
+async fn request_is_refused_when_its_body_is_too_long() {
     let server = Server::start();
     let mut client = server.http2().await;
     let body = http_body_util::Full::<bytes::Bytes>::from(vec![b' '; (32 << 20) + 1]);
@@ -85,7 +85,7 @@ async fn a_body_that_is_too_long_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_arguments_are_answered() {
+async fn hostile_action_arguments_are_handled() {
     let server = Server::start();
     let table = [
         r#"{"action":"read","args":{"path":"a\u0000b"}}"#,

@@ -1,11 +1,11 @@
-//! An archive's own list of what is in it. Everything it says is checked against the file before it is used.
+//! The directory of a zip archive. All offsets and lengths are checked against the file before they are used.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use super::{ArchiveError, MAX_ENTRIES};
 
-/// The list is held in memory while it is read.
+/// Maximum size of the directory, which is in memory while it is read.
 const MAX_DIRECTORY_BYTES: u64 = 16 << 20;
 
 const END_LENGTH: usize = 22;
@@ -16,52 +16,52 @@ const LONG_END_LOCATOR_LENGTH: u64 = 20;
 const HEADER: u32 = 0x0201_4b50;
 const HEADER_LENGTH: usize = 46;
 
-/// As long as a name may be on Linux.
+/// The maximum length of a path on Linux.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// What an archive holds.
+/// The contents of an archive.
 #[derive(Debug)]
-pub(in crate::v0) struct Directory {
-    pub(in crate::v0) entries: Vec<Entry>,
+pub(in crate::v0) struct ArchiveDirectory {
+    pub(in crate::v0) entries: Vec<ArchiveEntry>,
 }
 
-/// One file or folder, as the archive describes it.
+/// A file or folder in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::v0) struct Entry {
-    /// Relative, of plain names joined by `/`.
+pub(in crate::v0) struct ArchiveEntry {
+    /// Relative path, with components separated by `/`.
     pub(in crate::v0) name: Vec<u8>,
-    pub(in crate::v0) kind: Kind,
-    /// Unpacked, in bytes.
+    pub(in crate::v0) kind: ArchiveEntryKind,
+    /// Uncompressed size in bytes.
     pub(in crate::v0) length: u64,
     pub(super) packed_length: u64,
     pub(super) checksum: u32,
     pub(super) is_deflated: bool,
-    /// Of the entry's own header.
+    /// Offset of the local header.
     pub(super) offset: u64,
-    /// Where the data of entries ends.
+    /// Offset at which the data of all entries ends.
     pub(super) data_end: u64,
 }
 
-/// What becomes of it.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::v0) enum Kind {
+pub(in crate::v0) enum ArchiveEntryKind {
     Folder,
-    /// With its permissions, if the archive knows them.
+    /// A file, with its permissions if the archive contains them.
     File {
         mode: Option<u32>,
     },
 }
 
-impl Directory {
-    /// Reads it from the end of the file.
+impl ArchiveDirectory {
+    /// Reads the directory at the end of the file.
     pub(in crate::v0) fn read(file: &File) -> Result<Self, ArchiveError> {
-        let place = Place::find(file)?;
-        let mut bytes = vec![0; usize::try_from(place.length).unwrap_or_default()];
-        file.read_exact_at(&mut bytes, place.offset)?;
+        let location = DirectoryLocation::find(file)?;
+        let mut bytes = vec![0; usize::try_from(location.length).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, location.offset)?;
         let mut rest = bytes.as_slice();
         let mut entries = Vec::new();
-        for _ in 0..place.entries {
-            let (entry, after) = Entry::read(rest, place.offset)?;
+        for _ in 0..location.entries {
+            let (entry, after) = ArchiveEntry::read(rest, location.offset)?;
             entries.push(entry);
             rest = after;
         }
@@ -69,29 +69,28 @@ impl Directory {
     }
 }
 
-/// Where the list is.
-struct Place {
+/// Location of the directory in the file.
+struct DirectoryLocation {
     offset: u64,
     length: u64,
     entries: u64,
 }
 
-impl Place {
+impl DirectoryLocation {
     fn find(file: &File) -> Result<Self, ArchiveError> {
         let file_length = file.metadata()?.len();
         let tail_length = file_length.min((END_LENGTH + usize::from(u16::MAX)) as u64);
         let tail_offset = file_length - tail_length;
         let mut tail = vec![0; usize::try_from(tail_length).unwrap_or_default()];
         file.read_exact_at(&mut tail, tail_offset)?;
-        // A comment may follow it, and must reach to the end of the file exactly.
+        // A comment may follow, which must end at the end of the file.
         let is_end = |at: &usize| {
             let record = tail.get(*at..).unwrap_or_default();
             u32_at(record, 0) == Some(END)
                 && u16_at(record, 20).is_some_and(|comment| record.len() == END_LENGTH + usize::from(comment))
         };
-        let last = tail.len().checked_sub(END_LENGTH).ok_or(ArchiveError::Malformed("it is too short"))?;
-        let at =
-            (0..=last).rev().find(is_end).ok_or(ArchiveError::Malformed("it has no directory at its end"))?;
+        let last = tail.len().checked_sub(END_LENGTH).ok_or(ArchiveError::Malformed("too short"))?;
+        let at = (0..=last).rev().find(is_end).ok_or(ArchiveError::Malformed("no directory at its end"))?;
         let record = tail.get(at..).unwrap_or_default();
         let end_offset = tail_offset + at as u64;
         let short = Self {
@@ -102,8 +101,8 @@ impl Place {
         let is_long = short.entries == u64::from(u16::MAX)
             || short.length == u64::from(u32::MAX)
             || short.offset == u64::from(u32::MAX);
-        let place = if is_long { Self::find_long(file, end_offset)?.unwrap_or(short) } else { short };
-        place.checked(end_offset)
+        let location = if is_long { Self::find_long(file, end_offset)?.unwrap_or(short) } else { short };
+        location.checked(end_offset)
     }
 
     fn find_long(file: &File, end_offset: u64) -> Result<Option<Self>, ArchiveError> {
@@ -115,12 +114,12 @@ impl Place {
         }
         let offset = field(u64_at(&locator, 8))?;
         if offset >= locator_offset {
-            return Err(ArchiveError::Malformed("its directory is not where it says"));
+            return Err(ArchiveError::Malformed("the directory is not at its recorded offset"));
         }
         let mut record = [0; 56];
         file.read_exact_at(&mut record, offset)?;
         if u32_at(&record, 0) != Some(LONG_END) {
-            return Err(ArchiveError::Malformed("its directory is not where it says"));
+            return Err(ArchiveError::Malformed("the directory is not at its recorded offset"));
         }
         Ok(Some(Self {
             entries: field(u64_at(&record, 32))?,
@@ -135,17 +134,17 @@ impl Place {
         }
         match self.offset.checked_add(self.length) {
             Some(end) if end <= end_offset => Ok(self),
-            _ => Err(ArchiveError::Malformed("its directory is not where it says")),
+            _ => Err(ArchiveError::Malformed("the directory is not at its recorded offset")),
         }
     }
 }
 
-impl Entry {
-    /// The first entry of `bytes`, and what follows it.
+impl ArchiveEntry {
+    /// Parses the first entry of `bytes`, and returns it with the rest.
     fn read(bytes: &[u8], data_end: u64) -> Result<(Self, &[u8]), ArchiveError> {
-        const CUT: ArchiveError = ArchiveError::Malformed("its directory is cut");
+        const CUT: ArchiveError = ArchiveError::Malformed("the directory is cut");
         if field(u32_at(bytes, 0))? != HEADER {
-            return Err(ArchiveError::Malformed("its directory holds something else than entries"));
+            return Err(ArchiveError::Malformed("the directory contains something other than entries"));
         }
         let host = field(u16_at(bytes, 4))? >> 8;
         let flags = field(u16_at(bytes, 8))?;
@@ -157,22 +156,22 @@ impl Entry {
         let (name, rest) = rest.split_at_checked(name_length).ok_or(CUT)?;
         let (extra, rest) = rest.split_at_checked(extra_length).ok_or(CUT)?;
         let (_, rest) = rest.split_at_checked(comment_length).ok_or(CUT)?;
-        let refused = |problem| ArchiveError::Entry { name: shown(name), problem };
+        let invalid = |problem| ArchiveError::Entry { name: shown(name), problem };
 
-        let kind = kind(name, host, attributes).map_err(refused)?;
-        check_name(name).map_err(refused)?;
+        let kind = kind(name, host, attributes).map_err(invalid)?;
+        check_name(name).map_err(invalid)?;
         if flags & 1 != 0 {
-            return Err(refused("is encrypted"));
+            return Err(invalid("is encrypted"));
         }
         let is_deflated = match method {
             0 => false,
             8 => true,
-            _ => return Err(refused("is packed in another way than deflate")),
+            _ => return Err(invalid("is compressed by another method than deflate")),
         };
         let mut long = long_fields(extra);
         let mut length = |at| -> Result<u64, ArchiveError> {
             match field(u32_at(bytes, at))? {
-                u32::MAX => long.next().ok_or_else(|| refused("has no length")),
+                u32::MAX => long.next().ok_or_else(|| invalid("has no length")),
                 short => Ok(u64::from(short)),
             }
         };
@@ -191,7 +190,7 @@ impl Entry {
     }
 }
 
-/// A path that stays where it is put.
+/// Rejects names that lead out of the folder.
 fn check_name(name: &[u8]) -> Result<(), &'static str> {
     if name.starts_with(b"/") {
         return Err("has an absolute path");
@@ -210,22 +209,22 @@ fn check_name(name: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn kind(name: &[u8], host: u16, attributes: u32) -> Result<Kind, &'static str> {
+fn kind(name: &[u8], host: u16, attributes: u32) -> Result<ArchiveEntryKind, &'static str> {
     const UNIX_HOSTS: [u16; 2] = [3, 19];
     let is_folder = name.ends_with(b"/");
     let mode = (UNIX_HOSTS.contains(&host)).then_some(attributes >> 16).filter(|mode| *mode != 0);
     match (mode.unwrap_or_default() & 0o170_000, is_folder) {
-        (0 | 0o040_000, true) => Ok(Kind::Folder),
+        (0 | 0o040_000, true) => Ok(ArchiveEntryKind::Folder),
         (0 | 0o100_000, false) => match mode {
             Some(mode) if mode & 0o6000 != 0 => Err("would run as another user (setuid or setgid)"),
-            mode => Ok(Kind::File { mode: mode.map(|mode| mode & 0o777) }),
+            mode => Ok(ArchiveEntryKind::File { mode: mode.map(|mode| mode & 0o777) }),
         },
         (0o120_000, _) => Err("is a link"),
         _ => Err("is neither a file nor a folder"),
     }
 }
 
-/// The lengths that have no room in the entry itself.
+/// Parses the 64-bit lengths in the extra field.
 fn long_fields(extra: &[u8]) -> impl Iterator<Item = u64> + '_ {
     const LONG: u16 = 1;
     let mut rest = extra;
@@ -244,7 +243,7 @@ fn shown(name: &[u8]) -> String {
 }
 
 fn field<T>(value: Option<T>) -> Result<T, ArchiveError> {
-    value.ok_or(ArchiveError::Malformed("its directory is cut"))
+    value.ok_or(ArchiveError::Malformed("the directory is cut"))
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

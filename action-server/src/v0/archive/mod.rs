@@ -1,7 +1,7 @@
-//! Zip archives: read with distrust, written as a stream.
+//! Zip archives: untrusted ones are read, and new ones are written as a stream.
 //!
-//! Written here because the crates for it believe an archive's own counts when they make room, so that a few hostile
-//! bytes can end the server. Only what V0's clients and `zip` write is understood: stored or deflated entries, zip64.
+//! Not a crate, because those for zip allocate by the counts that the archive states, so that a few hostile bytes can end the
+//! server. Supports what V0's clients and `zip` write: stored and deflated entries, and zip64.
 
 mod directory;
 mod entry;
@@ -10,14 +10,14 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(super) use directory::{Directory, Entry, Kind};
+pub(super) use directory::{ArchiveDirectory, ArchiveEntry, ArchiveEntryKind};
 pub(super) use entry::EntryReader;
-pub(super) use writer::Writer;
+pub(super) use writer::ArchiveWriter;
 
-/// Entries of one archive; a large tree of sources with its dependencies has as many.
+/// Maximum number of entries. As many as a large source tree with its dependencies.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 
-/// Why an archive is not read. The texts are for whoever sent it.
+/// Reason why an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ArchiveError {
     #[error("the archive cannot be read as zip: {0}")]
@@ -26,6 +26,6 @@ pub(super) enum ArchiveError {
     TooManyEntries(u64),
     #[error("the archive's entry `{name}` {problem}")]
     Entry { name: String, problem: &'static str },
-    #[error("reading the archive: {0}")]
+    #[error("cannot read the archive: {0}")]
     Io(#[from] std::io::Error),
 }

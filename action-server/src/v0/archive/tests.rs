@@ -1,11 +1,11 @@
-//! What is written is read again; what lies is refused.
+//! Archives that are written can be read, and invalid ones are rejected.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 
 use proptest::prelude::*;
 
-use super::{ArchiveError, Directory, EntryReader, Kind, Writer};
+use super::{ArchiveDirectory, ArchiveEntryKind, ArchiveError, ArchiveWriter, EntryReader};
 
 fn file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
@@ -15,17 +15,17 @@ fn file(bytes: &[u8]) -> File {
 
 fn written(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut archive = Writer::new(&mut bytes);
+    let mut archive = ArchiveWriter::new(&mut bytes);
     files.iter().for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
     archive.finish().unwrap();
     bytes
 }
 
-/// Reads everything, as hostile input is read.
-fn read(bytes: &[u8]) -> Result<Vec<(String, Kind, Vec<u8>)>, ArchiveError> {
+/// Reads all entries.
+fn read(bytes: &[u8]) -> Result<Vec<(String, ArchiveEntryKind, Vec<u8>)>, ArchiveError> {
     let file = file(bytes);
-    let entries = Directory::read(&file)?.entries;
-    let read = |entry: &super::Entry| {
+    let entries = ArchiveDirectory::read(&file)?.entries;
+    let read = |entry: &super::ArchiveEntry| {
         let mut content = Vec::new();
         EntryReader::open(&file, entry)?.read_to_end(&mut content)?;
         Ok((String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, content))
@@ -34,11 +34,11 @@ fn read(bytes: &[u8]) -> Result<Vec<(String, Kind, Vec<u8>)>, ArchiveError> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_archive_is_read_back() {
     let long = b"0123456789".repeat(100_000);
     let bytes = written(&[("a/é", 0o100_755, b"x"), ("empty", 0o100_600, b""), ("long", 0, &long)]);
-    assert!(bytes.len() < 20_000, "it is packed");
-    let mode = |mode| Kind::File { mode };
+    assert!(bytes.len() < 20_000, "it is compressed");
+    let mode = |mode| ArchiveEntryKind::File { mode };
     assert_eq!(
         read(&bytes).unwrap(),
         [
@@ -50,14 +50,14 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn more_entries_than_short_counts_hold_are_written_and_read() {
+fn archive_is_read_back_when_it_has_more_than_65535_entries() {
     let names: Vec<String> = (0..70_000).map(|number| number.to_string()).collect();
     let files: Vec<(&str, u32, &[u8])> = names.iter().map(|name| (name.as_str(), 0o644, &b""[..])).collect();
-    assert_eq!(Directory::read(&file(&written(&files))).unwrap().entries.len(), 70_000);
+    assert_eq!(ArchiveDirectory::read(&file(&written(&files))).unwrap().entries.len(), 70_000);
 }
 
 #[test]
-fn others_read_what_is_written() {
+fn other_programs_read_a_written_archive() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("a.zip");
     std::fs::write(&archive, written(&[("b/c d", 0o644, b"content\n"), ("e", 0o755, b"")])).unwrap();
@@ -75,7 +75,7 @@ fn others_read_what_is_written() {
     }
 }
 
-/// Changes the only entry's directory: some bytes at a place in it.
+/// Overwrites bytes in the directory of an archive with one entry.
 fn with(patch: &[(usize, &[u8])]) -> Vec<u8> {
     let mut bytes = written(&[("abcd", 0o100_644, b"some content")]);
     let at = bytes.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
@@ -90,10 +90,10 @@ fn problem(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn hostile_entries_are_refused() {
+fn hostile_entry_is_rejected() {
     let mode = |mode: u32| with(&[(38, &(mode << 16).to_le_bytes())]);
     assert!(read(&with(&[])).is_ok());
-    for (name, said) in [
+    for (name, expected) in [
         ("/bcd", "absolute"),
         ("../d", "leads out"),
         ("a/..", "leads out"),
@@ -101,10 +101,10 @@ fn hostile_entries_are_refused() {
         ("./ab", "empty parts"),
         ("ab\0d", "no file can have"),
     ] {
-        let told = problem(&with(&[(46, name.as_bytes())]));
-        assert!(told.contains(said) && told.contains(name), "{told}");
+        let error = problem(&with(&[(46, name.as_bytes())]));
+        assert!(error.contains(expected) && error.contains(name), "{error}");
     }
-    for (bits, said) in [
+    for (bits, expected) in [
         (0o120_777, "a link"),
         (0o020_644, "neither"),
         (0o060_644, "neither"),
@@ -114,29 +114,29 @@ fn hostile_entries_are_refused() {
         (0o102_755, "setuid"),
         (0o040_755, "neither"),
     ] {
-        let told = problem(&mode(bits));
-        assert!(told.contains(said) && told.contains("abcd"), "{bits:o}: {told}");
+        let error = problem(&mode(bits));
+        assert!(error.contains(expected) && error.contains("abcd"), "{bits:o}: {error}");
     }
     assert!(problem(&with(&[(8, &[1])])).contains("encrypted"));
     assert!(problem(&with(&[(10, &[14])])).contains("deflate"));
 }
 
 #[test]
-fn lying_archives_are_refused() {
+fn archive_is_rejected_when_its_directory_is_wrong() {
     assert!(problem(&with(&[(24, &[3])])).contains("longer"));
     assert!(problem(&with(&[(24, &[13])])).contains("shorter"));
     assert!(problem(&with(&[(16, &[0; 4])])).contains("checksum"));
-    assert!(problem(&with(&[(42, &[1])])).contains("not where"));
-    assert!(problem(&with(&[(42, &[0xff, 0xff, 0xff, 0x7f])])).contains("not where"));
-    assert!(problem(&with(&[(20, &[0xff, 0xff, 0xff, 0x7f])])).contains("not where"));
+    assert!(problem(&with(&[(42, &[1])])).contains("not at its recorded offset"));
+    assert!(problem(&with(&[(42, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset"));
+    assert!(problem(&with(&[(20, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset"));
     assert!(problem(&with(&[(42, &[0xff; 4])])).contains("no length"));
     assert!(problem(b"").contains("too short"));
     assert!(problem(&[0; 1000]).contains("no directory"));
 }
 
 #[test]
-fn a_directory_that_claims_to_be_huge_costs_nothing() {
-    // Two to the forty entries in a directory of that many bytes.
+fn oversized_directory_is_rejected_without_allocation() {
+    // States 2^40 entries in a directory of 2^46 bytes.
     let mut bytes = b"PK\x06\x06".to_vec();
     bytes.extend([0; 28]);
     for value in [1_u64 << 40, 1 << 46, 0] {
@@ -153,7 +153,7 @@ fn a_directory_that_claims_to_be_huge_costs_nothing() {
 
 proptest! {
     #[test]
-    fn damage_is_an_error_and_never_a_panic(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+    fn damaged_archive_is_an_error_and_never_a_panic(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut bytes = written(&[("a/b", 0o100_644, b"some some some content"), ("c", 0o100_600, b"more")]);
         let at = at.index(bytes.len());
         bytes[at] = byte;

@@ -1,11 +1,11 @@
-//! Writes an archive from its beginning to its end, without going back: lengths and checksums follow the data.
+//! Writes an archive sequentially, without seeking: lengths and checksums follow the data.
 
 use std::io::{self, Read, Write};
 use std::mem;
 
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
-/// Below this no length or offset needs more than 32 bits. What is written is kept below it.
+/// Maximum offset and length, so that no zip64 fields are needed for them.
 const MAX_OFFSET: u64 = u32::MAX as u64;
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -16,25 +16,25 @@ const DEFLATED: u16 = 8;
 const VERSION: u16 = 20;
 const LONG_VERSION: u16 = 45;
 const UNIX: u16 = 3 << 8;
-/// The first of January 1980, the earliest that can be said.
+/// The first of January 1980, the earliest date of the format.
 const DATE: u16 = 0x21;
 
-/// An archive on its way out.
-pub(in crate::v0) struct Writer<W: Write> {
-    output: Counted<W>,
-    /// The directory so far: it goes out at the end.
+/// An archive that is being written.
+pub(in crate::v0) struct ArchiveWriter<W: Write> {
+    output: CountingWriter<W>,
+    /// The directory so far, which is written at the end.
     directory: Vec<u8>,
     entries: u64,
-    /// Made once: an archive of many small files would be busy with making them.
+    /// Reused, because creating one for each of many small files would be slow.
     packer: Compress,
     packed: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ArchiveWriter<W> {
     pub(in crate::v0) fn new(output: W) -> Self {
         Self {
-            output: Counted { output, written: 0 },
+            output: CountingWriter { output, written: 0 },
             directory: Vec::new(),
             entries: 0,
             packer: Compress::new(Compression::fast(), false),
@@ -57,9 +57,9 @@ impl<W: Write> Writer<W> {
         let (checksum, length) = self.deflate(content)?;
         let packed = short(self.output.written - start)?;
         let length = short(length)?;
-        let facts = [checksum.to_le_bytes(), packed.to_le_bytes(), length.to_le_bytes()].concat();
+        let data_descriptor = [checksum.to_le_bytes(), packed.to_le_bytes(), length.to_le_bytes()].concat();
         self.output.write_all(&0x0807_4b50_u32.to_le_bytes())?;
-        self.output.write_all(&facts)?;
+        self.output.write_all(&data_descriptor)?;
 
         let directory = &mut self.directory;
         put(
@@ -68,7 +68,7 @@ impl<W: Write> Writer<W> {
         );
         put(
             directory,
-            &[&FLAGS.to_le_bytes(), &DEFLATED.to_le_bytes(), &[0; 2], &DATE.to_le_bytes(), &facts],
+            &[&FLAGS.to_le_bytes(), &DEFLATED.to_le_bytes(), &[0; 2], &DATE.to_le_bytes(), &data_descriptor],
         );
         put(directory, &[&name_length.to_le_bytes(), &[0; 8], &(mode << 16).to_le_bytes()]);
         put(directory, &[&offset.to_le_bytes(), name.as_bytes()]);
@@ -97,7 +97,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Packs some of an entry's data; nothing is its end.
+    /// Compresses a part of an entry's data. An empty part is its end.
     fn pack(&mut self, data: &[u8]) -> io::Result<()> {
         let flush = if data.is_empty() { FlushCompress::Finish } else { FlushCompress::None };
         let mut rest = data;
@@ -114,7 +114,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes the directory; without it nobody can read the archive.
+    /// Writes the directory. Without it, the archive cannot be read.
     pub(in crate::v0) fn finish(mut self) -> io::Result<()> {
         let offset = self.offset()?;
         self.output.write_all(&self.directory)?;
@@ -144,20 +144,20 @@ impl<W: Write> Writer<W> {
 
 fn short(length: u64) -> io::Result<u32> {
     let fits = u32::try_from(length).ok().filter(|length| u64::from(*length) < MAX_OFFSET);
-    fits.ok_or_else(|| io::Error::other("the archive grew longer than 4 GiB"))
+    fits.ok_or_else(|| io::Error::other("the archive is longer than 4 GiB"))
 }
 
 fn put(into: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| into.extend_from_slice(part));
 }
 
-/// Counts what goes through.
-struct Counted<W> {
+/// Counts written bytes.
+struct CountingWriter<W> {
     output: W,
     written: u64,
 }
 
-impl<W: Write> Write for Counted<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.output.write(bytes)?;
         self.written += count as u64;

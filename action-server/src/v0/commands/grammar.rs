@@ -1,17 +1,17 @@
-//! Commands: where each begins and ends.
+//! The grammar of commands, as far as needed to find where each starts and ends.
 
-use super::tokens::{Reader, Token};
-use super::{Parsed, Unsure};
+use super::tokens::{ShellParser, Token};
+use super::{ParseResult, Unsupported};
 
-/// Words that end a list of commands where a command could begin.
+/// Words that end a list of commands at the position of a command.
 const TERMINATORS: [&[u8]; 8] = [b"then", b"elif", b"else", b"fi", b"do", b"done", b"esac", b"}"];
 
-/// Words that begin a compound command.
+/// Words that start a compound command.
 const COMPOUNDS: [&[u8]; 8] = [b"if", b"while", b"until", b"for", b"select", b"case", b"{", b"[["];
 
-impl Reader<'_> {
-    /// Where the commands of the text begin.
-    pub(super) fn command_starts(mut self) -> Parsed<Vec<usize>> {
+impl ShellParser<'_> {
+    /// Returns the offsets at which commands start.
+    pub(super) fn command_starts(mut self) -> ParseResult<Vec<usize>> {
         let mut starts = Vec::new();
         loop {
             self.skip_newlines()?;
@@ -23,38 +23,38 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of `$(…)`.
-    pub(super) fn substituted_commands(&mut self) -> Parsed<()> {
+    /// Parses the rest of `$(…)`.
+    pub(super) fn substituted_commands(&mut self) -> ParseResult<()> {
         self.list(true)?;
         self.expect(Token::Close)
     }
 
-    fn skip_newlines(&mut self) -> Parsed<()> {
+    fn skip_newlines(&mut self) -> ParseResult<()> {
         while self.peek()? == Token::Newline {
             self.next()?;
         }
         Ok(())
     }
 
-    fn expect(&mut self, token: Token<'_>) -> Parsed<()> {
-        if self.next()? == token { Ok(()) } else { Err(Unsure) }
+    fn expect(&mut self, token: Token<'_>) -> ParseResult<()> {
+        if self.next()? == token { Ok(()) } else { Err(Unsupported) }
     }
 
-    fn expect_word(&mut self) -> Parsed<()> {
+    fn expect_word(&mut self) -> ParseResult<()> {
         match self.next()? {
             Token::Word(_) => Ok(()),
-            _ => Err(Unsure),
+            _ => Err(Unsupported),
         }
     }
 
-    /// To the end of the line that ends a command.
-    fn line(&mut self) -> Parsed<()> {
+    /// Parses up to the end of the line with the end of a command.
+    fn line(&mut self) -> ParseResult<()> {
         loop {
             self.and_or()?;
             match self.next()? {
                 Token::Newline | Token::End => return Ok(()),
                 Token::Semicolon | Token::Background => {}
-                _ => return Err(Unsure),
+                _ => return Err(Unsupported),
             }
             if matches!(self.peek()?, Token::Newline | Token::End) {
                 self.next()?;
@@ -63,11 +63,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Commands up to what ends them, which is left.
-    fn list(&mut self, may_be_empty: bool) -> Parsed<()> {
+    /// Parses commands up to a terminator, which is not consumed.
+    fn list(&mut self, may_be_empty: bool) -> ParseResult<()> {
         self.skip_newlines()?;
         if self.is_at_terminator()? {
-            return if may_be_empty { Ok(()) } else { Err(Unsure) };
+            return if may_be_empty { Ok(()) } else { Err(Unsupported) };
         }
         loop {
             self.and_or()?;
@@ -77,7 +77,7 @@ impl Reader<'_> {
                     self.skip_newlines()?;
                 }
                 _ if self.is_at_terminator()? => return Ok(()),
-                _ => return Err(Unsure),
+                _ => return Err(Unsupported),
             }
             if self.is_at_terminator()? {
                 return Ok(());
@@ -85,7 +85,7 @@ impl Reader<'_> {
         }
     }
 
-    fn is_at_terminator(&mut self) -> Parsed<bool> {
+    fn is_at_terminator(&mut self) -> ParseResult<bool> {
         Ok(match self.peek()? {
             Token::Close | Token::CaseEnd => true,
             Token::Word(word) => TERMINATORS.contains(&word),
@@ -93,7 +93,7 @@ impl Reader<'_> {
         })
     }
 
-    fn and_or(&mut self) -> Parsed<()> {
+    fn and_or(&mut self) -> ParseResult<()> {
         self.pipeline()?;
         while self.peek()? == Token::AndOr {
             self.next()?;
@@ -103,7 +103,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn pipeline(&mut self) -> Parsed<()> {
+    fn pipeline(&mut self) -> ParseResult<()> {
         while let Token::Word(b"!" | b"time") = self.peek()? {
             self.next()?;
         }
@@ -116,9 +116,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn command(&mut self) -> Parsed<()> {
+    fn command(&mut self) -> ParseResult<()> {
         match self.peek()? {
-            Token::Word(word) if TERMINATORS.contains(&word) || word == b"coproc" => Err(Unsure),
+            Token::Word(word) if TERMINATORS.contains(&word) || word == b"coproc" => Err(Unsupported),
             Token::Word(b"function") => {
                 self.next()?;
                 self.expect_word()?;
@@ -131,11 +131,11 @@ impl Reader<'_> {
             Token::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
             Token::Open => self.within(Self::compound),
             Token::Word(_) | Token::Redirect | Token::Heredoc { .. } => self.simple(),
-            _ => Err(Unsure),
+            _ => Err(Unsupported),
         }
     }
 
-    fn simple(&mut self) -> Parsed<()> {
+    fn simple(&mut self) -> ParseResult<()> {
         let mut words = 0_usize;
         loop {
             match self.peek()? {
@@ -148,23 +148,23 @@ impl Reader<'_> {
                     self.expect(Token::Close)?;
                     return self.function_body();
                 }
-                Token::Open => return Err(Unsure),
+                Token::Open => return Err(Unsupported),
                 _ if self.redirection()? => {}
                 _ => return Ok(()),
             }
         }
     }
 
-    fn function_body(&mut self) -> Parsed<()> {
+    fn function_body(&mut self) -> ParseResult<()> {
         self.skip_newlines()?;
         match self.peek()? {
             Token::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
             Token::Open => self.within(Self::compound),
-            _ => Err(Unsure),
+            _ => Err(Unsupported),
         }
     }
 
-    fn redirection(&mut self) -> Parsed<bool> {
+    fn redirection(&mut self) -> ParseResult<bool> {
         match self.peek()? {
             Token::Redirect => {
                 self.next()?;
@@ -172,7 +172,7 @@ impl Reader<'_> {
             }
             Token::Heredoc { strips_tabs } => {
                 self.next()?;
-                let Token::Word(delimiter) = self.next()? else { return Err(Unsure) };
+                let Token::Word(delimiter) = self.next()? else { return Err(Unsupported) };
                 self.expect_body(delimiter, strips_tabs)?;
             }
             _ => return Ok(false),
@@ -180,7 +180,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    fn compound(&mut self) -> Parsed<()> {
+    fn compound(&mut self) -> ParseResult<()> {
         let start = self.token_start();
         match self.next()? {
             Token::Open => self.arithmetic_or_subshell(start)?,
@@ -196,13 +196,13 @@ impl Reader<'_> {
             Token::Word(b"for" | b"select") => self.for_command()?,
             Token::Word(b"case") => self.case_command()?,
             Token::Word(b"[[") => self.conditional()?,
-            _ => return Err(Unsure),
+            _ => return Err(Unsupported),
         }
         while self.redirection()? {}
         Ok(())
     }
 
-    fn arithmetic_or_subshell(&mut self, start: usize) -> Parsed<()> {
+    fn arithmetic_or_subshell(&mut self, start: usize) -> ParseResult<()> {
         if self.text.get(start + 1) == Some(&b'(')
             && let Some(end) = self.arithmetic_end(start + 2)
         {
@@ -213,7 +213,7 @@ impl Reader<'_> {
         self.expect(Token::Close)
     }
 
-    fn if_command(&mut self) -> Parsed<()> {
+    fn if_command(&mut self) -> ParseResult<()> {
         loop {
             self.list(false)?;
             self.expect(Token::Word(b"then"))?;
@@ -225,24 +225,24 @@ impl Reader<'_> {
                     return self.expect(Token::Word(b"fi"));
                 }
                 Token::Word(b"fi") => return Ok(()),
-                _ => return Err(Unsure),
+                _ => return Err(Unsupported),
             }
         }
     }
 
-    fn do_group(&mut self) -> Parsed<()> {
+    fn do_group(&mut self) -> ParseResult<()> {
         self.expect(Token::Word(b"do"))?;
         self.list(false)?;
         self.expect(Token::Word(b"done"))
     }
 
-    fn for_command(&mut self) -> Parsed<()> {
+    fn for_command(&mut self) -> ParseResult<()> {
         if self.peek()? == Token::Open {
             let start = self.token_start();
             if self.text.get(start + 1) != Some(&b'(') {
-                return Err(Unsure);
+                return Err(Unsupported);
             }
-            let end = self.arithmetic_end(start + 2).ok_or(Unsure)?;
+            let end = self.arithmetic_end(start + 2).ok_or(Unsupported)?;
             self.jump(end);
         } else {
             self.expect_word()?;
@@ -257,14 +257,14 @@ impl Reader<'_> {
                 self.next()?;
             }
             if !matches!(self.next()?, Token::Semicolon | Token::Newline) {
-                return Err(Unsure);
+                return Err(Unsupported);
             }
             self.skip_newlines()?;
         }
         self.do_group()
     }
 
-    fn case_command(&mut self) -> Parsed<()> {
+    fn case_command(&mut self) -> ParseResult<()> {
         self.expect_word()?;
         self.skip_newlines()?;
         self.expect(Token::Word(b"in"))?;
@@ -292,13 +292,13 @@ impl Reader<'_> {
                     self.next()?;
                 }
                 Token::Word(b"esac") => {}
-                _ => return Err(Unsure),
+                _ => return Err(Unsupported),
             }
         }
     }
 
-    /// To `]]`: what is between holds operators that mean something else there.
-    fn conditional(&mut self) -> Parsed<()> {
+    /// Parses up to `]]`. The operators in between have another meaning than elsewhere.
+    fn conditional(&mut self) -> ParseResult<()> {
         loop {
             match self.next()? {
                 Token::Word(b"]]") => return Ok(()),
@@ -309,7 +309,7 @@ impl Reader<'_> {
                 | Token::Open
                 | Token::Close
                 | Token::Redirect => {}
-                _ => return Err(Unsure),
+                _ => return Err(Unsupported),
             }
         }
     }

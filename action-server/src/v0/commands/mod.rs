@@ -1,8 +1,8 @@
-//! A text for a shell, cut into its top-level commands, for V0's rule that there is only one of them at a time.
+//! Splits a shell text into its top-level commands, for V0's rule that a request contains only one.
 //!
-//! It reads bash's grammar only as far as a command's end can be told: by the line, unless a quote, a substitution, a
-//! here-document, a compound command or an operator goes on. Where it is unsure the text is one command: a command that
-//! is run is better than one that is refused by mistake. Pure, never fails, and linear but for a bounded factor.
+//! Parses bash's grammar only as far as needed to find the end of a command. That is the end of the line, unless a quote,
+//! substitution, here-document, compound command or operator continues. Text that is not understood counts as one command: running
+//! it is better than rejecting it by mistake. Never fails. Takes linear time, except for a bounded factor.
 
 mod grammar;
 mod tokens;
@@ -11,28 +11,28 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use tokens::Reader;
+use tokens::ShellParser;
 
-/// A longer text is not looked at: agents write less, and this is done while others wait.
+/// A longer text is not parsed. Agents write less, and parsing blocks other requests.
 const MAX_TEXT_BYTES: usize = 128 << 10;
 
-/// Something that is not understood, or goes deeper than is looked.
+/// The text is not understood, or nested too deeply.
 #[derive(Debug)]
-struct Unsure;
+struct Unsupported;
 
-type Parsed<T> = Result<T, Unsure>;
+type ParseResult<T> = Result<T, Unsupported>;
 
-/// The commands of `text`, each with the blanks and comments that follow it. Joined they are the text.
+/// Returns the commands of `text`, each with the whitespace and comments that follow it. Together they are the text.
 pub(super) fn split(text: &str) -> Vec<&str> {
     if text.len() > MAX_TEXT_BYTES {
         return vec![text];
     }
-    let starts = Reader::new(text).command_starts().unwrap_or_default();
+    let starts = ShellParser::new(text).command_starts().unwrap_or_default();
     let mut pieces = Vec::with_capacity(starts.len().max(1));
     let mut rest = text;
-    // From the end, so that what comes before the first command stays with it.
+    // From the end, so that text before the first command belongs to it.
     for start in starts.into_iter().skip(1).rev() {
-        // A command begins with an ASCII character or after one, never within a character.
+        // A command starts at or after an ASCII character, never within a character.
         let Some((before, piece)) = rest.split_at_checked(start) else { return vec![text] };
         pieces.push(piece);
         rest = before;

@@ -1,4 +1,4 @@
-//! Checked against bash itself: what it takes as a whole it must take in pieces.
+//! Compared with bash: if bash accepts a text, it must accept the commands that it is split into.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::split;
 
-/// Each is one command.
+/// Texts with one command.
 const ONE: &[&str] = &[
     "",
     "  \n\n",
@@ -60,7 +60,7 @@ const ONE: &[&str] = &[
     "echo } then fi",
     "echo a#b; echo ${#a} ${a#'}'}",
     "A=1 B=2 2>/dev/null >&2 ls &> x &>> y <> z >| w",
-    // Not understood, or no bash: they run as they are.
+    // Not understood, or not valid in bash: these count as one command.
     "if true\nls",
     "echo 'a\nls",
     "ls )\nls",
@@ -76,14 +76,14 @@ fn trimmed(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn one_command_is_one_command() {
+fn single_command_is_not_split() {
     for text in ONE {
         assert_eq!(split(text), [*text]);
     }
 }
 
 #[test]
-fn several_commands_are_told_apart() {
+fn several_commands_are_split() {
     assert_eq!(split("ls\npwd"), ["ls\n", "pwd"]);
     assert_eq!(split("\n# c\nls # d\n# e\n\npwd # f\n"), ["\n# c\nls # d\n# e\n\n", "pwd # f\n"]);
     assert_eq!(trimmed("a; b\nc &\nd"), ["a; b", "c &", "d"]);
@@ -102,8 +102,8 @@ fn several_commands_are_told_apart() {
 }
 
 #[test]
-fn hostile_texts_are_answered_at_once() {
-    let begun = std::time::Instant::now();
+fn hostile_text_is_split_quickly() {
+    let started = std::time::Instant::now();
     for part in ["(", "((", "$((", "$(", "\"$(", "${a:-", "`", "{ ", "if ", "((\"", "$((#(\n", "<<a ", "x=("]
     {
         let text = part.repeat(100_000 / part.len());
@@ -111,11 +111,11 @@ fn hostile_texts_are_answered_at_once() {
         let text = format!("{}\nls\nls", part.repeat(60));
         assert_eq!(split(&text).concat(), text);
     }
-    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
-/// Nothing where there is no bash.
-fn bash_takes(text: &str) -> Option<bool> {
+/// `None` if there is no bash.
+fn bash_accepts(text: &str) -> Option<bool> {
     let mut bash = Command::new("bash")
         .args(["--norc", "-n"])
         .stdin(Stdio::piped())
@@ -123,15 +123,15 @@ fn bash_takes(text: &str) -> Option<bool> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // It may end before it has read all: then it has not taken it.
+    // Fails if bash exits before it has read the text; then its status is an error.
     _ = bash.stdin.take()?.write_all(text.as_bytes());
     bash.wait().ok().map(|status| status.success())
 }
 
 #[test]
-fn the_examples_are_bash() {
+fn examples_are_valid_in_bash() {
     for text in bash() {
-        assert_ne!(bash_takes(text), Some(false), "{text}");
+        assert_ne!(bash_accepts(text), Some(false), "{text}");
     }
 }
 
@@ -155,12 +155,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_bash_takes_whole_it_takes_in_pieces(text in script()) {
+    fn bash_accepts_the_commands_of_a_valid_text(text in script()) {
         let pieces = split(&text);
         prop_assert_eq!(pieces.concat(), text.clone());
-        if pieces.len() > 1 && bash_takes(&text) == Some(true) {
+        if pieces.len() > 1 && bash_accepts(&text) == Some(true) {
             for piece in pieces {
-                prop_assert_ne!(bash_takes(piece), Some(false), "{:?} of {:?}", piece, text);
+                prop_assert_ne!(bash_accepts(piece), Some(false), "{:?} of {:?}", piece, text);
             }
         }
     }
@@ -168,7 +168,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn any_text_is_cut_without_loss(text in "([ -~\n\té]|\\$\\(|<<|\\(\\(|\\[\\[|if|do|EOF\n){0,60}") {
+    fn any_text_is_split_without_loss(text in "([ -~\n\té]|\\$\\(|<<|\\(\\(|\\[\\[|if|do|EOF\n){0,60}") {
         let pieces = split(&text);
         prop_assert_eq!(pieces.concat(), text.clone());
         prop_assert!(!pieces.is_empty());

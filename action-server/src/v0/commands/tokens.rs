@@ -1,14 +1,14 @@
-//! Tokens: words, operators, line ends; with a line end come the bodies of the here-documents that wait for it.
+//! The tokens: words, operators and line ends. A line end includes the bodies of pending here-documents.
 
 use std::mem;
 
-use super::{Parsed, Unsure};
+use super::{ParseResult, Unsupported};
 
-/// Compound commands and substitutions within each other; deeper texts are not looked at.
+/// Maximum nesting of compound commands and substitutions.
 const MAX_DEPTH: usize = 40;
 
-/// What may be looked at twice, for each byte of the text: `((` may begin arithmetic or a subshell.
-const LOOKS_PER_BYTE: usize = 64;
+/// Maximum number of bytes that are scanned twice, per byte of the text. `((` may start arithmetic or a subshell.
+const MAX_LOOKAHEAD_PER_BYTE: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'a> {
@@ -26,7 +26,7 @@ pub(super) enum Token<'a> {
     CaseEnd,
     Open,
     Close,
-    /// Any redirection that a word follows.
+    /// A redirection, which is followed by a word.
     Redirect,
     Heredoc {
         strips_tabs: bool,
@@ -34,24 +34,24 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// A here-document whose body comes after the line.
+/// A here-document whose body follows the line.
 pub(super) struct Heredoc {
     delimiter: Vec<u8>,
     is_quoted: bool,
     strips_tabs: bool,
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct ShellParser<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
-    /// The token that was looked at and not taken, and where it begins.
+    /// The token that was peeked, and its start.
     ahead: Option<(Token<'a>, usize)>,
     pub(super) heredocs: Vec<Heredoc>,
     depth: usize,
-    pub(super) looks: usize,
+    pub(super) lookahead_left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ShellParser<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text: text.as_bytes(),
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
             ahead: None,
             heredocs: Vec::new(),
             depth: 0,
-            looks: (text.len() + 1) * LOOKS_PER_BYTE,
+            lookahead_left: (text.len() + 1) * MAX_LOOKAHEAD_PER_BYTE,
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at + ahead).copied()
     }
 
-    pub(super) fn peek(&mut self) -> Parsed<Token<'a>> {
+    pub(super) fn peek(&mut self) -> ParseResult<Token<'a>> {
         if let Some((token, _)) = self.ahead {
             return Ok(token);
         }
@@ -78,27 +78,27 @@ impl<'a> Reader<'a> {
         Ok(token)
     }
 
-    pub(super) fn next(&mut self) -> Parsed<Token<'a>> {
+    pub(super) fn next(&mut self) -> ParseResult<Token<'a>> {
         let token = self.peek()?;
         self.ahead = None;
         Ok(token)
     }
 
-    /// Where the token begins that is looked at.
+    /// Returns the start of the peeked token.
     pub(super) fn token_start(&self) -> usize {
         self.ahead.map_or(self.at, |(_, start)| start)
     }
 
-    /// Goes on elsewhere.
+    /// Continues at another offset.
     pub(super) fn jump(&mut self, to: usize) {
         self.at = to;
         self.ahead = None;
     }
 
-    /// Reads something within something.
-    pub(super) fn within<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    /// Parses a nested construct.
+    pub(super) fn within<T>(&mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth == MAX_DEPTH {
-            return Err(Unsure);
+            return Err(Unsupported);
         }
         self.depth += 1;
         let read = read(self);
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         rest.iter().position(|byte| *byte == wanted).map(|at| from + at)
     }
 
-    fn lex(&mut self) -> Parsed<Token<'a>> {
+    fn lex(&mut self) -> ParseResult<Token<'a>> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let (length, token) = match rest {
             [] => return Ok(Token::End),
@@ -154,11 +154,11 @@ impl<'a> Reader<'a> {
         Ok(token)
     }
 
-    /// The word after `<<`.
-    pub(super) fn expect_body(&mut self, delimiter: &[u8], strips_tabs: bool) -> Parsed<()> {
+    /// Registers the here-document with the delimiter after `<<`.
+    pub(super) fn expect_body(&mut self, delimiter: &[u8], strips_tabs: bool) -> ParseResult<()> {
         let is_quoted = delimiter.iter().any(|byte| b"'\"\\".contains(byte));
         if delimiter.iter().any(|byte| b"$`\n".contains(byte)) {
-            return Err(Unsure);
+            return Err(Unsupported);
         }
         self.heredocs.push(Heredoc { delimiter: unquoted(delimiter), is_quoted, strips_tabs });
         Ok(())
@@ -166,12 +166,12 @@ impl<'a> Reader<'a> {
 
     fn read_heredocs(&mut self) {
         for heredoc in mem::take(&mut self.heredocs) {
-            // As in bash, the end of the text ends a body too.
+            // As in bash, the end of the text also ends a body.
             while self.at < self.text.len() && !self.is_last_line_of(&heredoc) {}
         }
     }
 
-    /// Reads a line of a body; one that ends with a backslash goes on in the next.
+    /// Reads a line of a body. A line that ends with a backslash continues in the next one.
     fn is_last_line_of(&mut self, heredoc: &Heredoc) -> bool {
         let mut whole = Vec::new();
         loop {

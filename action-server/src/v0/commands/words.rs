@@ -1,12 +1,12 @@
-//! Words: everything that quotes, substitutes or expands within one, skipped to its end.
+//! Words, including quotes, substitutions and expansions in them.
 
 use std::mem;
 
-use super::tokens::{Reader, Token};
-use super::{Parsed, Unsure};
+use super::tokens::{ShellParser, Token};
+use super::{ParseResult, Unsupported};
 
-impl<'a> Reader<'a> {
-    pub(super) fn word(&mut self) -> Parsed<Token<'a>> {
+impl<'a> ShellParser<'a> {
+    pub(super) fn word(&mut self) -> ParseResult<Token<'a>> {
         let start = self.at;
         while let Some(byte) = self.byte(0) {
             match byte {
@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         }
         match self.text.get(start..self.at) {
             Some(word) if !word.is_empty() => Ok(Token::Word(word)),
-            _ => Err(Unsure),
+            _ => Err(Unsupported),
         }
     }
 
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.at = (self.at + bytes).min(self.text.len());
     }
 
-    /// `NAME=(` and `NAME+=(`.
+    /// Returns whether the word is `NAME=` or `NAME+=`.
     fn is_array(&self, start: usize) -> bool {
         let word = self.text.get(start..self.at).unwrap_or_default();
         let Some(name) = word.strip_suffix(b"=") else { return false };
@@ -42,36 +42,36 @@ impl<'a> Reader<'a> {
             && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     }
 
-    fn array(&mut self) -> Parsed<()> {
+    fn array(&mut self) -> ParseResult<()> {
         self.skip(1);
         if !self.heredocs.is_empty() {
-            return Err(Unsure);
+            return Err(Unsupported);
         }
-        self.within(|reader| {
+        self.within(|parser| {
             loop {
-                match reader.next()? {
+                match parser.next()? {
                     Token::Word(_) | Token::Newline => {}
                     Token::Close => return Ok(()),
-                    _ => return Err(Unsure),
+                    _ => return Err(Unsupported),
                 }
             }
         })
     }
 
-    fn single_quotes(&mut self) -> Parsed<()> {
+    fn single_quotes(&mut self) -> ParseResult<()> {
         self.skip(1);
         self.skip_to(b'\'', false)
     }
 
-    fn backticks(&mut self) -> Parsed<()> {
+    fn backticks(&mut self) -> ParseResult<()> {
         self.skip(1);
         self.skip_to(b'`', true)
     }
 
-    fn skip_to(&mut self, end: u8, has_escapes: bool) -> Parsed<()> {
+    fn skip_to(&mut self, end: u8, has_escapes: bool) -> ParseResult<()> {
         loop {
             match self.byte(0) {
-                None => return Err(Unsure),
+                None => return Err(Unsupported),
                 Some(byte) if byte == end => {
                     self.skip(1);
                     return Ok(());
@@ -82,26 +82,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn double_quotes(&mut self) -> Parsed<()> {
+    fn double_quotes(&mut self) -> ParseResult<()> {
         self.skip(1);
-        self.within(|reader| {
+        self.within(|parser| {
             loop {
-                match reader.byte(0) {
-                    None => return Err(Unsure),
+                match parser.byte(0) {
+                    None => return Err(Unsupported),
                     Some(b'"') => {
-                        reader.skip(1);
+                        parser.skip(1);
                         return Ok(());
                     }
-                    Some(b'\\') => reader.skip(2),
-                    Some(b'`') => reader.backticks()?,
-                    Some(b'$') => reader.dollar(true)?,
-                    Some(_) => reader.skip(1),
+                    Some(b'\\') => parser.skip(2),
+                    Some(b'`') => parser.backticks()?,
+                    Some(b'$') => parser.dollar(true)?,
+                    Some(_) => parser.skip(1),
                 }
             }
         })
     }
 
-    fn dollar(&mut self, in_double_quotes: bool) -> Parsed<()> {
+    fn dollar(&mut self, in_double_quotes: bool) -> ParseResult<()> {
         match (self.byte(1), self.byte(2)) {
             (Some(b'('), Some(b'(')) => match self.arithmetic_end(self.at + 3) {
                 Some(end) => {
@@ -112,8 +112,8 @@ impl<'a> Reader<'a> {
             },
             (Some(b'('), _) => self.substitution(2),
             (Some(b'{'), _) => self.braces(in_double_quotes),
-            // Arithmetic as it was written long ago.
-            (Some(b'['), _) => Err(Unsure),
+            // `$[…]`, the obsolete form of arithmetic.
+            (Some(b'['), _) => Err(Unsupported),
             (Some(b'\''), _) if !in_double_quotes => {
                 self.skip(2);
                 self.skip_to(b'\'', true)
@@ -125,61 +125,62 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `$(…)`, `<(…)` or `>(…)`, from its first byte.
-    fn substitution(&mut self, opening: usize) -> Parsed<()> {
+    /// Skips `$(…)`, `<(…)` or `>(…)`.
+    fn substitution(&mut self, opening: usize) -> ParseResult<()> {
         let start = self.at;
         self.skip(opening);
         let waiting = mem::take(&mut self.heredocs);
-        self.within(|reader| reader.substituted_commands())?;
+        self.within(|parser| parser.substituted_commands())?;
         let read = self.text.get(start..self.at).unwrap_or_default();
-        let goes_on = !waiting.is_empty() && read.contains(&b'\n');
-        // Whose body comes first is not the same in all shells.
-        if goes_on || !self.heredocs.is_empty() {
-            return Err(Unsure);
+        let continues = !waiting.is_empty() && read.contains(&b'\n');
+        // Shells differ in whose here-document body comes first.
+        if continues || !self.heredocs.is_empty() {
+            return Err(Unsupported);
         }
         self.heredocs = waiting;
         Ok(())
     }
 
-    fn braces(&mut self, in_double_quotes: bool) -> Parsed<()> {
+    fn braces(&mut self, in_double_quotes: bool) -> ParseResult<()> {
         self.skip(2);
         if let Some(b' ' | b'\t' | b'\n' | b'|') = self.byte(0) {
-            // Commands, in the newest bash.
-            return Err(Unsure);
+            // Commands in recent versions of bash.
+            return Err(Unsupported);
         }
-        self.within(|reader| {
+        self.within(|parser| {
             loop {
-                match reader.byte(0) {
+                match parser.byte(0) {
                     Some(b'}') => {
-                        reader.skip(1);
+                        parser.skip(1);
                         return Ok(());
                     }
-                    // Depends on the operator.
-                    Some(b'\'') if in_double_quotes => return Err(Unsure),
-                    None => return Err(Unsure),
-                    Some(b'\'') => reader.single_quotes()?,
-                    Some(b'"') => reader.double_quotes()?,
-                    Some(b'`') => reader.backticks()?,
-                    Some(b'$') => reader.dollar(in_double_quotes)?,
-                    Some(b'\\') => reader.skip(2),
-                    Some(_) => reader.skip(1),
+                    // The meaning depends on the operator.
+                    Some(b'\'') if in_double_quotes => return Err(Unsupported),
+                    None => return Err(Unsupported),
+                    Some(b'\'') => parser.single_quotes()?,
+                    Some(b'"') => parser.double_quotes()?,
+                    Some(b'`') => parser.backticks()?,
+                    Some(b'$') => parser.dollar(in_double_quotes)?,
+                    Some(b'\\') => parser.skip(2),
+                    Some(_) => parser.skip(1),
                 }
             }
         })
     }
 
-    /// Where arithmetic ends whose first byte after `((` is at `from`: after `))`. Nothing if it is none, or unending.
+    /// Returns the offset after the `))` of arithmetic whose first byte after `((` is at `from`. `None` if it is not arithmetic, or
+    /// has no end.
     pub(super) fn arithmetic_end(&mut self, from: usize) -> Option<usize> {
         let mut depth = 0_usize;
         let mut at = from;
         loop {
-            self.looks = self.looks.checked_sub(1)?;
+            self.lookahead_left = self.lookahead_left.checked_sub(1)?;
             match (*self.text.get(at)?, depth) {
                 (b'(', _) => depth += 1,
                 (b')', 0) => return (self.text.get(at + 1) == Some(&b')')).then_some(at + 2),
                 (b')', _) => depth -= 1,
                 (b'\\', _) => at += 1,
-                // Quotes in arithmetic are rare and read in several ways.
+                // Quotes in arithmetic are rare and ambiguous.
                 (b'\'' | b'"' | b'`', _) => return None,
                 _ => {}
             }

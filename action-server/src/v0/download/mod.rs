@@ -1,4 +1,4 @@
-//! `GET /download_files?path=`: a folder, or a file, as a zip that is written while it is read.
+//! `GET /download_files?path=`: streams a folder or a file as a zip archive.
 
 pub(super) mod pack;
 mod sending;
@@ -20,7 +20,7 @@ struct Parameters {
     path: String,
 }
 
-/// What can be refused is refused before the answer begins. What fails later cuts the answer, never silently.
+/// Errors are reported before the response starts, if possible. A later error resets the connection.
 pub(super) async fn download_files(State(v0): State<V0>, request: Request) -> Result<Response, ApiError> {
     let Parameters { path } = read_query(request.uri())?;
     if !Path::new(&path).is_absolute() {
@@ -38,7 +38,7 @@ pub(super) async fn download_files(State(v0): State<V0>, request: Request) -> Re
     Ok((headers, body).into_response())
 }
 
-/// As V0's server words it: the plain name where a header can carry it.
+/// Formats the header as V0's server does. A name that a header cannot contain is encoded.
 fn disposition(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_name_fits_in_a_header() {
+    fn any_name_fits_into_the_header() {
         assert_eq!(disposition(Path::new("/a/my project")), "attachment; filename=\"my project.zip\"");
         assert_eq!(disposition(Path::new("/a/é\"\r\n")), "attachment; filename*=utf-8''%C3%A9%22%0D%0A.zip");
         assert_eq!(disposition(Path::new("/")), "attachment; filename=\".zip\"");

@@ -1,4 +1,4 @@
-//! Which files a download holds, and writing them as an archive. Blocking.
+//! Collects the files of a download, and writes them to an archive. Blocking.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write};
@@ -8,55 +8,55 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, access};
 
-use crate::v0::archive::{MAX_ENTRIES, Writer};
+use crate::v0::archive::{ArchiveWriter, MAX_ENTRIES};
 use crate::v0::transfer_error::TransferError;
 
-/// All files of one download together: with what an archive adds it stays below what needs no long offsets.
+/// Maximum size of all files of a download. With the overhead of an archive, 32-bit offsets suffice.
 const MAX_BYTES: u64 = 0xf000_0000;
 
-/// Folders within folders; the system's own bound on paths comes sooner for most names.
+/// Maximum depth of folders. Usually the system's limit of path lengths is reached first.
 const MAX_DEPTH: usize = 256;
 
-/// A file, and its name in the archive.
+/// A file and its name in the archive.
 #[derive(Debug)]
-pub(in crate::v0) struct Found {
+pub(in crate::v0) struct FileToPack {
     path: PathBuf,
     name: String,
     mode: u32,
 }
 
-/// All files at and below `path`. Links to folders are not followed; links to files are the files; what is neither file
-/// nor folder is left out, as V0's server does.
-pub(in crate::v0) fn find(path: &Path) -> Result<Vec<Found>, TransferError> {
-    let mut finding = Finding { files: Vec::new(), bytes: 0 };
+/// Collects all files at and below `path`. As in V0's server, links to folders are not followed, links to files are resolved, and
+/// special files are skipped.
+pub(in crate::v0) fn find(path: &Path) -> Result<Vec<FileToPack>, TransferError> {
+    let mut collector = FileCollector { files: Vec::new(), bytes: 0 };
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => finding.folder(path, "", 0)?,
+        Ok(metadata) if metadata.is_dir() => collector.folder(path, "", 0)?,
         Ok(_) => {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            finding.file(path.to_owned(), name)?;
+            collector.file(path.to_owned(), name)?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(TransferError::NotFound(path.to_owned()));
         }
-        Err(error) => return Err(TransferError::io("looking at", path, error)),
+        Err(error) => return Err(TransferError::io("inspecting", path, error)),
     }
-    Ok(finding.files)
+    Ok(collector.files)
 }
 
-struct Finding {
-    files: Vec<Found>,
+struct FileCollector {
+    files: Vec<FileToPack>,
     bytes: u64,
 }
 
-impl Finding {
+impl FileCollector {
     fn folder(&mut self, path: &Path, prefix: &str, depth: usize) -> Result<(), TransferError> {
         if depth == MAX_DEPTH {
-            return Err(TransferError::TooMuch(format!("{} is too deep to be packed", path.display())));
+            return Err(TransferError::TooMuch(format!("{} is nested too deeply", path.display())));
         }
         let failed = |error| TransferError::io("reading the folder", path, error);
         let mut entries =
             fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        // The same archive for the same folder.
+        // Sorted, so that the archive of a folder is deterministic.
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
@@ -79,24 +79,24 @@ impl Finding {
         self.bytes += metadata.len();
         if self.bytes > MAX_BYTES || self.files.len() == MAX_ENTRIES {
             return Err(TransferError::TooMuch(format!(
-                "a download holds at most {MAX_ENTRIES} files of together {MAX_BYTES} bytes"
+                "a download has at most {MAX_ENTRIES} files with {MAX_BYTES} bytes in total"
             )));
         }
-        self.files.push(Found { path, name, mode: metadata.permissions().mode() });
+        self.files.push(FileToPack { path, name, mode: metadata.permissions().mode() });
         Ok(())
     }
 }
 
-/// Writes them all. A file that has gone since it was found is left out.
-pub(in crate::v0) fn write(files: &[Found], output: impl Write) -> io::Result<()> {
-    let mut archive = Writer::new(output);
+/// Writes all files. One that was removed meanwhile is skipped.
+pub(in crate::v0) fn write(files: &[FileToPack], output: impl Write) -> io::Result<()> {
+    let mut archive = ArchiveWriter::new(output);
     for found in files {
         let opened = OpenOptions::new()
             .read(true)
             .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
             .open(&found.path);
         match opened {
-            // It may have become something else, which is read to no end.
+            // Checked again, because reading a device would never end.
             Ok(file) if is_regular(&file) => {
                 archive.add(&found.name, found.mode, &mut file.take(MAX_BYTES))?;
             }

@@ -1,5 +1,5 @@
-//! From the thread that packs to the client that reads. The thread ends with its archive, with its reader, or when the
-//! reader has read nothing for [`STALL`].
+//! Sends chunks from the thread that writes the archive to the client. The thread ends with the archive, or when the client
+//! disconnects or does not read for [`STALL_TIMEOUT`].
 
 use std::io::{self, Write};
 use std::mem;
@@ -10,49 +10,49 @@ use futures_util::{Stream, stream};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::pack::{self, Found};
+use super::pack::{self, FileToPack};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// On their way at once: the thread packs the next while these are read.
+/// Number of buffered chunks, so that packing continues while the client reads.
 const CHUNKS: usize = 8;
 
-/// A reader that is gone is noticed by its connection; this is for one that is there and does not read.
-const STALL: Duration = Duration::from_secs(120);
+/// Applies to a client that stays connected without reading.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The archive's bytes. The permit is held until the last is sent.
+/// Streams the archive. Holds the permit until the end.
 pub(super) fn send(
-    files: Vec<Found>,
+    files: Vec<FileToPack>,
     permit: Option<OwnedSemaphorePermit>,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let mut chunks = Chunks { sender, runtime, chunk: Vec::with_capacity(CHUNK_BYTES) };
+        let mut chunks = ChunkSender { sender, runtime, chunk: Vec::with_capacity(CHUNK_BYTES) };
         if let Err(error) = pack::write(&files, &mut chunks) {
-            tracing::warn!(%error, "a download is cut");
-            // Nobody may listen any more.
-            _ = chunks.deliver(Err(error));
+            tracing::warn!(%error, "download failed");
+            // Fails if the client has disconnected.
+            _ = chunks.send(Err(error));
         }
     });
     stream::poll_fn(move |context| receiver.poll_recv(context))
 }
 
-struct Chunks {
+struct ChunkSender {
     sender: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
     chunk: Vec<u8>,
 }
 
-impl Chunks {
-    fn deliver(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
-        let sent = self.runtime.block_on(self.sender.send_timeout(chunk, STALL));
+impl ChunkSender {
+    fn send(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
+        let sent = self.runtime.block_on(self.sender.send_timeout(chunk, STALL_TIMEOUT));
         sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error.to_string()))
     }
 }
 
-impl Write for Chunks {
+impl Write for ChunkSender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.chunk.extend_from_slice(bytes);
         if self.chunk.len() >= CHUNK_BYTES {
@@ -66,6 +66,6 @@ impl Write for Chunks {
             return Ok(());
         }
         let chunk = mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-        self.deliver(Ok(chunk.into()))
+        self.send(Ok(chunk.into()))
     }
 }

@@ -1,44 +1,44 @@
-//! `multipart/form-data`, cut as its bytes come. Pure; holds one chunk and what may be the beginning of a boundary.
+//! An incremental parser of `multipart/form-data`. Buffers one chunk and a possible start of a boundary.
 
-/// Of one part. Ours have two short ones.
+/// Maximum size of a part's header. V0's clients send two short lines.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// As the format's own bound.
+/// The maximum that the format allows.
 const MAX_BOUNDARY_BYTES: usize = 70;
 
-/// What comes in a form.
+/// An event of the parser.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    /// A field begins.
-    Part(Part),
-    /// Some of the field's content.
+pub(super) enum FormEvent {
+    /// The start of a field.
+    Part(FormPart),
+    /// A part of the field's content.
     Data(Vec<u8>),
     /// The form is complete.
     End,
 }
 
-/// A field's name, and the file's if it is one.
+/// The name of a field, and the filename if it is a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FormPart {
     pub(super) name: String,
     pub(super) filename: Option<String>,
 }
 
-/// The form is not one. The text says what is wrong with the body.
+/// The body is not a valid form.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("reading the body as multipart/form-data: {0}")]
+#[error("cannot parse the body as multipart/form-data: {0}")]
 pub(super) struct FormError(pub(super) &'static str);
 
-/// Cuts a body into events.
+/// The parser.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct MultipartParser {
     delimiter: Vec<u8>,
     buffer: Vec<u8>,
-    state: State,
+    state: ParserState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     Preamble,
     AfterDelimiter,
     Header,
@@ -46,60 +46,60 @@ enum State {
     Ended,
 }
 
-impl Form {
-    /// For a body of this media type.
+impl MultipartParser {
+    /// Creates a parser for the content type.
     pub(super) fn new(content_type: &str) -> Result<Self, FormError> {
         let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
         if !media_type.trim().eq_ignore_ascii_case("multipart/form-data") {
-            return Err(FormError("the content-type is another"));
+            return Err(FormError("the content-type is another one"));
         }
         let boundary = parameter(parameters, "boundary").filter(|boundary| !boundary.is_empty());
         let boundary = boundary.ok_or(FormError("the content-type has no boundary"))?;
         if boundary.len() > MAX_BOUNDARY_BYTES {
             return Err(FormError("the boundary is too long"));
         }
-        // The first delimiter may stand at the very beginning, without a line end before it.
+        // The first delimiter may be at the start of the body, without a preceding line end.
         Ok(Self {
             delimiter: format!("\r\n--{boundary}").into_bytes(),
             buffer: b"\r\n".to_vec(),
-            state: State::Preamble,
+            state: ParserState::Preamble,
         })
     }
 
-    /// Adds bytes as they came.
+    /// Appends received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next event, or nothing until more bytes have come.
-    pub(super) fn next_event(&mut self) -> Result<Option<Event>, FormError> {
+    /// Returns the next event. `None` if more bytes are needed.
+    pub(super) fn next_event(&mut self) -> Result<Option<FormEvent>, FormError> {
         loop {
             match self.state {
-                State::Ended => {
+                ParserState::Ended => {
                     self.buffer.clear();
                     return Ok(None);
                 }
-                State::Preamble => {
+                ParserState::Preamble => {
                     let (skipped, is_whole) = self.before_delimiter();
                     self.buffer.drain(..skipped);
                     if !is_whole {
                         return Ok(None);
                     }
-                    self.take_delimiter();
+                    self.consume_delimiter();
                 }
-                State::AfterDelimiter => match self.buffer.get(..2) {
+                ParserState::AfterDelimiter => match self.buffer.get(..2) {
                     None => return Ok(None),
                     Some(b"--") => {
-                        self.state = State::Ended;
-                        return Ok(Some(Event::End));
+                        self.state = ParserState::Ended;
+                        return Ok(Some(FormEvent::End));
                     }
-                    // The line end stays: a header ends with an empty line, also when it is the first.
-                    Some(b"\r\n") => self.state = State::Header,
+                    // The line end is kept, so that even an empty header ends with an empty line.
+                    Some(b"\r\n") => self.state = ParserState::Header,
                     Some(_) => {
-                        return Err(FormError("a boundary is followed by something else than a line end"));
+                        return Err(FormError("a boundary is not followed by a line end"));
                     }
                 },
-                State::Header => {
+                ParserState::Header => {
                     let Some(end) = find(&self.buffer, b"\r\n\r\n") else {
                         return match self.buffer.len() > MAX_HEADER_BYTES {
                             true => Err(FormError("the header of a part is too long")),
@@ -107,29 +107,29 @@ impl Form {
                         };
                     };
                     let header: Vec<u8> = self.buffer.drain(..end + 4).collect();
-                    self.state = State::Content;
-                    return part(&header).map(|part| Some(Event::Part(part)));
+                    self.state = ParserState::Content;
+                    return part(&header).map(|part| Some(FormEvent::Part(part)));
                 }
-                State::Content => {
+                ParserState::Content => {
                     let (length, is_whole) = self.before_delimiter();
                     if length > 0 {
-                        return Ok(Some(Event::Data(self.buffer.drain(..length).collect())));
+                        return Ok(Some(FormEvent::Data(self.buffer.drain(..length).collect())));
                     }
                     if !is_whole {
                         return Ok(None);
                     }
-                    self.take_delimiter();
+                    self.consume_delimiter();
                 }
             }
         }
     }
 
-    fn take_delimiter(&mut self) {
+    fn consume_delimiter(&mut self) {
         self.buffer.drain(..self.delimiter.len());
-        self.state = State::AfterDelimiter;
+        self.state = ParserState::AfterDelimiter;
     }
 
-    /// How many bytes are no part of a delimiter, and whether a whole one follows them.
+    /// Returns the number of bytes before the next delimiter, and whether that is complete.
     fn before_delimiter(&self) -> (usize, bool) {
         for (at, _) in self.buffer.iter().enumerate().filter(|(_, byte)| **byte == b'\r') {
             let rest = self.buffer.get(at..).unwrap_or_default();
@@ -148,8 +148,8 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-fn part(header: &[u8]) -> Result<Part, FormError> {
-    let header = std::str::from_utf8(header).map_err(|_| FormError("the header of a part is no UTF-8"))?;
+fn part(header: &[u8]) -> Result<FormPart, FormError> {
+    let header = std::str::from_utf8(header).map_err(|_| FormError("the header of a part is not UTF-8"))?;
     let disposition = header.split("\r\n").find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
@@ -160,10 +160,10 @@ fn part(header: &[u8]) -> Result<Part, FormError> {
     let filename = parameter(parameters, "filename*")
         .and_then(|encoded| decoded(&encoded))
         .or_else(|| parameter(parameters, "filename"));
-    Ok(Part { name, filename })
+    Ok(FormPart { name, filename })
 }
 
-/// `; name="value"`, with or without quotes.
+/// Returns the value of `name=value` or `name="value"`.
 fn parameter(parameters: &str, wanted: &str) -> Option<String> {
     let mut rest = parameters;
     loop {
@@ -182,7 +182,7 @@ fn parameter(parameters: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// Up to the closing quote, and what follows it. Browsers and clients write a quote as `\"` or `%22`.
+/// Parses up to the closing quote, and returns the rest. Clients write a quote as `\"` or `%22`.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();
@@ -196,7 +196,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// `UTF-8''a%20name`.
+/// Decodes `UTF-8''a%20name`.
 fn decoded(encoded: &str) -> Option<String> {
     let text =
         encoded.get(..7).filter(|charset| charset.eq_ignore_ascii_case("utf-8''")).and(encoded.get(7..))?;
@@ -222,14 +222,14 @@ mod tests {
 
     use super::*;
 
-    fn read(body: &[u8], chunk: usize) -> Result<Vec<Event>, FormError> {
-        let mut form = Form::new("multipart/form-data; boundary=\"b\"")?;
-        let mut events: Vec<Event> = Vec::new();
+    fn read(body: &[u8], chunk: usize) -> Result<Vec<FormEvent>, FormError> {
+        let mut form = MultipartParser::new("multipart/form-data; boundary=\"b\"")?;
+        let mut events: Vec<FormEvent> = Vec::new();
         for chunk in body.chunks(chunk) {
             form.push(chunk);
             while let Some(event) = form.next_event()? {
                 match (events.last_mut(), event) {
-                    (Some(Event::Data(before)), Event::Data(more)) => before.extend(more),
+                    (Some(FormEvent::Data(before)), FormEvent::Data(more)) => before.extend(more),
                     (_, event) => events.push(event),
                 }
             }
@@ -237,12 +237,12 @@ mod tests {
         Ok(events)
     }
 
-    fn field(name: &str, filename: Option<&str>) -> Event {
-        Event::Part(Part { name: name.into(), filename: filename.map(str::to_owned) })
+    fn field(name: &str, filename: Option<&str>) -> FormEvent {
+        FormEvent::Part(FormPart { name: name.into(), filename: filename.map(str::to_owned) })
     }
 
     #[test]
-    fn a_form_is_read_however_it_is_cut() {
+    fn form_is_parsed_for_any_chunk_size() {
         let body = b"preamble\r\n--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n\r\n--b\r\n\
             content-type: text/plain\r\nCONTENT-DISPOSITION: form-data; filename=\"a \\\"b;.zip\"; name=file\r\n\r\n\
             \r\n--\r\n-b\r\r\n--b--epilogue";
@@ -252,8 +252,8 @@ mod tests {
                 [
                     field("x", None),
                     field("file", Some("a \"b;.zip")),
-                    Event::Data(b"\r\n--\r\n-b\r".to_vec()),
-                    Event::End
+                    FormEvent::Data(b"\r\n--\r\n-b\r".to_vec()),
+                    FormEvent::End
                 ],
                 "in chunks of {chunk}"
             );
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_in_several_spellings() {
+    fn filename_is_parsed_in_all_spellings() {
         let name =
             |text: &str| part(format!("content-disposition: form-data; name=f; {text}\r\n").as_bytes());
         assert_eq!(name("filename*=utf-8''%C3%A9.zip; filename=x").unwrap().filename.unwrap(), "é.zip");
@@ -270,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn invalid_form_is_rejected() {
         for content_type in ["", "text/plain", "multipart/form-data", "multipart/form-data; boundary="] {
-            assert!(Form::new(content_type).is_err(), "{content_type}");
+            assert!(MultipartParser::new(content_type).is_err(), "{content_type}");
         }
         let long = format!("--b\r\n{}", "x".repeat(MAX_HEADER_BYTES));
         for body in
@@ -284,19 +284,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_content_comes_through(content in "[\r\n\\-b ]{0,40}", chunk in 1usize..9) {
+    fn content_is_unchanged_after_parsing(content in "[\r\n\\-b ]{0,40}", chunk in 1usize..9) {
             prop_assume!(!content.contains("\r\n--b"));
             let body = format!("--b\r\ncontent-disposition: form-data; name=f\r\n\r\n{content}\r\n--b--");
             let mut expected = vec![field("f", None)];
             if !content.is_empty() {
-                expected.push(Event::Data(content.into_bytes()));
+                expected.push(FormEvent::Data(content.into_bytes()));
             }
-            expected.push(Event::End);
+            expected.push(FormEvent::End);
             prop_assert_eq!(read(body.as_bytes(), chunk).unwrap(), expected);
         }
 
         #[test]
-        fn no_bytes_are_a_panic(body in proptest::collection::vec(any::<u8>(), 0..200), chunk in 1usize..9) {
+    fn parser_never_panics(body in proptest::collection::vec(any::<u8>(), 0..200), chunk in 1usize..9) {
             let _ = read(&body, chunk);
         }
     }

@@ -1,23 +1,23 @@
-//! Archives are unpacked where they belong, and nowhere else.
+//! Archives are unpacked into the destination, and nowhere else.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::unpack::unpack;
-use crate::v0::archive::Writer;
+use crate::v0::archive::ArchiveWriter;
 use crate::v0::transfer_error::TransferError;
 
 fn archive(files: &[(&str, u32, &[u8])]) -> File {
     let mut file = tempfile::tempfile().unwrap();
-    let mut archive = Writer::new(&mut file);
+    let mut archive = ArchiveWriter::new(&mut file);
     files.iter().for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
     archive.finish().unwrap();
     file
 }
 
 #[test]
-fn a_tree_is_unpacked_with_its_permissions() {
+fn archive_is_unpacked_with_its_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("deep/er");
     let files: [(&str, u32, &[u8]); 3] =
@@ -31,7 +31,7 @@ fn a_tree_is_unpacked_with_its_permissions() {
 }
 
 #[test]
-fn links_in_the_way_are_not_followed() {
+fn existing_links_are_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let (target, outside) = (dir.path().join("target"), dir.path().join("outside"));
     fs::create_dir_all(&target).unwrap();
@@ -39,8 +39,8 @@ fn links_in_the_way_are_not_followed() {
     fs::write(outside.join("file"), "mine").unwrap();
     symlink(&outside, target.join("folder")).unwrap();
     symlink(outside.join("file"), target.join("file")).unwrap();
-    let told = unpack(&archive(&[("folder/new", 0o100_644, b"x")]), &target).unwrap_err();
-    assert!(matches!(told, TransferError::Refused(_)), "{told}");
+    let error = unpack(&archive(&[("folder/new", 0o100_644, b"x")]), &target).unwrap_err();
+    assert!(matches!(error, TransferError::Refused(_)), "{error}");
     assert!(!outside.join("new").exists());
     unpack(&archive(&[("file", 0o100_644, b"x")]), &target).unwrap();
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "mine");
@@ -48,44 +48,44 @@ fn links_in_the_way_are_not_followed() {
 }
 
 #[test]
-fn one_hostile_entry_keeps_all_from_being_written() {
+fn no_file_is_written_when_one_entry_is_hostile() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     for (name, mode) in
         [("../out", 0o100_644), ("/tmp/out", 0o100_644), ("link", 0o120_777), ("su", 0o104_755)]
     {
-        let told =
+        let error =
             unpack(&archive(&[("good", 0o100_644, b"x"), (name, mode, b"/etc")]), &target).unwrap_err();
-        assert!(matches!(told, TransferError::Refused(_)), "{told}");
+        assert!(matches!(error, TransferError::Refused(_)), "{error}");
         assert!(!target.exists(), "{name}");
     }
 }
 
 #[test]
-fn bombs_are_refused_before_anything_is_written() {
+fn no_file_is_written_when_the_archive_is_a_bomb() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     let zeros = vec![0; 64 << 20];
     let bomb: Vec<(String, Vec<u8>)> = (0..5).map(|number| (number.to_string(), zeros.clone())).collect();
     let bomb: Vec<(&str, u32, &[u8])> =
         bomb.iter().map(|(name, content)| (name.as_str(), 0o644, content.as_slice())).collect();
-    let told = unpack(&archive(&bomb), &target).unwrap_err();
-    assert!(matches!(told, TransferError::TooMuch(_)), "{told}");
+    let error = unpack(&archive(&bomb), &target).unwrap_err();
+    assert!(matches!(error, TransferError::TooMuch(_)), "{error}");
     assert!(!target.exists());
 }
 
 #[test]
-fn a_damaged_entry_leaves_no_half_file() {
+fn no_partial_file_is_left_when_an_entry_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = ArchiveWriter::new(&mut bytes);
     writer.add("a", 0o644, &mut &b"content"[..]).unwrap();
     writer.finish().unwrap();
     let directory = bytes.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     bytes[directory + 16] ^= 1;
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&bytes).unwrap();
-    let told = unpack(&file, dir.path()).unwrap_err();
-    assert!(matches!(told, TransferError::Refused(_)), "{told}");
+    let error = unpack(&file, dir.path()).unwrap_err();
+    assert!(matches!(error, TransferError::Refused(_)), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

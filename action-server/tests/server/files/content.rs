@@ -11,7 +11,7 @@ use super::{ask, names, noise};
 use crate::harness::{Server, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_in_comes_out_whole_and_in_ranges() {
+async fn content_is_downloaded_whole_and_in_ranges() {
     let server = Server::start();
     let content = noise(10_000_019);
     let put = ask(&server, Method::PUT, "/v1/files?path=new/folder/big", &[], content.clone()).await;
@@ -46,7 +46,7 @@ async fn what_goes_in_comes_out_whole_and_in_ranges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_head_tells_whether_the_content_is_known() {
+async fn response_is_not_modified_when_the_client_has_the_content() {
     let server = Server::start();
     fs::write(server.file("f"), "content").unwrap();
     let head = ask(&server, Method::HEAD, "/v1/files?path=f", &[], "").await;
@@ -63,7 +63,7 @@ async fn the_head_tells_whether_the_content_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn empty_files_and_files_that_say_so() {
+async fn file_without_a_length_is_downloaded() {
     let server = Server::start();
     assert_eq!(ask(&server, Method::PUT, "/v1/files?path=empty", &[], "").await.status, 201);
     let got = ask(&server, Method::GET, "/v1/files?path=empty", &[], "").await;
@@ -74,7 +74,7 @@ async fn empty_files_and_files_that_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_replaced_keeps_its_mode_links_and_name() {
+async fn replaced_file_keeps_its_mode_links_and_name() {
     let server = Server::start();
     fs::write(server.file("script"), "old").unwrap();
     fs::set_permissions(server.file("script"), Permissions::from_mode(0o750)).unwrap();
@@ -95,7 +95,7 @@ async fn what_is_replaced_keeps_its_mode_links_and_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upload_that_breaks_off_leaves_what_was_there_and_nothing_else() {
+async fn existing_file_is_kept_when_an_upload_is_incomplete() {
     let server = Server::start();
     fs::write(server.file("f"), "before").unwrap();
     for path in ["f", "new/folder/f"] {
@@ -112,7 +112,7 @@ async fn an_upload_that_breaks_off_leaves_what_was_there_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_download_that_nobody_reads_holds_nobody_up() {
+async fn unread_download_does_not_block_other_requests() {
     let server = Server::start();
     fs::write(server.file("big"), noise(4_000_000)).unwrap();
     let mut stalled = Vec::new();
@@ -138,7 +138,7 @@ async fn a_download_that_nobody_reads_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_file_is_refused_by_name() {
+async fn request_is_refused_when_the_path_is_not_a_file() {
     let server = Server::start();
     fs::create_dir(server.file("folder")).unwrap();
     fs::write(server.file("f"), "").unwrap();

@@ -24,7 +24,7 @@ fn read<T: DeserializeOwned>(answered: &Answered) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_at_a_path_is_told() {
+async fn status_describes_files_folders_and_links() {
     let server = Server::start();
     fs::write(server.file("file"), "12345").unwrap();
     symlink("file", server.file("link")).unwrap();
@@ -45,7 +45,7 @@ async fn what_lies_at_a_path_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn paths_begin_where_the_shell_is() {
+async fn relative_paths_refer_to_the_shell_s_directory() {
     let server = Server::start();
     server.run("a", "mkdir -p deep/er && cd deep/er").await;
     ask(&server, Method::PUT, "/v1/files?path=f", &[], "x").await;
@@ -53,7 +53,7 @@ async fn paths_begin_where_the_shell_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn things_are_made_moved_changed_and_removed() {
+async fn entries_are_created_moved_changed_and_removed() {
     let server = Server::start();
     let made = post(&server, "/v1/files/mkdir", json!({"path": "a/b"})).await;
     assert_eq!(made.status, 404);
@@ -93,7 +93,7 @@ async fn things_are_made_moved_changed_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn searches_go_over_the_wire() {
+async fn glob_and_grep_return_matches() {
     let server = Server::start();
     fs::create_dir(server.file("src")).unwrap();
     fs::write(server.file("src/a.rs"), "fn a() {\n    b();\n}\n").unwrap();

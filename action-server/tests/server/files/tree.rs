@@ -11,7 +11,7 @@ use super::{ask, names, noise};
 use crate::harness::{Server, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_goes_out_and_comes_in() {
+async fn folder_is_downloaded_and_uploaded_as_an_archive() {
     let server = Server::start();
     fs::create_dir_all(server.file("from/a/b")).unwrap();
     fs::write(server.file("from/a/b/big"), noise(3_000_000)).unwrap();
@@ -29,7 +29,7 @@ async fn a_folder_goes_out_and_comes_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_archive_or_no_folder_is_refused() {
+async fn request_is_refused_when_it_is_not_an_archive_or_a_folder() {
     let server = Server::start();
     fs::write(server.file("f"), "x").unwrap();
     let refused = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], "x".repeat(3000)).await;
@@ -41,7 +41,7 @@ async fn what_is_no_archive_or_no_folder_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_whose_client_goes_away_leaves_nothing() {
+async fn nothing_is_left_when_the_client_of_an_archive_disconnects() {
     let server = Server::start();
     fs::create_dir(server.file("from")).unwrap();
     fs::write(server.file("from/big"), noise(3_000_000)).unwrap();

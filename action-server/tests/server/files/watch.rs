@@ -42,7 +42,7 @@ impl Watch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_told_as_they_happen() {
+async fn changes_are_reported_as_they_happen() {
     let server = Server::start();
     fs::create_dir_all(server.file("watched/sub")).unwrap();
     let mut watch = Watch::begin(&server, "path=watched&recursive=true").await;
@@ -63,7 +63,7 @@ async fn changes_are_told_as_they_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_are_few_and_end_with_their_clients() {
+async fn watches_are_limited_and_end_with_their_clients() {
     let server = Server::start();
     let mut watches = Vec::new();
     for _ in 0..16 {

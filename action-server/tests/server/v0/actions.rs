@@ -90,7 +90,7 @@ async fn files_are_edited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_the_editor_are_observations() {
+async fn editor_errors_are_observations() {
     let sandbox = Sandbox::start();
     fs::write(sandbox.path("f"), "a\na\n").unwrap();
     let path = sandbox.path("f");

@@ -7,7 +7,7 @@ use super::{Sandbox, content, exit_code, metadata};
 const MORE: &str = "[Below is the output of the previous command.]\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ended_command_is_told_whole() {
+async fn completed_command_has_all_its_metadata() {
     let sandbox = Sandbox::start();
     let told = sandbox.run("echo hi; cd /tmp; false").await;
     assert_eq!((content(&told), told["observation"].as_str()), ("hi", Some("run")));
@@ -24,7 +24,7 @@ async fn an_ended_command_is_told_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timeouts_report_and_signal_nothing() {
+async fn command_continues_after_a_timeout() {
     let sandbox = Sandbox::start();
     let hard = sandbox.run_with(1.0, json!({"command": "echo one; cat; echo two", "blocking": true})).await;
     assert_eq!((exit_code(&hard), content(&hard), metadata(&hard, "prefix")), (-1, "one", ""));
@@ -51,14 +51,14 @@ async fn timeouts_report_and_signal_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_of_zero_is_none() {
+async fn timeout_of_zero_means_no_timeout() {
     let sandbox = Sandbox::start();
     let told = sandbox.run_with(0.0, json!({"command": "sleep 0.2; echo hi"})).await;
     assert_eq!((content(&told), exit_code(&told)), ("hi", 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_end_what_runs() {
+async fn keys_terminate_the_running_command() {
     let sandbox = Sandbox::start();
     let first = sandbox.run_with(0.2, json!({"command": "sleep 1000"})).await;
     assert_eq!(exit_code(&first), -1);
@@ -71,7 +71,7 @@ async fn keys_end_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_running_is_told() {
+async fn input_is_an_error_when_no_command_runs() {
     let sandbox = Sandbox::start();
     for command in ["", " \n "] {
         let told = sandbox.run(command).await;
@@ -82,7 +82,7 @@ async fn nothing_running_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_commands_are_not_run() {
+async fn request_with_several_commands_is_not_run() {
     let sandbox = Sandbox::start();
     let told = sandbox.run("touch a\ncat <<EOF\nx\nEOF\n\ntouch b # last").await;
     assert_eq!(told["observation"], "error");
@@ -95,7 +95,7 @@ async fn several_commands_are_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_command_may_have_many_lines() {
+async fn command_may_have_many_lines() {
     let sandbox = Sandbox::start();
     for (command, said) in [
         ("echo 'a\nb'", "a\nb"),
@@ -125,7 +125,7 @@ async fn input_may_have_many_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_output_is_cut_in_the_middle_unless_hidden() {
+async fn long_output_is_truncated_in_the_middle_unless_hidden() {
     let sandbox = Sandbox::start();
     let told = sandbox.run("seq 1 9000").await;
     let text = content(&told);
@@ -139,7 +139,7 @@ async fn long_output_is_cut_in_the_middle_unless_hidden() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_static_command_has_a_shell_of_its_own() {
+async fn static_command_has_its_own_shell() {
     let sandbox = Sandbox::start();
     sandbox.run("export A=1; cd /").await;
     let told = sandbox
@@ -153,7 +153,7 @@ async fn a_static_command_has_a_shell_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn background_jobs_go_on() {
+async fn background_jobs_continue() {
     let sandbox = Sandbox::start();
     let told = sandbox.run("mkfifo gate; (read x < gate; touch done) &").await;
     assert_eq!(exit_code(&told), 0, "{told}");
@@ -162,7 +162,7 @@ async fn background_jobs_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn git_does_not_page() {
+async fn git_uses_no_pager() {
     let sandbox = Sandbox::start();
     let told = sandbox.run("echo ${GIT_PAGER-unset} ${PAGER-unset}").await;
     assert_eq!(content(&told), "cat cat", "{told}");

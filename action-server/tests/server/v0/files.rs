@@ -44,7 +44,7 @@ async fn upload(sandbox: &Sandbox, query: &str, filename: &str, content: &[u8]) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_uploaded() {
+async fn file_is_uploaded() {
     let sandbox = Sandbox::start();
     let destination = sandbox.path("new/folder");
     let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
@@ -57,7 +57,7 @@ async fn a_file_is_uploaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_is_uploaded_as_an_archive() {
+async fn folder_is_uploaded_as_an_archive() {
     let sandbox = Sandbox::start();
     let archive = zip(&[("project/run", 0o100_755, b"#!/bin/sh\n"), ("project/src/a", 0o100_644, b"a")]);
     let reply =
@@ -70,7 +70,7 @@ async fn a_tree_is_uploaded_as_an_archive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parameters_may_be_in_the_form() {
+async fn upload_parameters_may_be_in_the_form() {
     let sandbox = Sandbox::start();
     let field = |name: &str, value: &str| {
         format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
@@ -88,7 +88,7 @@ async fn parameters_may_be_in_the_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_uploads_are_refused_and_write_nothing() {
+async fn hostile_upload_is_refused_and_writes_nothing() {
     let sandbox = Sandbox::start();
     let destination = sandbox.path("inside");
     let good = ("good", 0o100_644, &b"x"[..]);
@@ -117,7 +117,7 @@ async fn hostile_uploads_are_refused_and_write_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_uploads_are_refused_by_name() {
+async fn invalid_upload_is_refused_with_the_field_name() {
     let sandbox = Sandbox::start();
     let there = format!("destination={}", sandbox.path(""));
     for (query, name, status, named) in [
@@ -167,7 +167,7 @@ fn unpacked(archive: &[u8]) -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_is_downloaded() {
+async fn folder_is_downloaded_as_an_archive() {
     let sandbox = Sandbox::start();
     fs::create_dir_all(sandbox.path("tree/a/b")).unwrap();
     let long: Vec<u8> = (0..2_000_000_u32).flat_map(|number| number.to_le_bytes()).collect();
@@ -192,7 +192,7 @@ async fn a_folder_is_downloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_downloaded_as_an_archive() {
+async fn file_is_downloaded_as_an_archive() {
     let sandbox = Sandbox::start();
     fs::write(sandbox.path("f.txt"), "content").unwrap();
     let reply = sandbox.get(&format!("/download_files?path={}", sandbox.path("f.txt"))).await;
@@ -201,7 +201,7 @@ async fn a_file_is_downloaded_as_an_archive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_downloads_are_refused() {
+async fn invalid_download_is_refused() {
     let sandbox = Sandbox::start();
     for (query, status) in [("path=relative", 400), ("path=/none", 404), ("", 422), ("other=/", 422)] {
         let reply = sandbox.get(&format!("/download_files?{query}")).await;
@@ -210,7 +210,7 @@ async fn wrong_downloads_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_are_listed_folders_first() {
+async fn list_files_returns_folders_first() {
     let sandbox = Sandbox::start();
     for folder in ["b", "Z", ".git"] {
         fs::create_dir(sandbox.path(folder)).unwrap();

@@ -12,7 +12,7 @@ use super::{KEY, Sandbox, content, exit_code, free_port};
 use crate::harness::program;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_connects_and_prepares_its_sandbox() {
+async fn v0_client_connects_and_prepares_its_sandbox() {
     let sandbox = Sandbox::start();
     let alive = Request::get("/alive").header("host", "sandbox").body(Full::<Bytes>::default()).unwrap();
     let alive = sandbox.send(alive).await;
@@ -39,7 +39,7 @@ async fn a_client_connects_and_prepares_its_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_that_are_missing_are_told_with_200() {
+async fn missing_plugins_are_reported_with_status_200() {
     let sandbox = Sandbox::start();
     for (action, named) in [
         (json!({"action": "browse", "args": {"url": "http://x"}}), "browser"),
@@ -61,7 +61,7 @@ async fn parts_that_are_missing_are_told_with_200() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_but_alive_and_server_info_needs_the_key() {
+async fn routes_but_alive_and_server_info_require_the_key() {
     let sandbox = Sandbox::start();
     let paths = [
         ("POST", "/execute_action"),
@@ -106,7 +106,7 @@ async fn all_but_alive_and_server_info_needs_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_time_ends_with_an_action() {
+async fn idle_time_is_reset_by_an_action() {
     let sandbox = Sandbox::start();
     sandbox.run("sleep 0.5").await;
     let info = sandbox.get("/server_info").await.json();
@@ -115,7 +115,7 @@ async fn idle_time_ends_with_an_action() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_requests_are_refused_in_v0s_shape() {
+async fn invalid_request_is_refused_in_v0_s_format() {
     let sandbox = Sandbox::start();
     let run = |args: Value| json!({"action": {"action": "run", "args": args}});
     let mut table = vec![
@@ -151,7 +151,7 @@ async fn wrong_requests_are_refused_in_v0s_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_is_nowhere_to_be_found() {
+async fn commands_of_v0_cannot_find_the_key() {
     let sandbox = Sandbox::start();
     let pid = sandbox.child.id();
     // Root may look at anything; what it sees is what anybody could ever see.
@@ -169,7 +169,7 @@ async fn the_key_is_nowhere_to_be_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_there_is_none() {
+async fn no_key_is_required_when_none_is_set() {
     let sandbox = Sandbox::start_with(&[], None);
     let body = json!({"action": {"action": "run", "args": {"command": "echo hi"}}}).to_string();
     let ask = |host: &str| Request::post("/execute_action").header("host", host);
@@ -184,7 +184,7 @@ async fn without_a_key_there_is_none() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_told() {
+fn v0_start_error_is_printed() {
     let port = free_port().to_string();
     let start = |arguments: &[&str], key: &str| {
         let mut command = program();
@@ -204,7 +204,7 @@ fn what_keeps_it_from_starting_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn started_as_root_it_becomes_the_user() {
+async fn server_changes_to_the_user_when_started_as_root() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }

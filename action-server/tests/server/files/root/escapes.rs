@@ -93,7 +93,7 @@ fn start() -> Confined {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outside_is_reached_by_any_route() {
+async fn no_route_reaches_a_path_outside_the_root() {
     let confined = start();
     let (root, outside) = (confined.root(), confined.outside());
     let (root, outside) = (root.display(), outside.display());
@@ -158,7 +158,7 @@ async fn nothing_outside_is_reached_by_any_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_that_leads_out_is_itself_a_thing_beneath() {
+async fn link_out_of_the_root_can_itself_be_moved_and_removed() {
     let confined = start();
     let before = confined.outside_as_it_is();
     let status = confined.ask(Method::GET, "/v1/files/stat?path=relative-folder", "").await;
@@ -183,7 +183,7 @@ async fn a_link_that_leads_out_is_itself_a_thing_beneath() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_walks_passes_by_the_links_that_lead_out() {
+async fn recursive_operations_skip_links_out_of_the_root() {
     let confined = start();
     // Were their lines patterns, they would say which names fit them.
     confined.link("../../outside/f", ".ignore");

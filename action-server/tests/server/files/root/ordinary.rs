@@ -11,7 +11,7 @@ use crate::files::watch::Watch;
 use protocol::sandbox_api::WatchEvent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_come_and_go_by_every_path_that_stays_beneath() {
+async fn files_are_transferred_by_every_path_beneath_the_root() {
     let confined = Confined::start();
     let server = &confined.server;
     let work = server.dir.path().canonicalize().unwrap();
@@ -64,7 +64,7 @@ async fn files_come_and_go_by_every_path_that_stays_beneath() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn absolute_paths_begin_with_the_root_as_it_was_given_or_as_it_is() {
+async fn absolute_path_may_use_the_given_or_the_canonical_root() {
     let base = tempfile::tempdir().unwrap();
     let at = |name: &str| base.path().canonicalize().unwrap().join(name);
     fs::create_dir(at("root")).unwrap();
@@ -81,7 +81,7 @@ async fn absolute_paths_begin_with_the_root_as_it_was_given_or_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_there_is_told_moved_made_and_removed() {
+async fn entries_beneath_the_root_are_managed() {
     let confined = Confined::start();
     let server = &confined.server;
     let work = server.dir.path().canonicalize().unwrap();
@@ -140,7 +140,7 @@ async fn what_lies_there_is_told_moved_made_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn actions_read_write_edit_and_undo() {
+async fn file_actions_work_beneath_the_root() {
     let confined = Confined::start();
     let server = &confined.server;
     confined.link("real", "link");
@@ -180,7 +180,7 @@ async fn actions_read_write_edit_and_undo() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_who_edit_a_file_by_two_paths_wait_for_each_other() {
+async fn concurrent_edits_by_two_paths_are_serialized() {
     let confined = Confined::start();
     fs::create_dir(confined.server.file("real")).unwrap();
     fs::write(confined.server.file("real/f"), "").unwrap();
@@ -197,7 +197,7 @@ async fn two_who_edit_a_file_by_two_paths_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn searches_heed_what_is_to_be_ignored_as_they_do_without_a_root() {
+async fn ignore_rules_are_the_same_with_and_without_a_root() {
     let confined = Confined::start();
     let server = &confined.server;
     let free =
@@ -263,7 +263,7 @@ async fn searches_heed_what_is_to_be_ignored_as_they_do_without_a_root() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folders_go_out_and_come_in_also_at_the_root_itself() {
+async fn archives_are_transferred_for_the_root_itself() {
     let confined = Confined::start();
     let server = &confined.server;
     fs::create_dir_all(server.file("from/a")).unwrap();
@@ -289,7 +289,7 @@ async fn folders_go_out_and_come_in_also_at_the_root_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_told_also_of_folders_that_come_later() {
+async fn changes_in_new_folders_are_reported() {
     let confined = Confined::start();
     let server = &confined.server;
     fs::create_dir_all(server.file("watched/sub")).unwrap();

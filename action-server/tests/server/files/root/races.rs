@@ -228,12 +228,12 @@ async fn race(confined: &Confined, (one, link): (&str, &str), kinds: Kinds) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_becomes_a_relative_link_leads_nobody_out() {
+async fn no_escape_when_a_folder_becomes_a_relative_link() {
     race(&start("../../../outside/sub"), ("w/sub", "w/link"), in_a_folder()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_becomes_an_absolute_link_leads_nobody_out() {
+async fn no_escape_when_a_folder_becomes_an_absolute_link() {
     let confined = start("to be replaced");
     fs::remove_file(confined.server.file("w/link")).unwrap();
     confined.link(confined.outside().join("sub"), "w/link");
@@ -241,14 +241,14 @@ async fn a_folder_that_becomes_an_absolute_link_leads_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_becomes_a_link_leads_nobody_out() {
+async fn no_escape_when_a_file_becomes_a_link() {
     let confined = start("../../../outside/f");
     fs::write(confined.server.file("w/file"), "inner content\n").unwrap();
     race(&confined, ("w/file", "w/link"), to_a_file()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_written_in_place_and_becomes_a_link_leads_nobody_out() {
+async fn no_escape_when_a_file_written_in_place_becomes_a_link() {
     let confined = start("../../../outside/f");
     fs::write(confined.server.file("w/file"), "inner content\n").unwrap();
     fs::hard_link(confined.server.file("w/file"), confined.server.file("other-name")).unwrap();
@@ -256,13 +256,13 @@ async fn a_file_that_is_written_in_place_and_becomes_a_link_leads_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_folder_that_becomes_a_link_leads_nobody_out() {
+async fn no_escape_when_a_new_folder_becomes_a_link() {
     race(&start("../../../outside/sub"), ("w/new", "w/link"), to_a_new_folder()).await;
 }
 
 /// The kernel asks to be asked again then.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_with_two_dots_is_found_while_others_rename() {
+async fn path_with_two_dots_is_resolved_during_renames() {
     let confined = start("../../../outside/sub");
     fs::write(confined.server.file("kept"), "kept").unwrap();
     let exchange = Exchange::begin(&confined.server.file("w/sub"), &confined.server.file("w/link"));
@@ -274,7 +274,7 @@ async fn a_path_with_two_dots_is_found_while_others_rename() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watched_folder_that_becomes_a_link_tells_nothing_of_the_outside() {
+async fn no_outside_change_is_reported_when_a_folder_becomes_a_link() {
     let confined = start("../../../outside/sub");
     let mut watch = Watch::begin(&confined.server, "path=w&recursive=true").await;
     let mut told = 0;

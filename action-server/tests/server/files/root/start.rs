@@ -17,7 +17,7 @@ fn refused(root: &str, working_dir: &Path, dir: &Path) -> String {
 }
 
 #[test]
-fn a_root_that_cannot_be_kept_to_is_an_error_of_the_start() {
+fn start_fails_when_the_root_cannot_be_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("root/inside")).unwrap();
@@ -29,8 +29,8 @@ fn a_root_that_cannot_be_kept_to_is_an_error_of_the_start() {
         ("root", ".", "is not beneath the root"),
         ("root", "root/out", "is not beneath the root"),
         ("root", "missing", "cannot open the working directory"),
-        ("missing", "root", "opening the root missing"),
-        ("file", "root", "opening the root file"),
+        ("missing", "root", "cannot open the root missing"),
+        ("file", "root", "cannot open the root file"),
     ] {
         let said = refused(root, &at(working_dir), dir.path());
         assert!(said.contains(problem), "{root} {working_dir}: {said}");

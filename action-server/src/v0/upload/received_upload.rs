@@ -1,4 +1,4 @@
-//! An upload as it arrives: the file goes to a nameless file on disk, because where it belongs may be said after it.
+//! Receives an upload. The file is stored in an unnamed temporary file, because its destination may follow in the form.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
@@ -10,106 +10,107 @@ use futures_util::StreamExt as _;
 use nix::fcntl::OFlag;
 use tokio::io::AsyncWriteExt as _;
 
-use super::multipart::{Event, Form, FormError, Part};
+use super::multipart::{FormError, FormEvent, FormPart, MultipartParser};
 use crate::api::paced_body::paced;
 use crate::v0::transfer_error::TransferError;
 
-/// Of one upload.
+/// Maximum size of one upload.
 const MAX_UPLOAD_BYTES: u64 = 4 << 30;
 
-/// Of a field that is no file.
+/// Maximum size of a field that is not a file.
 const MAX_FIELD_BYTES: usize = 16 << 10;
 
-/// Fields beside the file; V0's clients send none or two.
+/// Maximum number of other fields. V0's clients send none or two.
 const MAX_FIELDS: usize = 16;
 
-/// What was sent.
+/// A received upload.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedUpload {
     pub(super) filename: String,
-    /// At its beginning.
+    /// Positioned at its start.
     pub(super) file: File,
-    /// The fields beside it.
+    /// The other fields.
     pub(super) fields: Vec<(String, String)>,
 }
 
-impl Arrival {
-    /// Reads the body to its end. `folders` are where the nameless file may be kept, the first that takes it.
+impl ReceivedUpload {
+    /// Reads the body to its end. The temporary file is created in the first of `folders` that supports it.
     pub(super) async fn read(
         content_type: &str,
         body: Body,
         folders: Vec<PathBuf>,
     ) -> Result<Self, TransferError> {
-        let mut form = Form::new(content_type)?;
-        let mut reading = Reading { folders, file: None, fields: Vec::new(), is_in: In::Nothing, bytes: 0 };
+        let mut form = MultipartParser::new(content_type)?;
+        let mut reader =
+            UploadReader { folders, file: None, fields: Vec::new(), current: CurrentPart::None, bytes: 0 };
         let mut chunks = paced(body).into_data_stream();
         let mut has_ended = false;
         while let Some(chunk) = chunks.next().await {
             let chunk =
-                chunk.map_err(|error| TransferError::Refused(format!("reading the body: {error}")))?;
+                chunk.map_err(|error| TransferError::Refused(format!("cannot read the body: {error}")))?;
             form.push(&chunk);
             while let Some(event) = form.next_event()? {
-                has_ended |= event == Event::End;
-                reading.take(event).await?;
+                has_ended |= event == FormEvent::End;
+                reader.handle(event).await?;
             }
         }
         if !has_ended {
-            return Err(FormError("it ends before its last boundary").into());
+            return Err(FormError("the last boundary is missing").into());
         }
-        reading.finish().await
+        reader.finish().await
     }
 }
 
-struct Reading {
+struct UploadReader {
     folders: Vec<PathBuf>,
     file: Option<(String, tokio::fs::File)>,
     fields: Vec<(String, String)>,
-    is_in: In,
+    current: CurrentPart,
     bytes: u64,
 }
 
 #[derive(Clone, Copy)]
-enum In {
-    Nothing,
+enum CurrentPart {
+    None,
     File,
     Field,
 }
 
-impl Reading {
-    async fn take(&mut self, event: Event) -> Result<(), TransferError> {
+impl UploadReader {
+    async fn handle(&mut self, event: FormEvent) -> Result<(), TransferError> {
         match event {
-            Event::End => self.is_in = In::Nothing,
-            Event::Part(part) => self.begin(part).await?,
-            Event::Data(bytes) => {
+            FormEvent::End => self.current = CurrentPart::None,
+            FormEvent::Part(part) => self.start_part(part).await?,
+            FormEvent::Data(bytes) => {
                 self.bytes += bytes.len() as u64;
                 if self.bytes > MAX_UPLOAD_BYTES {
                     let problem = format!("field `file`: an upload has at most {MAX_UPLOAD_BYTES} bytes");
                     return Err(TransferError::TooMuch(problem));
                 }
-                self.add(&bytes).await?;
+                self.append(&bytes).await?;
             }
         }
         Ok(())
     }
 
-    async fn begin(&mut self, part: Part) -> Result<(), TransferError> {
+    async fn start_part(&mut self, part: FormPart) -> Result<(), TransferError> {
         match part.filename {
             Some(filename) if part.name == "file" => {
                 if self.file.is_some() {
-                    return Err(TransferError::Refused("field `file`: there are several".into()));
+                    return Err(TransferError::Refused("field `file`: more than one".into()));
                 }
                 let folders = std::mem::take(&mut self.folders);
-                let opened = tokio::task::spawn_blocking(move || nameless(&folders)).await;
+                let opened = tokio::task::spawn_blocking(move || create_unnamed(&folders)).await;
                 let file = opened.unwrap_or_else(|error| Err(io::Error::other(error)));
                 let file = file.map_err(|error| {
-                    TransferError::io("keeping the upload in", Path::new("the temporary folder"), error)
+                    TransferError::io("storing the upload in", Path::new("the temporary folder"), error)
                 })?;
                 self.file = Some((filename, tokio::fs::File::from_std(file)));
-                self.is_in = In::File;
+                self.current = CurrentPart::File;
             }
             Some(_) => return Err(TransferError::Refused(format!("field `{}`: unknown file", part.name))),
             None if part.name == "file" => {
-                return Err(TransferError::Refused("field `file`: it has no filename".into()));
+                return Err(TransferError::Refused("field `file`: no filename".into()));
             }
             None => {
                 if self.fields.len() == MAX_FIELDS {
@@ -118,19 +119,19 @@ impl Reading {
                     )));
                 }
                 self.fields.push((part.name, String::new()));
-                self.is_in = In::Field;
+                self.current = CurrentPart::Field;
             }
         }
         Ok(())
     }
 
-    async fn add(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
-        match (self.is_in, &mut self.file, self.fields.last_mut()) {
-            (In::File, Some((_, file)), _) => file.write_all(bytes).await.map_err(keeping),
-            (In::Field, _, Some((name, value))) => {
+    async fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+        match (self.current, &mut self.file, self.fields.last_mut()) {
+            (CurrentPart::File, Some((_, file)), _) => file.write_all(bytes).await.map_err(write_error),
+            (CurrentPart::Field, _, Some((name, value))) => {
                 value.push_str(&String::from_utf8_lossy(bytes));
                 match value.len() > MAX_FIELD_BYTES {
-                    true => Err(TransferError::Refused(format!("field `{name}`: it is too long"))),
+                    true => Err(TransferError::Refused(format!("field `{name}`: too long"))),
                     false => Ok(()),
                 }
             }
@@ -138,21 +139,21 @@ impl Reading {
         }
     }
 
-    async fn finish(self) -> Result<Arrival, TransferError> {
-        let missing = || TransferError::Refused("field `file`: it is missing".into());
+    async fn finish(self) -> Result<ReceivedUpload, TransferError> {
+        let missing = || TransferError::Refused("field `file`: missing".into());
         let (filename, mut file) = self.file.ok_or_else(missing)?;
-        file.flush().await.map_err(keeping)?;
+        file.flush().await.map_err(write_error)?;
         let mut file = file.into_std().await;
-        file.rewind().map_err(keeping)?;
-        Ok(Arrival { filename, file, fields: self.fields })
+        file.rewind().map_err(write_error)?;
+        Ok(ReceivedUpload { filename, file, fields: self.fields })
     }
 }
 
-fn keeping(error: io::Error) -> TransferError {
+fn write_error(error: io::Error) -> TransferError {
     TransferError::io("writing to", Path::new("the temporary folder"), error)
 }
 
-fn nameless(folders: &[PathBuf]) -> io::Result<File> {
+fn create_unnamed(folders: &[PathBuf]) -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for folder in folders {
         let opened = OpenOptions::new()
