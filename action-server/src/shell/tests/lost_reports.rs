@@ -53,7 +53,7 @@ on_every_shell! {
         fixture.say("trap : USR1 CHLD").await;
         fixture.say("echo run >>log; sleep 0.1 & sleep 0.2 & :").await;
         for _ in 0..10 {
-            process_tree::send(shell, Signal::SIGUSR1);
+            baseline::send(shell, Signal::SIGUSR1);
             sleep(Duration::from_millis(30)).await;
         }
         fixture.say("wait; :").await;
