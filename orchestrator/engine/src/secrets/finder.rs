@@ -1,29 +1,29 @@
-//! Finds a set of spellings in bytes, in one pass.
+//! Searches bytes for a set of spellings, in one pass.
 
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-/// The quickest automaton takes half a KiB for each byte of what it looks for: not for more than this.
-const MOST_FOR_THE_QUICKEST: usize = 32 << 10;
+/// Maximum total length of the spellings for a DFA, in bytes. It takes half a KiB for each of them.
+const MAX_DFA_BYTES: usize = 32 << 10;
 
-pub(super) struct Finder {
+pub(super) struct SpellingFinder {
     automaton: AhoCorasick,
-    /// In order, to find those that begin in a certain way.
+    /// Sorted, to find those with a given prefix.
     spellings: Vec<Vec<u8>>,
     longest: usize,
 }
 
-impl Finder {
-    /// Nothing when all of them are too much for an automaton.
-    pub(super) fn of(mut spellings: Vec<Vec<u8>>) -> Option<Self> {
+impl SpellingFinder {
+    /// Builds the automaton. `None` if the spellings are too long for it.
+    pub(super) fn new(mut spellings: Vec<Vec<u8>>) -> Option<Self> {
         spellings.sort();
         spellings.dedup();
         let longest = spellings.iter().map(Vec::len).max().unwrap_or(0);
         let length: usize = spellings.iter().map(Vec::len).sum();
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            .kind((length > MOST_FOR_THE_QUICKEST).then_some(AhoCorasickKind::ContiguousNFA))
+            .kind((length > MAX_DFA_BYTES).then_some(AhoCorasickKind::ContiguousNFA))
             .build(&spellings)
             .ok()?;
         Some(Self { automaton, spellings, longest })
@@ -37,8 +37,8 @@ impl Finder {
         self.automaton.find_iter(bytes).map(|found| found.range())
     }
 
-    /// Where the first spelling may begin that has not come to its end.
-    pub(super) fn undecided(&self, bytes: &[u8]) -> usize {
+    /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the end if there is none.
+    pub(super) fn pending_start(&self, bytes: &[u8]) -> usize {
         let from = bytes.len().saturating_sub(self.longest.saturating_sub(1));
         let begins_one = |start: &usize| {
             let rest = bytes.get(*start..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Places the sandboxes of another provider, and guards what goes into them and what comes out.
+//! Wraps a provider so that its sandboxes inject and redact secrets.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 
-use super::guarded_sandbox::{GuardedSandbox, clean};
+use super::guarded_sandbox::{GuardedSandbox, redact_error};
 use super::{Redactor, SecretRegistry};
 use crate::sandbox::{
     ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
     Snapshot, SnapshotPurpose, StartProgress,
 };
 
-/// Stands before the provider of a conversation.
+/// Wraps the sandbox provider of a conversation.
 pub struct GuardedProvider {
     provider: Arc<dyn SandboxProvider>,
     redactor: Redactor,
@@ -21,22 +21,21 @@ pub struct GuardedProvider {
 }
 
 impl GuardedProvider {
-    /// Stands before a provider: commands have the secrets of `registry` that they name, and nothing shows those that
-    /// `redactor` knows.
+    /// Wraps a provider. Commands get the secrets of `registry` that they name; `redactor` redacts all output.
     pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor, registry: SecretRegistry) -> Self {
         Self { provider, redactor, registry }
     }
 
     fn guard(
         &self,
-        placed: Result<Box<dyn Sandbox>, SandboxError>,
+        result: Result<Box<dyn Sandbox>, SandboxError>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        match placed {
+        match result {
             Ok(sandbox) => {
                 let (redactor, registry) = (self.redactor.clone(), self.registry.clone());
                 Ok(Box::new(GuardedSandbox { sandbox, redactor, registry }))
             }
-            Err(error) => Err(clean(&self.redactor, error)),
+            Err(error) => Err(redact_error(&self.redactor, error)),
         }
     }
 }

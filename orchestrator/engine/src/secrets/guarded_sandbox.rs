@@ -1,7 +1,7 @@
-//! A sandbox whose commands have the secrets that they name, and whose actions show none: neither in what is heard while
-//! they run, nor in how they end.
+//! Wraps a sandbox. Injects the secrets that a command names, and redacts all secrets from the output and the results of
+//! actions.
 //!
-//! What a user does in it by hand (programs, files, terminals, ports) passes as it is.
+//! Does not redact what a user does directly: programs, files, terminals and ports.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -26,20 +26,21 @@ pub(super) struct GuardedSandbox {
     pub(super) registry: SecretRegistry,
 }
 
-/// What an action has shown so far.
-struct Heard {
+/// Redacts the output of an action chunk by chunk.
+struct OutputRedactor {
     stream: StreamRedactor,
-    /// Where the output stands, in bytes of what the terminal gave.
+    /// The offset of the end of the original output, in bytes.
     end: u64,
 }
 
-impl Heard {
-    /// What can be shown now. Offsets stay those of the terminal, though a text in a secret's place has another length.
-    fn hear(&mut self, chunk: OutputChunk<'_>, on_output: &OnOutput<'_>) {
+impl OutputRedactor {
+    /// Forwards the output that is known to be safe. Offsets refer to the original output, although redaction changes its
+    /// length.
+    fn redact(&mut self, chunk: OutputChunk<'_>, on_output: &OnOutput<'_>) {
         match chunk {
             OutputChunk::Bytes { offset, bytes } => {
                 self.end = offset.saturating_add(bytes.len() as u64);
-                show(offset, &self.stream.push(bytes), on_output);
+                forward(offset, &self.stream.push(bytes), on_output);
             }
             OutputChunk::Gap { from, to } => {
                 self.finish(on_output);
@@ -50,11 +51,11 @@ impl Heard {
     }
 
     fn finish(&mut self, on_output: &OnOutput<'_>) {
-        show(self.end, &self.stream.finish(), on_output);
+        forward(self.end, &self.stream.finish(), on_output);
     }
 }
 
-fn show(offset: u64, bytes: &[u8], on_output: &OnOutput<'_>) {
+fn forward(offset: u64, bytes: &[u8], on_output: &OnOutput<'_>) {
     if !bytes.is_empty() {
         on_output(OutputChunk::Bytes { offset, bytes });
     }
@@ -72,13 +73,14 @@ impl Sandbox for GuardedSandbox {
         request: &ActionRequest,
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
-        let heard = Mutex::new(Heard { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
-        let lock = || heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let lent = self.registry.inject_secrets(request);
-        let request = lent.as_ref().unwrap_or(request);
-        let result = self.sandbox.execute(id, request, &|chunk| lock().hear(chunk, on_output)).await;
+        let redactor =
+            Mutex::new(OutputRedactor { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
+        let lock = || redactor.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_secrets = self.registry.inject_secrets(request);
+        let request = with_secrets.as_ref().unwrap_or(request);
+        let result = self.sandbox.execute(id, request, &|chunk| lock().redact(chunk, on_output)).await;
         lock().finish(on_output);
-        let observation = result.map_err(|error| clean(&self.redactor, error))?;
+        let observation = result.map_err(|error| redact_error(&self.redactor, error))?;
         let malformed = |error: serde_json::Error| SandboxError::Malformed { detail: error.to_string() };
         self.redactor.observation(observation).map_err(malformed)
     }
@@ -140,8 +142,8 @@ impl Sandbox for GuardedSandbox {
     }
 }
 
-/// An error that quotes a sandbox, without the secrets.
-pub(super) fn clean(redactor: &Redactor, error: SandboxError) -> SandboxError {
+/// Redacts an error that quotes output of the sandbox.
+pub(super) fn redact_error(redactor: &Redactor, error: SandboxError) -> SandboxError {
     let text = |text: String| redactor.text(&text).into_owned();
     match error {
         SandboxError::Start { detail, logs } => {

@@ -1,4 +1,4 @@
-//! A log that no secret gets into.
+//! Wraps an event store so that no secret is stored.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use protocol::{ConversationId, Event, EventId};
 use super::Redactor;
 use crate::events::{ConversationList, EventStore, StoreError};
 
-/// Takes the secrets out of every event before it is stored. What is read was stored so.
+/// Redacts every event before it is stored. Reads need no redaction.
 pub struct GuardedStore {
     store: Arc<dyn EventStore>,
     redactor: Redactor,
 }
 
 impl GuardedStore {
-    /// Stands before a store.
+    /// Wraps a store.
     pub fn new(store: Arc<dyn EventStore>, redactor: Redactor) -> Self {
         Self { store, redactor }
     }
 
-    fn clean<'a>(&self, events: &'a [Event]) -> Result<Cow<'a, [Event]>, StoreError> {
+    fn redact<'a>(&self, events: &'a [Event]) -> Result<Cow<'a, [Event]>, StoreError> {
         let mut clean = Cow::Borrowed(events);
         for (index, event) in events.iter().enumerate() {
             let redacted = self.redactor.event(event).map_err(|error| StoreError::Storage {
-                doing: "taking a secret out of an event: its value is a word of the log itself, choose another",
+                doing: "redacting a secret in an event: its value is a keyword of the log format, choose another one",
                 source: Box::new(error),
             })?;
             let Some(redacted) = redacted else { continue };
@@ -40,11 +40,11 @@ impl GuardedStore {
 #[async_trait]
 impl EventStore for GuardedStore {
     fn as_stored(&self, events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
-        Ok(self.clean(&events)?.into_owned())
+        Ok(self.redact(&events)?.into_owned())
     }
 
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        self.store.append(conversation, &self.clean(events)?).await
+        self.store.append(conversation, &self.redact(events)?).await
     }
 
     async fn read(

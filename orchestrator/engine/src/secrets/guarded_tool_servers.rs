@@ -1,5 +1,5 @@
-//! Tool servers whose answers show no secrets. The log would take them out too; but of an answer that cannot be cleaned only
-//! that answer is lost here, and there the conversation could not go on.
+//! Wraps tool servers to redact their results. The event store would redact them too, but it would fail the conversation
+//! if a result cannot be redacted. Here only that result is lost.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::Redactor;
 use crate::sandbox::Sandbox;
 use crate::tool_servers::{CALL_FAILED, SandboxToolServer, ToolOffer, ToolServers};
 
-/// Stands before the tool servers of a conversation.
+/// Wraps the tool servers of a conversation.
 pub struct GuardedToolServers {
     servers: Arc<dyn ToolServers>,
     redactor: Redactor,
 }
 
 impl GuardedToolServers {
-    /// Stands before these servers.
+    /// Wraps these servers.
     pub fn new(servers: Arc<dyn ToolServers>, redactor: Redactor) -> Self {
         Self { servers, redactor }
     }
@@ -34,7 +34,7 @@ impl ToolServers for GuardedToolServers {
         let answer = self.servers.call(name, arguments).await;
         self.redactor.observation(answer).unwrap_or_else(|_| {
             Observation::error(
-                "the answer cannot be told: a secret's value is a word of the log",
+                "the result cannot be shown: the value of a secret is a keyword of the log format",
                 CALL_FAILED,
             )
         })

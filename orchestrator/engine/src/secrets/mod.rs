@@ -1,8 +1,9 @@
-//! Secrets: what must be seen by commands that name it, and by nobody else.
+//! Secrets: values that only the commands that name them may see.
 //!
-//! The values are taken out wherever text enters or leaves the engine: [`GuardedProvider`] stands before the sandboxes,
-//! [`GuardedToolServers`] before the tool servers, [`GuardedStore`] before the log. What prints asks the [`Redactor`]
-//! itself. The only way in is the environment of a command: [`GuardedProvider`] gives it what the [`SecretRegistry`] finds named.
+//! The values are redacted wherever text enters or leaves the engine: [`GuardedProvider`] wraps the sandboxes,
+//! [`GuardedToolServers`] the tool servers, [`GuardedStore`] the event store. Code that prints uses the [`Redactor`]
+//! directly. A sandbox gets a secret only through the environment of a command: [`GuardedProvider`] injects those that
+//! the [`SecretRegistry`] finds in its text.
 
 mod finder;
 mod guarded_provider;
@@ -29,42 +30,44 @@ pub use stream::StreamRedactor;
 use secrecy::{ExposeSecret as _, SecretString};
 use spellings::Spellings;
 
-/// What is shorter is a word that stands in any text.
-const SHORTEST: usize = 6;
+/// Minimum length of a value, in bytes. A shorter one is a word that occurs in ordinary text.
+const MIN_SECRET_BYTES: usize = 6;
 
-/// The longest value, in bytes: a long key is a hundredth of this.
-const LONGEST: usize = 64 << 10;
+/// Maximum length of a value, in bytes: a hundred times a long key.
+const MAX_SECRET_BYTES: usize = 64 << 10;
 
-/// The most secrets of one conversation: all spellings of all are looked for in everything.
-const MOST: usize = 256;
+/// Maximum number of secrets of a conversation, because all text is searched for all their spellings.
+const MAX_SECRETS: usize = 256;
 
-/// Why a secret cannot be kept. Never says its value.
+/// The error of a secret that cannot be redacted. Never contains its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// A value is too short to be told from other text.
+    /// The value is too short to be distinguished from other text.
     #[error(
-        "the secret {name} has fewer than {SHORTEST} bytes: it could not be told from other text; use a longer one"
+        "the secret {name} has fewer than {MIN_SECRET_BYTES} bytes: it cannot be distinguished from other text; use a longer one"
     )]
     TooShort {
         /// Its name.
         name: String,
     },
-    /// A value is too long to be looked for.
-    #[error("the secret {name} has more than {LONGEST} bytes: keep it in a file of the sandbox instead")]
+    /// The value is too long to search for.
+    #[error(
+        "the secret {name} has more than {MAX_SECRET_BYTES} bytes: keep it in a file of the sandbox instead"
+    )]
     TooLong {
         /// Its name.
         name: String,
     },
-    /// There are too many.
-    #[error("there are more than {MOST} secrets")]
+    /// There are too many secrets.
+    #[error("there are more than {MAX_SECRETS} secrets")]
     TooMany,
-    /// All of them together are too much to be looked for.
+    /// All secrets together are too long to search for.
     #[error("the secrets are too long together")]
     TooLarge,
 }
 
 impl Redactor {
-    /// Looks for these values, each with the name that an error calls it by.
+    /// Creates a redactor of these values, with their names for errors.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -75,12 +78,14 @@ impl Redactor {
         for (count, (name, value)) in secrets.into_iter().enumerate() {
             let name = || name.to_owned();
             match value.expose_secret() {
-                _ if count == MOST => return Err(SecretError::TooMany),
-                value if value.len() < SHORTEST => return Err(SecretError::TooShort { name: name() }),
-                value if value.len() > LONGEST => return Err(SecretError::TooLong { name: name() }),
+                _ if count == MAX_SECRETS => return Err(SecretError::TooMany),
+                value if value.len() < MIN_SECRET_BYTES => {
+                    return Err(SecretError::TooShort { name: name() });
+                }
+                value if value.len() > MAX_SECRET_BYTES => return Err(SecretError::TooLong { name: name() }),
                 value => spellings.add(value),
             }
         }
-        Self::of_spellings(spellings).ok_or(SecretError::TooLarge)
+        Self::from_spellings(spellings).ok_or(SecretError::TooLarge)
     }
 }

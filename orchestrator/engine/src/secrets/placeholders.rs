@@ -1,7 +1,7 @@
-//! Secrets that are replaced so that they can be put back: in answers of models that are recorded to be replayed.
+//! Reversible replacement of secrets, for recorded responses of models.
 //!
-//! A replayed answer has to lead to the same actions as the recorded one. With one text in the place of every secret, a
-//! command that repeats a secret would be another command.
+//! A replayed response has to lead to the same actions as the recorded one. If one text replaced all secrets, a command
+//! that contains a secret would become a different command.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,23 +13,23 @@ use serde_json::Value;
 
 use super::spellings::Spellings;
 
-/// What a placeholder starts with.
+/// The start of a placeholder.
 const START: &str = "<secret_hidden:";
 
-/// What stands for [`START`] in a recording where a model wrote it itself: it must not become a secret. No name of a secret is
-/// empty, so that it starts no placeholder.
+/// Replaces [`START`] in a recording where the model wrote it itself, because it must not become a secret. Since no secret
+/// has an empty name, this starts no placeholder.
 const ESCAPED_START: &str = "<secret_hidden::";
 
-/// Replaces spellings of secrets by placeholders that name them, and back. Cheap to clone. Does not print the secrets.
+/// Replaces secrets with placeholders, and back. Cheap to clone. `Debug` omits the values.
 ///
-/// A placeholder names the secret and says which of its spellings it stands for. It holds nothing of the value.
+/// A placeholder consists of the name of the secret and the number of its spelling. It holds no part of the value.
 #[derive(Clone, Default)]
 pub struct Placeholders {
     /// `None` if there are no secrets.
-    known: Option<Arc<Known>>,
+    known: Option<Arc<PlaceholderTable>>,
 }
 
-struct Known {
+struct PlaceholderTable {
     spellings: Vec<String>,
     placeholders: Vec<String>,
     find_spelling: AhoCorasick,
@@ -58,10 +58,17 @@ impl Placeholders {
         else {
             return Self::default();
         };
-        Self { known: Some(Arc::new(Known { spellings, placeholders, find_spelling, find_placeholder })) }
+        Self {
+            known: Some(Arc::new(PlaceholderTable {
+                spellings,
+                placeholders,
+                find_spelling,
+                find_placeholder,
+            })),
+        }
     }
 
-    /// A JSON value with placeholders in its texts. A spelling that lines are broken in stays: that is for a `Redactor`.
+    /// Replaces the secrets in the strings of a JSON value. Does not find wrapped spellings; the `Redactor` does.
     pub fn replace_secrets(&self, value: Value) -> Value {
         match self.known.as_deref() {
             Some(known) => {
@@ -71,7 +78,7 @@ impl Placeholders {
         }
     }
 
-    /// A JSON value with the secrets in the place of their placeholders. Those of unknown secrets stay.
+    /// Replaces the placeholders of known secrets in a JSON value with the secrets.
     pub fn restore(&self, value: Value) -> Value {
         match self.known.as_deref() {
             Some(known) => {
@@ -88,7 +95,7 @@ impl fmt::Debug for Placeholders {
     }
 }
 
-/// `None` if the texts are too much for an automaton. The small kind: it searches only what models answer.
+/// Builds a compact automaton, since it searches only responses of models. `None` if the texts are too long for it.
 fn finder(texts: &[String]) -> Option<AhoCorasick> {
     let mut builder = AhoCorasick::builder();
     builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
@@ -113,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholder_that_a_model_writes_is_no_secret() {
+    fn placeholder_written_by_a_model_is_not_restored() {
         let secret = SecretString::from("hunter2hunter2");
         let known = Placeholders::new([("TOKEN", &secret)]);
         let answer = json!("echo '<secret_hidden:TOKEN:0>' <secret_hidden::x hunter2hunter2");
@@ -124,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_secrets_are_restored_in_each_spelling() {
+    fn replaced_secrets_are_restored_in_each_spelling() {
         let secret = SecretString::from("it's \"a\" pass/word\n");
         let other = SecretString::from("another one");
         let placeholders = Placeholders::new([("TOKEN", &secret), ("OTHER", &other)]);

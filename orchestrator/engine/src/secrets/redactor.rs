@@ -1,4 +1,4 @@
-//! Takes every spelling of every secret out of text, JSON and events.
+//! Redacts all spellings of all secrets in text, JSON and events.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,43 +8,43 @@ use std::sync::Arc;
 use protocol::{Event, EventError, Observation};
 use serde_json::Value;
 
-use super::finder::Finder;
+use super::finder::SpellingFinder;
 use super::spellings::Spellings;
-use super::unwrapped::Unwrapped;
+use super::unwrapped::UnwrappedText;
 
-/// What stands in a value's place: V0's word.
+/// The replacement of a secret, as in V0.
 pub const REDACTED: &str = "<secret_hidden>";
 
-/// Knows the secrets of this program. Cheap to clone. Does not print them.
+/// Redacts a set of secrets. Cheap to clone. `Debug` omits the values.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// Nothing: there are no secrets.
-    pub(super) known: Option<Arc<Known>>,
+    /// `None` if there are no secrets.
+    pub(super) known: Option<Arc<SpellingIndex>>,
 }
 
-pub(super) struct Known {
-    /// What stands in a text as one piece.
-    whole: Finder,
-    /// Base64, whose lines may end anywhere.
-    wrapped: Finder,
+pub(super) struct SpellingIndex {
+    /// Spellings without line breaks.
+    whole: SpellingFinder,
+    /// Base64, which may be wrapped at any point.
+    wrapped: SpellingFinder,
 }
 
-impl Known {
-    /// Where there are secrets: in order, and apart from each other.
+impl SpellingIndex {
+    /// Returns the ranges of secrets, in order and without overlap.
     fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
-        self.find_in(bytes, &Unwrapped::of(bytes))
+        self.find_in(bytes, &UnwrappedText::new(bytes))
     }
 
-    /// The same, and where the first one may begin that has not come to its end.
-    pub(super) fn find_begun(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
-        let unwrapped = Unwrapped::of(bytes);
-        let wrapped = unwrapped.place(self.wrapped.undecided(&unwrapped.letters));
-        (self.find_in(bytes, &unwrapped), self.whole.undecided(bytes).min(wrapped))
+    /// Like [`Self::find`], with the start of the first secret that may continue beyond the end of `bytes`.
+    pub(super) fn find_with_pending(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
+        let unwrapped = UnwrappedText::new(bytes);
+        let wrapped = unwrapped.place(self.wrapped.pending_start(&unwrapped.letters));
+        (self.find_in(bytes, &unwrapped), self.whole.pending_start(bytes).min(wrapped))
     }
 
-    fn find_in(&self, bytes: &[u8], unwrapped: &Unwrapped<'_>) -> Vec<Range<usize>> {
+    fn find_in(&self, bytes: &[u8], unwrapped: &UnwrappedText<'_>) -> Vec<Range<usize>> {
         let place = |found: Range<usize>| {
-            // Up to the last letter, not to the line end after it.
+            // Excludes the line ending after the last letter.
             unwrapped.place(found.start)..unwrapped.place(found.end.saturating_sub(1)) + 1
         };
         let mut found: Vec<_> = self.whole.find(bytes).collect();
@@ -69,32 +69,33 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Nothing when all of them are too much to be looked for.
-    pub(super) fn of_spellings(spellings: Spellings) -> Option<Self> {
+    /// `None` if the spellings are too long to search for.
+    pub(super) fn from_spellings(spellings: Spellings) -> Option<Self> {
         let Spellings { whole, wrapped } = spellings;
         if whole.is_empty() {
             return Some(Self::default());
         }
-        let known = Known { whole: Finder::of(whole)?, wrapped: Finder::of(wrapped)? };
+        let known =
+            SpellingIndex { whole: SpellingFinder::new(whole)?, wrapped: SpellingFinder::new(wrapped)? };
         Some(Self { known: Some(Arc::new(known)) })
     }
 
-    /// A text without the secrets.
+    /// Redacts a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
-            // A spelling is whole characters, so what is left of the text is too.
+            // Spellings consist of whole characters, so the remaining text is valid UTF-8.
             Cow::Owned(clean) => Cow::Owned(String::from_utf8_lossy(&clean).into_owned()),
         }
     }
 
-    /// Bytes without the secrets.
+    /// Redacts bytes.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let found = self.known.as_ref().map(|known| known.find(bytes)).unwrap_or_default();
-        if found.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned(hide(bytes, &found)) }
+        if found.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned(redact_ranges(bytes, &found)) }
     }
 
-    /// A JSON value without the secrets, in its texts and in its keys.
+    /// Redacts the strings and keys of a JSON value.
     pub fn json(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(&text).into_owned()),
@@ -108,10 +109,10 @@ impl Redactor {
         }
     }
 
-    /// An event without the secrets; nothing when there is none in it.
+    /// Redacts an event. `None` if it contains no secret.
     ///
     /// # Errors
-    /// When a secret is a word of the log itself, so that without it this is no event any more.
+    /// A secret is a keyword of the log format, so that the redacted JSON is not an event.
     pub fn event(&self, event: &Event) -> Result<Option<Event>, EventError> {
         if self.known.is_none() {
             return Ok(None);
@@ -125,10 +126,10 @@ impl Redactor {
         if clean == value { Ok(None) } else { Event::from_value(&clean).map(Some) }
     }
 
-    /// An observation without the secrets.
+    /// Redacts an observation.
     ///
     /// # Errors
-    /// As for an event.
+    /// See [`Self::event`].
     pub fn observation(&self, observation: Observation) -> Result<Observation, serde_json::Error> {
         if self.known.is_none() {
             return Ok(observation);
@@ -139,8 +140,8 @@ impl Redactor {
     }
 }
 
-/// What is left of bytes when these parts of them are hidden.
-pub(super) fn hide(bytes: &[u8], found: &[Range<usize>]) -> Vec<u8> {
+/// Replaces the given ranges of `bytes`.
+pub(super) fn redact_ranges(bytes: &[u8], found: &[Range<usize>]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(bytes.len());
     let mut at = 0;
     for found in found {

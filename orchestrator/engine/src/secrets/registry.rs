@@ -1,4 +1,4 @@
-//! The secrets by name: what a command that names some is given, and what an agent is told of them.
+//! The secrets of a conversation by name, for injection into commands and for the agent's prompt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Placeholders;
 
-/// One secret.
+/// A secret.
 #[derive(Debug, Clone)]
 pub struct Secret {
-    /// What nobody may see.
+    /// The value.
     pub value: SecretString,
-    /// What it is for, told to agents; empty: nothing is said of it.
+    /// Its purpose, for the agent's prompt; may be empty.
     pub description: String,
 }
 
-/// The secrets of a conversation. Cheap to clone. Does not print their values.
+/// The secrets of a conversation. Cheap to clone. `Debug` omits the values.
 #[derive(Debug, Clone, Default)]
 pub struct SecretRegistry(Arc<BTreeMap<String, Secret>>);
 
 impl SecretRegistry {
-    /// These secrets, by names that a shell takes.
+    /// Creates a registry. The names must be valid names of environment variables.
     pub fn new(secrets: BTreeMap<String, Secret>) -> Self {
         Self(Arc::new(secrets))
     }
 
-    /// Placeholders for these secrets.
+    /// Returns the placeholders of these secrets.
     pub fn placeholders(&self) -> Placeholders {
         Placeholders::new(self.0.iter().map(|(name, secret)| (name.as_str(), &secret.value)))
     }
 
-    /// What agents are told: names, and what each is for.
+    /// Returns the descriptions by name, for the agent's prompt.
     pub fn descriptions(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|(name, secret)| (name.clone(), secret.description.clone())).collect()
     }
 
-    /// The variables for a command: the secrets that its text names, as whole words, with their values.
+    /// Returns the values of the secrets whose names occur in `text` as whole words.
     pub fn named_in(&self, text: &str) -> BTreeMap<String, String> {
         let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let words = text.split(|letter| !is_of_a_name(letter));
@@ -45,8 +45,8 @@ impl SecretRegistry {
         named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect()
     }
 
-    /// The same request with the secrets that its command or cell names, as whole words, in its environment; nothing when it names
-    /// none. What is typed to a command that runs is no command.
+    /// Returns a copy of the request with the secrets that its command or cell names in the environment. `None` if it names
+    /// none, or is input for a running command.
     pub(super) fn inject_secrets(&self, request: &ActionRequest) -> Option<ActionRequest> {
         let text = match &request.action {
             SandboxAction::Run(run) if !run.is_input => &run.command,

@@ -1,56 +1,56 @@
-//! The forms in which a value turns up: as it is, and as programs write it into JSON, URLs, shell code and base64.
+//! The spellings of a value: plain, and encoded in JSON, URLs, shell code and base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// What JSON is within JSON: a model's call holds its arguments as text, in a response that is text again.
+/// Levels of JSON within JSON: the arguments of a tool call are a string in a response, which is a string again.
 const JSON_LEVELS: usize = 2;
 
-/// What of a shell's syntax is written with a backslash in double quotes.
+/// Characters that are escaped with a backslash within a shell's double quotes.
 const IN_DOUBLE_QUOTES: &str = "\\\"$`";
 
-/// What a shell takes for itself outside of quotes.
+/// Characters that are escaped with a backslash outside of quotes in a shell.
 const OUTSIDE_QUOTES: &str = "\\\"$`' \t&|;<>()*?[]{}!^,";
 
-/// The least length of a line, in bytes, that is taken for one of a key: programs write 64 to 76 letters.
-const KEY_LINE: usize = 40;
+/// Minimum length of a line of a key, in bytes. Programs wrap keys at 64 to 76 characters.
+const MIN_KEY_LINE: usize = 40;
 
-/// The same of one beside such lines.
-const LAST_KEY_LINE: usize = 12;
+/// Minimum length of the last line of such a key, in bytes.
+const MIN_LAST_KEY_LINE: usize = 12;
 
-/// All forms of some values.
+/// All spellings of a set of values.
 #[derive(Debug, Default)]
 pub(super) struct Spellings {
-    /// Those that stand in a text as one piece.
+    /// Spellings without line breaks.
     pub(super) whole: Vec<Vec<u8>>,
-    /// Those that lines may end in.
+    /// Spellings that may be wrapped.
     pub(super) wrapped: Vec<Vec<u8>>,
 }
 
 impl Spellings {
     pub(super) fn add(&mut self, value: &str) {
-        // A terminal ends its lines in another way, and a page is told without any.
+        // A terminal has other line endings, and the text of a web page has none.
         let in_a_page = value.split_whitespace().collect::<Vec<_>>().join(" ");
         for value in [value.to_owned(), value.replace('\n', "\r\n"), value.trim_end().to_owned(), in_a_page] {
             self.whole.extend(in_url(&value));
-            // A model's command is shell code within JSON.
+            // The command of a model is shell code within JSON.
             for text in in_shell(&value) {
                 self.whole.extend(in_json(&text).into_iter().map(String::into_bytes));
             }
             self.wrapped.extend(in_base64(value.as_bytes()));
         }
-        // Who looks at a part of a key sees whole lines of it, the last one shorter. What stands around it is every key's.
+        // An excerpt of a key consists of whole lines, of which the last is shorter. The header and footer are not secret.
         let lines = value.lines().filter(|line| !line.contains([' ', '\t']) && !line.starts_with("----"));
-        if lines.clone().any(|line| line.len() >= KEY_LINE) {
-            self.whole.extend(lines.filter(|line| line.len() >= LAST_KEY_LINE).map(Vec::from));
+        if lines.clone().any(|line| line.len() >= MIN_KEY_LINE) {
+            self.whole.extend(lines.filter(|line| line.len() >= MIN_LAST_KEY_LINE).map(Vec::from));
         }
-        let is_long = |spelling: &Vec<u8>| spelling.len() >= super::SHORTEST;
+        let is_long = |spelling: &Vec<u8>| spelling.len() >= super::MIN_SECRET_BYTES;
         self.whole.retain(is_long);
         self.wrapped.retain(is_long);
     }
 }
 
-/// The value itself, and as words of shell code, which is how `set -x`, `export -p` and `printf %q` tell it.
+/// Returns the value itself, and its spellings as a shell word, as `set -x`, `export -p` and `printf %q` print it.
 fn in_shell(value: &str) -> impl Iterator<Item = String> {
     let escaped = |special: &str| {
         let escape =
@@ -63,7 +63,7 @@ fn in_shell(value: &str) -> impl Iterator<Item = String> {
     quoted.into_iter().chain([escaped(IN_DOUBLE_QUOTES), escaped(OUTSIDE_QUOTES)]).chain(with_names)
 }
 
-/// A letter within `$'…'`.
+/// Escapes a character within `$'…'`.
 fn named(letter: char, is_ascii: bool) -> String {
     match letter {
         '\\' | '\'' => format!("\\{letter}"),
@@ -77,7 +77,7 @@ fn named(letter: char, is_ascii: bool) -> String {
     }
 }
 
-/// A text itself, and as text within JSON, with and without what lies outside ASCII.
+/// Returns the text itself, and its spellings within JSON strings, with and without escapes of non-ASCII characters.
 fn in_json(text: &str) -> Vec<String> {
     let mut found = vec![text.to_owned()];
     for escape in [|character: char| json_escape(character, false), |character| json_escape(character, true)]
@@ -109,7 +109,8 @@ fn json_escape(character: char, is_ascii: bool) -> String {
     }
 }
 
-/// Programs differ in what they leave as it is, in the case of the digits, and in what a blank becomes.
+/// Returns the percent-encoded spellings. Programs differ in the characters they keep, the case of the hex digits, and
+/// the encoding of a blank.
 fn in_url(value: &str) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for plain in ["-._~", "-._~/", "-_.!~*'()", "-_.!~*'();/?:@&=+$,#"] {
@@ -130,8 +131,8 @@ fn in_url(value: &str) -> Vec<Vec<u8>> {
     found
 }
 
-/// What base64 makes of a value at each of the three places where it may begin, without the letters at its ends that
-/// depend on its neighbours.
+/// Returns the base64 spellings at each of the three possible alignments, without the letters at the ends that depend
+/// on the adjacent bytes.
 fn in_base64(value: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for before in 0..3_usize {

@@ -66,7 +66,7 @@ fn shows(text: &str, spelling: &str) -> bool {
 }
 
 #[test]
-fn no_spelling_is_left_anywhere() {
+fn every_spelling_is_redacted() {
     let redactor = redactor();
     for spelling in spelled() {
         let text = format!("before {spelling} after");
@@ -83,7 +83,7 @@ fn no_spelling_is_left_anywhere() {
 
 /// As bash, dash and ash print it with `set -x`, `export -p` and `printf %q`.
 #[test]
-fn what_shells_print_of_a_value_is_found() {
+fn shell_spellings_are_redacted() {
     let value = r#"it's $a `b" c/d#~"#;
     let redactor = Redactor::new([("CANARY", &SecretString::from(value))]).unwrap();
     for printed in [
@@ -101,7 +101,7 @@ fn what_shells_print_of_a_value_is_found() {
 }
 
 #[test]
-fn a_line_of_a_key_is_hidden_and_one_that_others_have_too_is_not() {
+fn lines_of_a_key_are_redacted_except_its_header() {
     let (one, two, last) = (
         "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7",
         "VJTUt9Us8cKjMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictG",
@@ -121,7 +121,7 @@ fn a_line_of_a_key_is_hidden_and_one_that_others_have_too_is_not() {
 
 /// Between lines of base64 there is nothing else.
 #[test]
-fn lines_that_only_follow_each_other_stay() {
+fn adjacent_lines_are_not_redacted() {
     let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
     let letters = STANDARD.encode("abcdef");
     let (one, two) = letters.split_at(4);
@@ -137,7 +137,7 @@ fn lines_that_only_follow_each_other_stay() {
 }
 
 #[test]
-fn a_value_that_cannot_be_told_from_text_is_refused() {
+fn values_of_unsuitable_length_are_rejected() {
     let of = |value: &str| {
         Redactor::new([("NAME", &SecretString::from(value))]).map(drop).map_err(|e| e.to_string())
     };
@@ -147,16 +147,16 @@ fn a_value_that_cannot_be_told_from_text_is_refused() {
         error.starts_with("the secret NAME has fewer than 6 bytes") && !error.contains("12345"),
         "{error}"
     );
-    assert!(of(&"x".repeat(LONGEST + 1)).is_err());
+    assert!(of(&"x".repeat(MAX_SECRET_BYTES + 1)).is_err());
     let value = SecretString::from("a value");
-    assert_eq!(Redactor::new(vec![("N", &value); MOST + 1]).map(drop), Err(SecretError::TooMany));
+    assert_eq!(Redactor::new(vec![("N", &value); MAX_SECRETS + 1]).map(drop), Err(SecretError::TooMany));
     assert_eq!(Redactor::new(vec![]).unwrap().text(VALUE), VALUE);
 }
 
 proptest! {
     /// In pieces comes the same as at once, however it is cut.
     #[test]
-    fn a_secret_that_is_cut_is_hidden_all_the_same(
+    fn secrets_split_across_chunks_are_redacted(
         parts in prop::collection::vec(prop_oneof![
             prop::sample::select(spelled()),
             prop::sample::select(vec!["s3cr".to_owned(), "s3cr€t \"q".to_owned(), "text ".to_owned(), "s".to_owned()]),
@@ -180,13 +180,13 @@ proptest! {
 
     /// What cannot be the beginning of a secret is shown at once.
     #[test]
-    fn nothing_else_is_held_back(text in "[ab]{0,20}") {
+    fn stream_buffers_only_possible_secrets(text in "[ab]{0,20}") {
         prop_assert_eq!(StreamRedactor::new(redactor()).push(text.as_bytes()), text.as_bytes());
     }
 }
 
 #[tokio::test]
-async fn no_secret_gets_into_the_log() {
+async fn secrets_are_never_stored() {
     let memory = Arc::new(MemoryStore::default());
     let store = GuardedStore::new(memory.clone(), redactor());
     let conversation: ConversationId = "c".parse().unwrap();
@@ -213,7 +213,7 @@ async fn no_secret_gets_into_the_log() {
 }
 
 #[tokio::test]
-async fn no_secret_comes_out_of_a_sandbox() {
+async fn secrets_of_a_sandbox_are_redacted() {
     let scripted = ScriptedProvider::new(|_| {
         ScriptedResult::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
     });
@@ -235,7 +235,7 @@ async fn no_secret_comes_out_of_a_sandbox() {
 }
 
 #[tokio::test]
-async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_action_has_any() {
+async fn only_commands_and_cells_get_the_secrets_that_they_name() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let scripted = ScriptedProvider::new(move |request| {
@@ -278,7 +278,7 @@ async fn a_command_and_a_cell_have_the_secrets_that_they_name_and_no_other_actio
 }
 
 #[tokio::test]
-async fn a_tool_servers_answer_shows_no_secret() {
+async fn results_of_tool_servers_are_redacted() {
     struct Telling;
     #[async_trait::async_trait]
     impl ToolServers for Telling {

@@ -1,25 +1,25 @@
-//! Text without the ends of its lines: `base64` begins a new one after 76 letters, others after 64.
+//! Text without its line endings, because `base64` and other programs wrap their output after 76 or 64 letters.
 
 use std::borrow::Cow;
 
-/// What ends a line in JSON and in JSON within JSON. Longest first.
+/// Line endings in JSON and in JSON within JSON. Longest first.
 const LINE_ENDS_IN_JSON: [&[u8]; 3] = [b"\\r\\n", b"\\\\n", b"\\n"];
 
-pub(super) struct Unwrapped<'a> {
+pub(super) struct UnwrappedText<'a> {
     bytes: &'a [u8],
     pub(super) letters: Cow<'a, [u8]>,
-    /// How many letters stand before each line end, and how many bytes the line ends have up to there. In order.
+    /// For each line ending, the number of preceding letters, and the total length of the line endings up to there. Sorted.
     ends: Vec<(usize, usize)>,
 }
 
-impl<'a> Unwrapped<'a> {
-    /// Of several line ends in a row one is left out: between lines of base64 there are no empty ones. So is one that the
-    /// text breaks off in.
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+impl<'a> UnwrappedText<'a> {
+    /// Removes the line endings of `bytes`, including an incomplete one at the end. Of several in a row it removes only one,
+    /// because base64 has no empty lines.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         let mut unwrapped = Self { bytes, letters: Cow::Borrowed(bytes), ends: Vec::new() };
         let (mut letters, mut copied, mut left_out) = (Vec::new(), 0, 0);
         for at in memchr::memchr3_iter(b'\r', b'\n', b'\\', bytes) {
-            // Inside of the last one, or right after it.
+            // Within the last line ending, or directly after it.
             if at < copied || (at == copied && left_out > 0) {
                 continue;
             }
@@ -35,7 +35,7 @@ impl<'a> Unwrapped<'a> {
         unwrapped
     }
 
-    /// Where in the text a letter stands; its end for one that is not there.
+    /// Returns the position of a letter in the original text, or its end if there is no such letter.
     pub(super) fn place(&self, letter: usize) -> usize {
         if letter >= self.letters.len() {
             return self.bytes.len();
@@ -46,7 +46,7 @@ impl<'a> Unwrapped<'a> {
     }
 }
 
-/// How long the line end is that this begins with: in a file, on a terminal, or in JSON.
+/// Returns the length of the line ending at the start of `bytes`, in a file, on a terminal, or in JSON.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [b'\n', ..] | [b'\r'] => Some(1),
