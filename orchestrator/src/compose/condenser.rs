@@ -13,7 +13,7 @@ pub(crate) fn condenser(config: &Config, models: &Models) -> anyhow::Result<Arc<
     let settings = &config.condenser;
     let condenser = match &settings.chosen {
         Some(chosen) => chosen.clone(),
-        None if settings.is_usual_wanted && !model::is_scripted(&config.llm) => CondenserConfig::usual(),
+        None if settings.is_usual_wanted && !model::is_scripted(&config.llm) => CondenserConfig::v0_default(),
         None => CondenserConfig::ConversationWindow {},
     };
     condenser.build(&|group| match group.and_then(|name| settings.llms.get(name)) {

@@ -1,13 +1,13 @@
-//! `amortized`: when the history has grown too long, half of it is forgotten, unsaid.
+//! `amortized`: forgets half of a history that is too long, without a summary.
 
 use async_trait::async_trait;
 
-use super::forgetting::{Bounds, Summary, forget};
+use super::forgetting::{HistoryBounds, SummaryMode, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
-pub(super) struct Amortized(pub(super) Bounds);
+pub(super) struct Amortized(pub(super) HistoryBounds);
 
 #[async_trait]
 impl Condenser for Amortized {
@@ -16,8 +16,8 @@ impl Condenser for Amortized {
         view: View,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError> {
-        Ok(match self.0.due(&view, Summary::None) {
-            Some(forgotten) => forget(&view, &forgotten, None, None),
+        Ok(match self.0.select_forgotten(&view, SummaryMode::None) {
+            Some(forgotten) => condensation(&view, &forgotten, None, None),
             None => CondenserOutput::View(view),
         })
     }

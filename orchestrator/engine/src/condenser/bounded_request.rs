@@ -1,40 +1,40 @@
-//! How a model is told a part of a history, and asked again with less when that is more than it can read.
+//! Sends a part of a history to a model, and truncates the events if they exceed its context window.
 
 use protocol::{EventBody, EventSource};
 
 use crate::llm::{AssistantMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
-use crate::view::Shown;
+use crate::view::ViewEntry;
 
-/// What a model is told at most, in characters: about what the longest windows hold.
-const MOST_CHARACTERS: usize = 2_000_000;
+/// Maximum length of all events in a request, in characters: about the size of the largest context windows.
+const MAX_CHARS: usize = 2_000_000;
 
-/// What it is told beside events at most, in tokens: instructions, tools, and the summary before.
-const BESIDE_EVENTS: u64 = 1 << 16;
+/// Maximum number of tokens for everything but the events: instructions, tools, and the previous summary.
+const MAX_OTHER_TOKENS: u64 = 1 << 16;
 
-/// How often the model is asked again with half of what it was told before.
-const MOST_HALVINGS: u32 = 6;
+/// Maximum number of retries, each with half of the previous length.
+const MAX_HALVINGS: u32 = 6;
 
-/// Asks for an answer on events, each told in at most `max_event_length` characters; in less when the model's window
-/// says so.
+/// Requests a completion about events, each truncated to `max_event_length` characters, or to less if the model's
+/// context window requires it.
 ///
 /// # Errors
-/// The model's.
-pub(super) async fn ask(
+/// The call of the model failed.
+pub(super) async fn complete_about(
     llm: &dyn Llm,
-    events: &[&Shown],
+    events: &[&ViewEntry],
     max_event_length: usize,
     request: &(dyn Fn(&str) -> LlmRequest + Send + Sync),
     on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
 ) -> Result<Completion, LlmError> {
     let each = |characters: usize| characters / events.len().max(1);
-    let told: Vec<String> = events.iter().map(|shown| describe(shown)).collect();
-    let mut length = max_event_length.min(each(MOST_CHARACTERS));
+    let told: Vec<String> = events.iter().map(|entry| describe(entry)).collect();
+    let mut length = max_event_length.min(each(MAX_CHARS));
     let characters: usize = told.iter().map(|text| text.chars().count().min(length)).sum();
     let mut halvings = 0;
     loop {
         let shortened: Vec<String> = told.iter().map(|text| shorten(text, length)).collect();
         match llm.complete(&request(&shortened.join("\n\n")), on_progress).await {
-            Err(error) if error.kind == LlmErrorKind::ContextWindowExceeded && halvings < MOST_HALVINGS => {
+            Err(error) if error.kind == LlmErrorKind::ContextWindowExceeded && halvings < MAX_HALVINGS => {
                 halvings += 1;
                 length = each(characters >> halvings);
             }
@@ -43,23 +43,23 @@ pub(super) async fn ask(
     }
 }
 
-/// What [`ask`] can cost at most about events of a view, of which so many tokens are all.
+/// Returns the maximum cost of [`complete_about`] for events of a view with `view_tokens` tokens.
 pub(super) fn max_cost(llm: &dyn Llm, view_tokens: u64) -> f64 {
-    llm.max_cost(view_tokens.saturating_add(BESIDE_EVENTS))
+    llm.max_cost(view_tokens.saturating_add(MAX_OTHER_TOKENS))
 }
 
-/// An event as it is told to who was not there.
-fn describe(shown: &Shown) -> String {
-    let event = &shown.event;
+/// Describes an event in the third person.
+fn describe(entry: &ViewEntry) -> String {
+    let event = &entry.event;
     let id = event.id;
     match (&event.body, &event.tool_call_metadata) {
         (EventBody::Action(_), Some(metadata)) => {
             let message = AssistantMessage::from(&metadata.model_response);
             let mut calls = message.tool_calls().into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
-            // What it said beside its calls is told once, with the first.
+            // The text of the response is included once, with its first call.
             let said = message.text();
-            let said = if shown.group == id && !said.is_empty() {
+            let said = if entry.group == id && !said.is_empty() {
                 format!(" said: {said}\nIt")
             } else {
                 String::new()
@@ -78,11 +78,11 @@ fn describe(shown: &Shown) -> String {
             };
             format!("[{id}] {who}: {}", action.message())
         }
-        _ => format!("[{id}] Result: {}", shown.text()),
+        _ => format!("[{id}] Result: {}", entry.text()),
     }
 }
 
-/// Beginning and end of a text, if all of it is longer than so many characters.
+/// Removes the middle of a text that has more than `most` characters.
 pub(super) fn shorten(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {

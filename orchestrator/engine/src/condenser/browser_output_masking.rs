@@ -1,4 +1,4 @@
-//! `browser_output_masking`: of pages before the latest ones, only the address is shown.
+//! `browser_output_masking`: replaces all but the latest web pages with their URLs.
 
 use async_trait::async_trait;
 use protocol::{EventBody, ObservationKind};
@@ -19,7 +19,7 @@ impl Condenser for BrowserOutputMasking {
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError> {
         let pages =
-            view.shown().iter().enumerate().rev().filter_map(|(index, shown)| match &shown.event.body {
+            view.entries().iter().enumerate().rev().filter_map(|(index, entry)| match &entry.event.body {
                 EventBody::Observation(observation) => match &observation.kind {
                     ObservationKind::Browse(page) => Some((index, page.url.clone())),
                     _ => None,
@@ -28,8 +28,8 @@ impl Condenser for BrowserOutputMasking {
             });
         let older: Vec<_> = pages.skip(self.attention_window).collect();
         for (index, url) in older {
-            if let Some(shown) = view.shown_mut().get_mut(index) {
-                shown.instead = Some(format!("[The page {url} is left out: newer ones follow.]").into());
+            if let Some(entry) = view.entries_mut().get_mut(index) {
+                entry.replacement = Some(format!("[The page {url} is left out: newer ones follow.]").into());
             }
         }
         Ok(CondenserOutput::View(view))

@@ -1,4 +1,4 @@
-//! Which condenser is wanted: plain data, with V0's names and defaults.
+//! The configuration of condensers, with V0's names and defaults.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::amortized::Amortized;
 use super::browser_output_masking::BrowserOutputMasking;
 use super::conversation_window::ConversationWindow;
-use super::forgetting::Bounds;
+use super::forgetting::HistoryBounds;
 use super::llm_attention::LlmAttention;
 use super::observation_masking::ObservationMasking;
 use super::pipeline::Pipeline;
@@ -16,114 +16,114 @@ use super::summarizing::Summarizing;
 use super::{Condenser, Noop, llm, structured};
 use crate::llm::Llm;
 
-/// V0's `[condenser]`. `llm_config` names the model's group; nothing: the agent's model. Lengths of histories are
-/// counted in events.
+/// V0's `[condenser]` section. `llm_config` names a model section; without it the agent's model is used. Lengths of
+/// histories are numbers of events.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CondenserConfig {
-    /// Everything is shown.
+    /// Keeps the whole history.
     Noop {},
-    /// When a condensation is asked for, the older half is forgotten.
+    /// Forgets the older half if a condensation is requested.
     ConversationWindow {},
-    /// Observations before the latest events are masked.
+    /// Masks observations before the latest events.
     ObservationMasking {
-        /// Events that are never masked, at the end.
+        /// Number of latest events that are never masked.
         #[serde(default = "hundred")]
         attention_window: usize,
     },
-    /// Pages before the latest ones are masked.
+    /// Masks all but the latest web pages.
     BrowserOutputMasking {
-        /// Pages that are not masked.
+        /// Number of pages that are not masked.
         #[serde(default = "one")]
         attention_window: usize,
     },
-    /// Only the first and the latest events are shown.
+    /// Keeps only the first and the latest events.
     Recent {
-        /// Events at the beginning.
+        /// Number of first events.
         #[serde(default = "one")]
         keep_first: usize,
-        /// The most events, those at the beginning included.
+        /// Maximum number of events, including the first ones.
         #[serde(default = "hundred")]
         max_events: usize,
     },
-    /// A model writes a summary of what is forgotten.
+    /// Replaces forgotten events with a summary by a model.
     Llm {
-        /// The model's group.
+        /// The model section.
         #[serde(default)]
         llm_config: Option<String>,
-        /// Events at the beginning that stay.
+        /// Number of first events that are kept.
         #[serde(default = "one")]
         keep_first: usize,
-        /// The most events; beyond them half is forgotten.
+        /// Maximum number of events. If exceeded, half of them are forgotten.
         #[serde(default = "hundred")]
         max_size: usize,
-        /// How much of an event the model is told, in characters.
+        /// Maximum length of an event in the request to the model, in characters.
         #[serde(default = "ten_thousand")]
         max_event_length: usize,
     },
-    /// A model fills in a form on what is forgotten.
+    /// Replaces forgotten events with a form that a model fills in.
     Structured {
-        /// The model's group.
+        /// The model section.
         #[serde(default)]
         llm_config: Option<String>,
-        /// Events at the beginning that stay.
+        /// Number of first events that are kept.
         #[serde(default = "one")]
         keep_first: usize,
-        /// The most events; beyond them half is forgotten.
+        /// Maximum number of events. If exceeded, half of them are forgotten.
         #[serde(default = "hundred")]
         max_size: usize,
-        /// How much of an event the model is told, in characters.
+        /// Maximum length of an event in the request to the model, in characters.
         #[serde(default = "ten_thousand")]
         max_event_length: usize,
     },
-    /// What is too old is forgotten.
+    /// Forgets old events.
     Amortized {
-        /// The most events; beyond them half is forgotten.
+        /// Maximum number of events. If exceeded, half of them are forgotten.
         #[serde(default = "hundred")]
         max_size: usize,
-        /// Events at the beginning that stay.
+        /// Number of first events that are kept.
         #[serde(default = "one")]
         keep_first: usize,
     },
-    /// What a model thinks matters least is forgotten.
+    /// Forgets the events that a model ranks lowest.
     LlmAttention {
-        /// The model's group.
+        /// The model section.
         #[serde(default)]
         llm_config: Option<String>,
-        /// The most events; beyond them half is forgotten.
+        /// Maximum number of events. If exceeded, half of them are forgotten.
         #[serde(default = "hundred")]
         max_size: usize,
-        /// Events at the beginning that stay.
+        /// Number of first events that are kept.
         #[serde(default = "one")]
         keep_first: usize,
     },
-    /// One after another, up to the first that condenses.
+    /// Runs several condensers, up to the first condensation.
     Pipeline {
-        /// In their order.
+        /// The condensers, in order.
         condensers: Vec<Self>,
     },
 }
 
-/// What of a condenser's configuration cannot be.
+/// The error of an invalid condenser configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CondenserConfigError {
-    /// What stays at the beginning would leave no room for the rest.
+    /// The first events would leave no room for later ones.
     #[error("keep_first ({keep_first}) must be less than half of max_size ({max_size})")]
     NoRoom {
-        /// Events at the beginning that stay.
+        /// Number of first events that are kept.
         keep_first: usize,
-        /// The most events.
+        /// Maximum number of events.
         max_size: usize,
     },
-    /// Nothing would be shown.
+    /// The view would be empty.
     #[error("{0} must be 1 or more")]
     Zero(&'static str),
 }
 
 impl CondenserConfig {
-    /// V0's condenser when none is named: a history that does not fit is halved, old pages are masked, and beyond 240
-    /// events a model writes a summary.
-    pub fn usual() -> Self {
+    /// Returns V0's default: halves a history that exceeds the context window, masks old web pages, and summarizes more than
+    /// 240 events.
+    pub fn v0_default() -> Self {
         let summary =
             Self::Llm { llm_config: None, keep_first: 4, max_size: 240, max_event_length: ten_thousand() };
         let condensers =
@@ -131,10 +131,10 @@ impl CondenserConfig {
         Self::Pipeline { condensers }
     }
 
-    /// Checks what types cannot say.
+    /// Validates the numbers.
     ///
     /// # Errors
-    /// The first thing found wrong.
+    /// The first problem found.
     pub fn check(&self) -> Result<(), CondenserConfigError> {
         match self {
             Self::Noop {} | Self::ConversationWindow {} => Ok(()),
@@ -155,7 +155,7 @@ impl CondenserConfig {
         }
     }
 
-    /// The groups of models that are named.
+    /// Returns the names of the model sections in use.
     pub fn llm_configs(&self) -> Vec<&str> {
         match self {
             Self::Llm { llm_config, .. }
@@ -171,10 +171,10 @@ impl CondenserConfig {
         }
     }
 
-    /// The condenser. `llm_of` gives the model of a group; without a name, the agent's.
+    /// Builds the condenser. `llm_of` returns the model of a section, or the agent's model for `None`.
     ///
     /// # Errors
-    /// Those of `llm_of`.
+    /// The errors of `llm_of`.
     pub fn build<E>(
         &self,
         llm_of: &impl Fn(Option<&str>) -> Result<Arc<dyn Llm>, E>,
@@ -198,13 +198,13 @@ impl CondenserConfig {
                 llm_config,
                 bounds(*keep_first, *max_size),
                 *max_event_length,
-                llm::FORM,
+                llm::SUMMARY_FORM,
             )?),
             Self::Structured { llm_config, keep_first, max_size, max_event_length } => Arc::new(summarizing(
                 llm_config,
                 bounds(*keep_first, *max_size),
                 *max_event_length,
-                structured::FORM,
+                structured::SUMMARY_FORM,
             )?),
             Self::Amortized { max_size, keep_first } => Arc::new(Amortized(bounds(*keep_first, *max_size))),
             Self::LlmAttention { llm_config, max_size, keep_first } => Arc::new(LlmAttention {
@@ -220,8 +220,8 @@ impl CondenserConfig {
     }
 }
 
-fn bounds(keep_first: usize, max_size: usize) -> Bounds {
-    Bounds { keep_first, max_size }
+fn bounds(keep_first: usize, max_size: usize) -> HistoryBounds {
+    HistoryBounds { keep_first, max_size }
 }
 
 fn positive(key: &'static str, number: usize) -> Result<(), CondenserConfigError> {

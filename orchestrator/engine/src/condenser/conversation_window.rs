@@ -1,13 +1,13 @@
-//! `conversation_window`: when a condensation is asked for, the older half of the history is forgotten, but for what
-//! everything begins with.
+//! `conversation_window`: forgets the older half of the history if a condensation is requested, except the prompt, the
+//! task and the facts about the workspace.
 
 use async_trait::async_trait;
 use protocol::{Action, EventBody};
 
-use super::forgetting::{between, forget};
+use super::forgetting::{between, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
-use crate::view::{Standing, View};
+use crate::view::{Retention, View};
 
 pub(super) struct ConversationWindow;
 
@@ -21,20 +21,20 @@ impl Condenser for ConversationWindow {
         if !view.is_condensation_requested() {
             return Ok(CondenserOutput::View(view));
         }
-        // What the agent was told of its workspace belongs to the task.
+        // The facts about the workspace belong to the task.
         let recall = view
-            .shown()
+            .entries()
             .iter()
-            .find(|shown| matches!(shown.event.body, EventBody::Action(Action::Recall(_))));
-        let recalled = recall.map(|shown| shown.group);
-        let is_passing = |standing, group| standing == Standing::Passing && Some(group) != recalled;
-        let passing = view.shown().iter().filter(|shown| is_passing(shown.standing, shown.group)).count();
+            .find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
+        let recalled = recall.map(|entry| entry.group);
+        let is_passing = |retention, group| retention == Retention::Forgettable && Some(group) != recalled;
+        let passing = view.entries().iter().filter(|entry| is_passing(entry.retention, entry.group)).count();
         let mut forgotten = between(&view, 0, (passing / 2).max(1));
-        forgotten.retain(|shown| Some(shown.group) != recalled);
+        forgotten.retain(|entry| Some(entry.group) != recalled);
         Ok(if forgotten.is_empty() {
             CondenserOutput::View(view)
         } else {
-            forget(&view, &forgotten, None, None)
+            condensation(&view, &forgotten, None, None)
         })
     }
 }

@@ -1,74 +1,77 @@
-//! What of a view may be forgotten, when, and how that is said.
+//! Selects the events to forget, and creates the condensation.
 
 use protocol::Action;
 use protocol::action::CondensationAction;
 
 use super::CondenserOutput;
 use crate::agent::{AgentStep, ModelCall};
-use crate::view::{Shown, Standing, View};
+use crate::view::{Retention, View, ViewEntry};
 
-/// How long a history may become: beyond it, or when it is asked for, half of it is forgotten.
+/// The limits of a history. If exceeded, or on request, half of the history is forgotten.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Events at the beginning that stay.
+pub(super) struct HistoryBounds {
+    /// Number of first events that are kept.
     pub(super) keep_first: usize,
-    /// The most events.
+    /// Maximum number of events.
     pub(super) max_size: usize,
 }
 
-impl Bounds {
-    /// How many events are to stay; nothing: all of them.
+impl HistoryBounds {
+    /// Returns the number of events to keep. `None` if no condensation is select_forgotten.
     pub(super) fn target(self, view: &View) -> Option<usize> {
         let is_due = view.len() > self.max_size || view.is_condensation_requested();
         is_due.then(|| view.len().min(self.max_size) / 2)
     }
 
-    /// What is to be forgotten between the first events and the latest; nothing: it is not time, or nothing is won.
-    pub(super) fn due(self, view: &View, summary: Summary) -> Option<Vec<&Shown>> {
-        let stays_before = self.keep_first + usize::from(summary == Summary::Written);
+    /// Returns the events to forget. `None` if no condensation is select_forgotten, or it would not reduce the number of events.
+    pub(super) fn select_forgotten(self, view: &View, summary: SummaryMode) -> Option<Vec<&ViewEntry>> {
+        let stays_before = self.keep_first + usize::from(summary == SummaryMode::Written);
         let keep_last = self.target(view)?.saturating_sub(stays_before);
         let forgotten = between(view, self.keep_first, keep_last);
-        let is_added = summary == Summary::Written && !view.has_summary();
+        let is_added = summary == SummaryMode::Written && !view.has_summary();
         (forgotten.len() > usize::from(is_added)).then_some(forgotten)
     }
 }
 
-/// Whether a summary is written of what is forgotten.
+/// Whether a summary replaces the forgotten events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Summary {
+pub(super) enum SummaryMode {
     Written,
     None,
 }
 
-/// What may be forgotten between the first `keep_first` and the last `keep_last` events, as a question to an event. What
-/// begins among the first stays, and what begins between them is forgotten whole, but for the latest.
+/// Returns a predicate for events that may be forgotten between the first `keep_first` and the last `keep_last` ones.
+/// The start of its group decides about an event. The latest group is kept.
 pub(super) fn is_between(
     view: &View,
     keep_first: usize,
     keep_last: usize,
-) -> impl Fn(&Shown) -> bool + use<> {
-    // Ids grow along the view, but for the summary's.
+) -> impl Fn(&ViewEntry) -> bool + use<> {
+    // Ids increase along the view, except for the summary's.
     let begins = |index| {
-        let mut rest = view.shown().iter().skip(index).filter(|shown| shown.standing != Standing::Summary);
-        rest.next().map_or(view.end(), |shown| shown.event.id)
+        let mut rest =
+            view.entries().iter().skip(index).filter(|entry| entry.retention != Retention::Summary);
+        rest.next().map_or(view.end(), |entry| entry.event.id)
     };
     let between = begins(keep_first)..begins(view.len().saturating_sub(keep_last));
-    let latest = view.latest().map(|shown| shown.group);
-    move |shown| {
-        shown.standing == Standing::Passing && Some(shown.group) != latest && between.contains(&shown.group)
+    let latest = view.latest().map(|entry| entry.group);
+    move |entry| {
+        entry.retention == Retention::Forgettable
+            && Some(entry.group) != latest
+            && between.contains(&entry.group)
     }
 }
 
-/// The events of which that is true.
-pub(super) fn between(view: &View, keep_first: usize, keep_last: usize) -> Vec<&Shown> {
+/// Returns the events that match [`is_between`].
+pub(super) fn between(view: &View, keep_first: usize, keep_last: usize) -> Vec<&ViewEntry> {
     let is_between = is_between(view, keep_first, keep_last);
-    view.shown().iter().filter(|shown| is_between(shown)).collect()
+    view.entries().iter().filter(|entry| is_between(entry)).collect()
 }
 
-/// The condensation that forgets events of a view, given in its order; with what it took.
-pub(super) fn forget(
+/// Creates the condensation that forgets the given events, which are in the order of the view. `call` is its model call.
+pub(super) fn condensation(
     view: &View,
-    forgotten: &[&Shown],
+    forgotten: &[&ViewEntry],
     summary: Option<String>,
     call: Option<ModelCall>,
 ) -> CondenserOutput {
@@ -76,19 +79,18 @@ pub(super) fn forget(
     if let (Some(first), Some(last)) = (forgotten.first(), forgotten.last()) {
         let (first, last) = (first.event.id, last.event.id);
         if summary.is_some() {
-            let stays = view.shown().iter().filter(|shown| shown.standing != Standing::Summary);
+            let stays = view.entries().iter().filter(|entry| entry.retention != Retention::Summary);
             condensation.summary_offset =
-                Some(number(stays.take_while(|shown| shown.event.id < first).count() as u64));
+                Some(number(stays.take_while(|entry| entry.event.id < first).count() as u64));
         }
-        let in_range = view
-            .shown()
-            .iter()
-            .filter(|shown| shown.standing == Standing::Passing && (first..=last).contains(&shown.event.id));
+        let in_range = view.entries().iter().filter(|entry| {
+            entry.retention == Retention::Forgettable && (first..=last).contains(&entry.event.id)
+        });
         if in_range.count() == forgotten.len() {
             condensation.forgotten_events_start_id = Some(number(first.0));
             condensation.forgotten_events_end_id = Some(number(last.0));
         } else {
-            let ids = forgotten.iter().map(|shown| number(shown.event.id.0));
+            let ids = forgotten.iter().map(|entry| number(entry.event.id.0));
             condensation.forgotten_event_ids = Some(ids.collect());
         }
     }
@@ -96,7 +98,7 @@ pub(super) fn forget(
     CondenserOutput::Condensation(Box::new(AgentStep { call, ..AgentStep::new(Action::from(condensation)) }))
 }
 
-/// As V0 writes ids and offsets.
+/// Converts to V0's type of ids and offsets.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! `llm`: a model writes a summary of what is forgotten.
+//! `llm`: replaces forgotten events with a summary by a model.
 
-use super::summarizing::Form;
+use super::summarizing::SummaryForm;
 
-pub(super) const FORM: Form = Form {
+pub(super) const SUMMARY_FORM: SummaryForm = SummaryForm {
     instructions: include_str!("llm.md"),
     tools: Vec::new,
     read: |response| response.text().to_owned(),

@@ -1,4 +1,4 @@
-//! `llm_attention`: a model ranks the events, and those that matter least are forgotten.
+//! `llm_attention`: forgets the events that a model ranks lowest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use async_trait::async_trait;
 use protocol::EventId;
 use serde_json::{Value, json};
 
-use super::asking::{ask, max_cost};
-use super::forgetting::{Bounds, between, forget};
+use super::bounded_request::{complete_about, max_cost};
+use super::forgetting::{HistoryBounds, between, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
 use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
-use crate::view::{Shown, Standing, View};
+use crate::view::{Retention, View, ViewEntry};
 
-/// How much of an event the model is told, in characters: enough to judge it.
-const EVENT_LENGTH: usize = 2_000;
+/// Maximum length of an event in the request, in characters: enough to rank it.
+const MAX_EVENT_CHARS: usize = 2_000;
 
 const NAME: &str = "rank_events";
 
 pub(super) struct LlmAttention {
     pub(super) llm: Arc<dyn Llm>,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: HistoryBounds,
 }
 
 #[async_trait]
@@ -38,11 +38,12 @@ impl Condenser for LlmAttention {
             return Ok(CondenserOutput::View(view));
         }
         let request = |events: &str| request(&view, events);
-        let completion = ask(self.llm.as_ref(), &candidates, EVENT_LENGTH, &request, on_progress).await?;
+        let completion =
+            complete_about(self.llm.as_ref(), &candidates, MAX_EVENT_CHARS, &request, on_progress).await?;
         let chosen = choose(&candidates, &ranking(&completion.response), room);
         let forgotten: Vec<_> =
-            candidates.into_iter().filter(|shown| !chosen.contains(&shown.group)).collect();
-        Ok(forget(&view, &forgotten, None, Some(ModelCall::from(&completion))))
+            candidates.into_iter().filter(|entry| !chosen.contains(&entry.group)).collect();
+        Ok(condensation(&view, &forgotten, None, Some(ModelCall::from(&completion))))
     }
 
     fn max_cost(&self, view_tokens: u64) -> f64 {
@@ -51,8 +52,8 @@ impl Condenser for LlmAttention {
 }
 
 fn request(view: &View, events: &str) -> LlmRequest {
-    let mut pinned = view.shown().iter().rev().filter(|shown| shown.standing == Standing::Pinned);
-    let task = pinned.next().map(|shown| shown.text()).unwrap_or_default();
+    let mut pinned = view.entries().iter().rev().filter(|entry| entry.retention == Retention::Pinned);
+    let task = pinned.next().map(|entry| entry.text()).unwrap_or_default();
     let told = format!("<task>\n{task}\n</task>\n\n<events>\n{events}\n</events>\n\nRank the events now.");
     let tool = Tool {
         name: NAME.to_owned(),
@@ -74,7 +75,7 @@ fn request(view: &View, events: &str) -> LlmRequest {
     }
 }
 
-/// The ids that a model names, in its order: in a call, or as a list in its text. Anything else is passed over.
+/// Parses the ids from a tool call, or from a list in the text, in the model's order. Ignores everything else.
 fn ranking(response: &ModelResponse) -> Vec<EventId> {
     let called = response.tool_calls().into_iter().find(|call| call.name == NAME).and_then(|call| {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
@@ -89,16 +90,16 @@ fn ranking(response: &ModelResponse) -> Vec<EventId> {
     ids.iter().filter_map(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()).map(EventId)).collect()
 }
 
-/// The groups that stay in `room` events: by rank, then the latest.
-fn choose(candidates: &[&Shown], ranking: &[EventId], mut room: usize) -> HashSet<EventId> {
+/// Selects the groups to keep within `room` events: by rank, then the latest.
+fn choose(candidates: &[&ViewEntry], ranking: &[EventId], mut room: usize) -> HashSet<EventId> {
     let groups: HashMap<EventId, EventId> =
-        candidates.iter().map(|shown| (shown.event.id, shown.group)).collect();
+        candidates.iter().map(|entry| (entry.event.id, entry.group)).collect();
     let mut lengths: HashMap<EventId, usize> = HashMap::new();
-    for shown in candidates {
-        *lengths.entry(shown.group).or_default() += 1;
+    for entry in candidates {
+        *lengths.entry(entry.group).or_default() += 1;
     }
     let ranked = ranking.iter().filter_map(|id| groups.get(id).copied());
-    let latest = candidates.iter().rev().map(|shown| shown.group);
+    let latest = candidates.iter().rev().map(|entry| entry.group);
     let mut chosen = HashSet::new();
     for group in ranked.chain(latest) {
         let length = lengths.get(&group).copied().unwrap_or_default();

@@ -1,15 +1,15 @@
-//! Condensers: how a history stays short enough for a model.
+//! Condensers keep a history within the model's context window.
 //!
-//! Some show less of it and leave the log as it is; others decide that a part of it is forgotten, perhaps for a
-//! summary, and that decision is an event: the view of every later step is the same until the next one, so that what a
-//! provider has cached of it stays good. A condensation always leaves fewer events than there were. Where nothing can
-//! be forgotten there is none, and a history that does not fit ends in the model's own error, at the agent's step.
+//! Some only change the view. Others forget a part of the history, optionally in favor of a summary. That decision is an
+//! event: later views start with the same events until the next condensation, so that the provider's prompt cache stays
+//! valid. A condensation always reduces the number of events. If nothing can be forgotten there is no condensation, and
+//! the agent's step fails with the model's error.
 //!
-//! An event is forgotten together with everything that it must be shown with, and the latest of these groups never is:
-//! the agent is not done with it.
+//! Events are forgotten in groups, such as a call with its result. The latest group is never forgotten, because the agent
+//! still works on it.
 
 mod amortized;
-mod asking;
+mod bounded_request;
 mod browser_output_masking;
 mod config;
 mod conversation_window;
@@ -34,32 +34,31 @@ use crate::view::View;
 pub use config::{CondenserConfig, CondenserConfigError};
 pub use noop::Noop;
 
-/// Decides what of a view the agent is shown.
+/// Reduces the view of an agent.
 #[async_trait]
 pub trait Condenser: Send + Sync {
-    /// Looks at the view that the agent would be shown. Dropping the future abandons it.
+    /// Reduces a view, or decides on a condensation. Dropping the future cancels it.
     ///
     /// # Errors
-    /// The model's, when one was asked and failed. Whatever was paid for is in what is returned: an answer that cannot
-    /// be used is no error.
+    /// A call of a model failed. An unusable response is no error, so that its cost is still recorded.
     async fn condense(
         &self,
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError>;
 
-    /// What that can cost at most when a request that tells the whole view has so many tokens, in US dollars, as
-    /// [`Llm::max_cost`](crate::llm::Llm::max_cost). Nothing where no model is asked.
+    /// Returns the maximum cost in US dollars, given the number of tokens of a request with the whole view. See
+    /// [`Llm::max_cost`](crate::llm::Llm::max_cost). 0 if the condenser calls no model.
     fn max_cost(&self, _view_tokens: u64) -> f64 {
         0.0
     }
 }
 
-/// What becomes of a view.
+/// The result of a condenser.
 #[derive(Debug)]
 pub enum CondenserOutput {
-    /// The agent takes its step on this.
+    /// The view for the agent's step.
     View(View),
-    /// The step is a condensation, with what it took; the agent takes the next.
+    /// A condensation, which replaces the agent's step.
     Condensation(Box<AgentStep>),
 }

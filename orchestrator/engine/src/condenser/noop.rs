@@ -1,4 +1,4 @@
-//! `noop`: everything is shown.
+//! `noop`: keeps the whole history.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
-/// Shows everything.
+/// Keeps the whole history.
 #[derive(Debug, Clone, Copy)]
 pub struct Noop;
 

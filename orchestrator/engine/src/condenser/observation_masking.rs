@@ -1,7 +1,6 @@
-//! `observation_masking`: of observations before the latest events, only that they were is shown.
+//! `observation_masking`: masks observations before the latest events.
 //!
-//! The window moves in strides of half its length, as the one of recent events does; it is never shorter than it is
-//! said to be.
+//! The window moves in strides of half its length, like the one of `recent`. It is never shorter than configured.
 
 use std::sync::Arc;
 
@@ -10,9 +9,9 @@ use protocol::EventBody;
 
 use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
-use crate::view::{Standing, View};
+use crate::view::{Retention, View};
 
-/// What is shown in their place.
+/// Replaces a masked observation.
 const MASK: &str = "[What came of this is left out: it is too long ago.]";
 
 pub(super) struct ObservationMasking {
@@ -30,11 +29,11 @@ impl Condenser for ObservationMasking {
         let masked = view.len().saturating_sub(self.attention_window) / stride * stride;
         if masked > 0 {
             let mask: Arc<str> = MASK.into();
-            let older = view.shown_mut().iter_mut().take(masked);
+            let older = view.entries_mut().iter_mut().take(masked);
             older
-                .filter(|shown| shown.standing == Standing::Passing)
-                .filter(|shown| matches!(shown.event.body, EventBody::Observation(_)))
-                .for_each(|shown| shown.instead = Some(Arc::clone(&mask)));
+                .filter(|entry| entry.retention == Retention::Forgettable)
+                .filter(|entry| matches!(entry.event.body, EventBody::Observation(_)))
+                .for_each(|entry| entry.replacement = Some(Arc::clone(&mask)));
         }
         Ok(CondenserOutput::View(view))
     }

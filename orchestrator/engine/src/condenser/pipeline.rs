@@ -1,4 +1,4 @@
-//! `pipeline`: one condenser after another, up to the first that condenses.
+//! `pipeline`: runs several condensers, up to the first condensation.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Condenser for Pipeline {
     ) -> Result<CondenserOutput, LlmError> {
         for condenser in &self.0 {
             match condenser.condense(view, on_progress).await? {
-                CondenserOutput::View(shown) => view = shown,
+                CondenserOutput::View(entry) => view = entry,
                 condensation @ CondenserOutput::Condensation(_) => return Ok(condensation),
             }
         }

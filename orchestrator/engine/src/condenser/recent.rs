@@ -1,7 +1,7 @@
-//! `recent`: only the first and the latest events are shown.
+//! `recent`: keeps only the first and the latest events.
 //!
-//! The window moves in strides of half its length, so that most steps find what the provider has cached of the one
-//! before; it is never longer than it may be.
+//! The window moves in strides of half its length, so that most steps hit the provider's prompt cache. It is never longer
+//! than configured.
 
 use async_trait::async_trait;
 
@@ -27,7 +27,7 @@ impl Condenser for Recent {
         if strides > 0 {
             let keep_last = view.len().saturating_sub(self.keep_first).saturating_sub(strides * stride);
             let is_hidden = is_between(&view, self.keep_first, keep_last);
-            view.hide(is_hidden);
+            view.remove(is_hidden);
         }
         Ok(CondenserOutput::View(view))
     }

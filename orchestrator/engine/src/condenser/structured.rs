@@ -1,16 +1,16 @@
-//! `structured`: a model fills in a form on the state of the work.
+//! `structured`: replaces forgotten events with a form on the state of the work that a model fills in.
 
 use serde_json::{Map, Value, json};
 
-use super::summarizing::Form;
+use super::summarizing::SummaryForm;
 use crate::llm::{ModelResponse, Tool};
 
-pub(super) const FORM: Form =
-    Form { instructions: include_str!("structured.md"), tools: || vec![tool()], read };
+pub(super) const SUMMARY_FORM: SummaryForm =
+    SummaryForm { instructions: include_str!("structured.md"), tools: || vec![tool()], read };
 
 const NAME: &str = "note_state";
 
-/// The fields: name, heading, and what belongs in it. The first three cannot be left out.
+/// The fields: name, heading and description. The first three are required.
 const FIELDS: [(&str, &str, &str); 11] = [
     (
         "request",
@@ -45,7 +45,7 @@ fn tool() -> Tool {
     }
 }
 
-/// The form as it was filled in; what a model says that does not call is taken as it is.
+/// Formats the filled-in form. Without a tool call it is the text of the response.
 fn read(response: &ModelResponse) -> String {
     let call = response.tool_calls().into_iter().find(|call| call.name == NAME);
     let form = call.and_then(|call| serde_json::from_str::<Map<String, Value>>(&call.arguments).ok());

@@ -1,31 +1,30 @@
-//! What the condensers share whose model writes a summary: the new one is made of the one before and of what is
-//! forgotten now.
+//! Shared by the condensers that write a summary: it is based on the previous summary and the events to forget.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::asking::{ask, max_cost, shorten};
-use super::forgetting::{Bounds, Summary, forget};
+use super::bounded_request::{complete_about, max_cost, shorten};
+use super::forgetting::{HistoryBounds, SummaryMode, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
 use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
-use crate::view::{Standing, View};
+use crate::view::{Retention, View};
 
-/// The longest summary, in characters. Of one that is longer beginning and end are kept.
-const LONGEST_SUMMARY: usize = 20_000;
+/// Maximum length of a summary, in characters. The middle of a longer one is removed.
+const MAX_SUMMARY_CHARS: usize = 20_000;
 
 pub(super) struct Summarizing {
     pub(super) llm: Arc<dyn Llm>,
-    pub(super) bounds: Bounds,
-    /// How much of an event the model is told, in characters.
+    pub(super) bounds: HistoryBounds,
+    /// Maximum length of an event in the request, in characters.
     pub(super) max_event_length: usize,
-    pub(super) form: Form,
+    pub(super) form: SummaryForm,
 }
 
-/// How a summary is asked for, and what the answer says.
+/// How to request a summary, and how to read it from the response.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct SummaryForm {
     pub(super) instructions: &'static str,
     pub(super) tools: fn() -> Vec<Tool>,
     pub(super) read: fn(&ModelResponse) -> String,
@@ -38,16 +37,17 @@ impl Condenser for Summarizing {
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError> {
-        let Some(forgotten) = self.bounds.due(&view, Summary::Written) else {
+        let Some(forgotten) = self.bounds.select_forgotten(&view, SummaryMode::Written) else {
             return Ok(CondenserOutput::View(view));
         };
-        let before = view.shown().iter().find(|shown| shown.standing == Standing::Summary);
-        let before = before.map(|shown| shown.text()).unwrap_or_default();
+        let before = view.entries().iter().find(|entry| entry.retention == Retention::Summary);
+        let before = before.map(|entry| entry.text()).unwrap_or_default();
         let request = |events: &str| self.request(&before, events);
         let completion =
-            ask(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress).await?;
+            complete_about(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress)
+                .await?;
         let summary = match (self.form.read)(&completion.response) {
-            // It is paid for, and the history has to become shorter all the same.
+            // The call is paid for, and the history has to become shorter anyway.
             text if text.trim().is_empty() => {
                 format!(
                     "{before}\n\n{} events that followed are forgotten without a summary.",
@@ -56,8 +56,8 @@ impl Condenser for Summarizing {
             }
             text => text,
         };
-        let summary = shorten(summary.trim(), LONGEST_SUMMARY);
-        Ok(forget(&view, &forgotten, Some(summary), Some(ModelCall::from(&completion))))
+        let summary = shorten(summary.trim(), MAX_SUMMARY_CHARS);
+        Ok(condensation(&view, &forgotten, Some(summary), Some(ModelCall::from(&completion))))
     }
 
     fn max_cost(&self, view_tokens: u64) -> f64 {

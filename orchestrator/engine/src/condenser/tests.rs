@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::llm::{ChatMessage, Completion, Llm, LlmErrorKind, LlmRequest, MessagePart, ModelResponse};
-use crate::view::logs::{Log, any_log, assert_paired, texts};
+use crate::view::logs::{LogBuilder, any_log, assert_paired, texts};
 
 /// What a model makes of what it is told: the message that it answers.
 type Answer = dyn Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync;
 
 /// A model that answers by a function, and keeps what it was told.
-struct Answering {
+struct ScriptedLlm {
     answer: Box<Answer>,
     told: Mutex<Vec<String>>,
 }
 
-impl Answering {
+impl ScriptedLlm {
     fn new(answer: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { answer: Box::new(answer), told: Mutex::default() })
     }
 
     /// Says one thing.
-    fn says(text: &'static str) -> Arc<Self> {
+    fn replying(text: &'static str) -> Arc<Self> {
         Self::new(move |_| Ok(json!({"role": "assistant", "content": text})))
     }
 
@@ -46,7 +46,7 @@ impl Answering {
 }
 
 #[async_trait]
-impl Llm for Answering {
+impl Llm for ScriptedLlm {
     fn model(&self) -> &str {
         "answering"
     }
@@ -77,20 +77,24 @@ impl Llm for Answering {
     }
 }
 
-fn build(config: Value, llm: &Arc<Answering>) -> Arc<dyn Condenser> {
+fn build(config: Value, llm: &Arc<ScriptedLlm>) -> Arc<dyn Condenser> {
     let config: CondenserConfig = serde_json::from_value(config).unwrap();
     config.check().unwrap();
     let build = |_: Option<&str>| Ok::<Arc<dyn Llm>, ()>(llm.clone());
     config.build(&build).unwrap()
 }
 
-async fn condense(config: Value, llm: &Arc<Answering>, log: &Log) -> Result<CondenserOutput, LlmError> {
+async fn condense(
+    config: Value,
+    llm: &Arc<ScriptedLlm>,
+    log: &LogBuilder,
+) -> Result<CondenserOutput, LlmError> {
     build(config, llm).condense(log.view(), &|_| ()).await
 }
 
 /// What the agent is shown by a condenser that does not condense.
-async fn shown(config: Value, log: &Log) -> Vec<String> {
-    match condense(config, &Answering::says("no"), log).await.unwrap() {
+async fn shown(config: Value, log: &LogBuilder) -> Vec<String> {
+    match condense(config, &ScriptedLlm::replying("no"), log).await.unwrap() {
         CondenserOutput::View(view) => {
             assert_paired(&view.messages());
             texts(&view.messages())
@@ -110,37 +114,41 @@ fn decision(condensed: CondenserOutput) -> (CondensationAction, Option<crate::ag
 }
 
 /// What the agent is told after the condensation that a condenser decides on; and the condensation.
-async fn condensed(config: Value, llm: &Arc<Answering>, log: &Log) -> (Vec<String>, CondensationAction) {
+async fn condensed(
+    config: Value,
+    llm: &Arc<ScriptedLlm>,
+    log: &LogBuilder,
+) -> (Vec<String>, CondensationAction) {
     let (condensation, _) = decision(condense(config, llm, log).await.unwrap());
     let mut log = log.clone();
-    log.condenses(condensation.clone());
+    log.condense(condensation.clone());
     assert_paired(&log.view().messages());
     (texts(&log.view().messages()), condensation)
 }
 
 /// A prompt, a task and 49 steps of two events each: 100.
-fn hundred() -> Log {
-    Log::of_steps(49)
+fn hundred() -> LogBuilder {
+    LogBuilder::with_steps(49)
 }
 
-fn one_more(log: &Log) -> Log {
+fn one_more(log: &LogBuilder) -> LogBuilder {
     let mut log = log.clone();
-    log.responds(1, 1);
+    log.response(1, 1);
     log
 }
 
 #[tokio::test]
-async fn noop_shows_everything() {
-    let mut log = Log::of_steps(500);
-    log.asks_for_condensation();
+async fn noop_keeps_the_whole_history() {
+    let mut log = LogBuilder::with_steps(500);
+    log.request_condensation();
     assert_eq!(shown(json!({"type": "noop"}), &log).await.len(), 1002);
 }
 
 #[tokio::test]
-async fn amortized_forgets_half_when_the_history_has_grown_too_long() {
+async fn amortized_forgets_half_of_a_long_history() {
     let config = json!({"type": "amortized"});
     assert_eq!(shown(config.clone(), &hundred()).await.len(), 100);
-    let (told, condensation) = condensed(config, &Answering::says("no"), &one_more(&hundred())).await;
+    let (told, condensation) = condensed(config, &ScriptedLlm::replying("no"), &one_more(&hundred())).await;
     assert_eq!(told[..3], ["the prompt", "the task", "thought 27"]);
     assert_eq!(told.len(), 50);
     assert_eq!(
@@ -154,68 +162,68 @@ async fn amortized_forgets_half_when_the_history_has_grown_too_long() {
 }
 
 #[tokio::test]
-async fn a_request_makes_the_next_condenser_act_that_can() {
+async fn request_is_served_by_the_next_capable_condenser() {
     let config = json!({"type": "pipeline", "condensers": [
         {"type": "observation_masking"}, {"type": "amortized"}, {"type": "conversation_window"},
     ]});
-    let mut log = Log::of_steps(10);
+    let mut log = LogBuilder::with_steps(10);
     assert_eq!(shown(config.clone(), &log).await.len(), 22);
-    log.asks_for_condensation();
-    let (told, _) = condensed(config, &Answering::says("no"), &log).await;
+    log.request_condensation();
+    let (told, _) = condensed(config, &ScriptedLlm::replying("no"), &log).await;
     assert_eq!(told.len(), 12);
 }
 
 #[tokio::test]
-async fn conversation_window_acts_on_a_request_only_and_keeps_what_everything_begins_with() {
+async fn conversation_window_keeps_prompt_and_task_on_request() {
     let config = || json!({"type": "conversation_window"});
-    let llm = Answering::says("no");
-    assert_eq!(shown(config(), &Log::of_steps(500)).await.len(), 1002);
+    let llm = ScriptedLlm::replying("no");
+    assert_eq!(shown(config(), &LogBuilder::with_steps(500)).await.len(), 1002);
 
-    let mut log = Log::begun();
+    let mut log = LogBuilder::with_task();
     let recall = RecallAction {
         recall_type: RecallType::WorkspaceContext,
         query: "the task".into(),
         thought: String::new(),
     };
     log.push(EventSource::User, Action::from(recall));
-    (0..10).for_each(|_| log.responds(1, 1));
-    log.asks_for_condensation();
+    (0..10).for_each(|_| log.response(1, 1));
+    log.request_condensation();
     let (_, condensation) = condensed(config(), &llm, &log).await;
     assert_eq!(condensation.forgotten_events_start_id, Some(3));
     assert_eq!(condensation.forgotten_events_end_id, Some(12));
 
     // Until there is nothing left that may be forgotten.
-    let mut log = Log::of_steps(10);
+    let mut log = LogBuilder::with_steps(10);
     for length in [22, 12, 6, 4] {
         assert_eq!(log.view().len(), length);
-        log.asks_for_condensation();
+        log.request_condensation();
         let (condensation, call) = match condense(config(), &llm, &log).await.unwrap() {
             CondenserOutput::View(_) => break,
             condensed => decision(condensed),
         };
         assert_eq!(call, None);
-        log.condenses(condensation);
+        log.condense(condensation);
     }
     assert_eq!(log.view().len(), 4);
 }
 
 #[tokio::test]
-async fn recent_shows_the_first_and_the_latest_events_and_moves_in_strides() {
+async fn recent_keeps_first_and_latest_events_and_moves_in_strides() {
     let config = || json!({"type": "recent", "keep_first": 1, "max_events": 12});
-    assert_eq!(shown(config(), &Log::of_steps(5)).await.len(), 12);
-    let told = shown(config(), &Log::of_steps(6)).await;
+    assert_eq!(shown(config(), &LogBuilder::with_steps(5)).await.len(), 12);
+    let told = shown(config(), &LogBuilder::with_steps(6)).await;
     assert_eq!(told[..3], ["the prompt", "the task", "thought 4"]);
     for steps in 5..60 {
-        let told = shown(config(), &Log::of_steps(steps)).await;
+        let told = shown(config(), &LogBuilder::with_steps(steps)).await;
         assert!((6..=12).contains(&told.len()), "{}", told.len());
         assert_eq!(told[told.len() - 2], format!("thought {steps}"));
     }
 }
 
 #[tokio::test]
-async fn observation_masking_shows_old_calls_without_what_came_of_them() {
+async fn observation_masking_masks_the_results_of_old_calls() {
     let config = || json!({"type": "observation_masking", "attention_window": 4});
-    let told = shown(config(), &Log::of_steps(4)).await;
+    let told = shown(config(), &LogBuilder::with_steps(4)).await;
     let masked: Vec<_> = told.iter().map(|text| text.starts_with("[What came of this")).collect();
     // After the prompt and the task: two steps that are old, two that are not.
     assert_eq!(masked, [false, false, false, true, false, true, false, false, false, false]);
@@ -223,10 +231,10 @@ async fn observation_masking_shows_old_calls_without_what_came_of_them() {
 }
 
 #[tokio::test]
-async fn browser_output_masking_shows_the_latest_page() {
-    let mut log = Log::begun();
-    ["http://a/", "http://b/", "http://c/"].into_iter().for_each(|url| log.browses(url));
-    log.responds(1, 1);
+async fn browser_output_masking_keeps_the_latest_page() {
+    let mut log = LogBuilder::with_task();
+    ["http://a/", "http://b/", "http://c/"].into_iter().for_each(|url| log.browse(url));
+    log.response(1, 1);
     assert_eq!(
         shown(json!({"type": "browser_output_masking"}), &log).await,
         [
@@ -242,15 +250,15 @@ async fn browser_output_masking_shows_the_latest_page() {
 }
 
 #[tokio::test]
-async fn llm_puts_a_summary_in_the_place_of_what_is_forgotten_and_the_next_takes_it_up() {
+async fn llm_summary_builds_on_the_previous_one() {
     let config = || json!({"type": "llm", "keep_first": 2, "max_size": 20});
-    let llm = Answering::says(" what was done \n");
-    let mut log = Log::of_steps(10);
+    let llm = ScriptedLlm::replying(" what was done \n");
+    let mut log = LogBuilder::with_steps(10);
     let (condensation, call) = decision(condense(config(), &llm, &log).await.unwrap());
     assert_eq!(call.unwrap().cost, Some(0.25));
     assert_eq!(condensation.summary.as_deref(), Some("what was done"));
     assert_eq!(condensation.summary_offset, Some(2));
-    log.condenses(condensation);
+    log.condense(condensation);
     let told = texts(&log.view().messages());
     assert_eq!(told[..4], ["the prompt", "the task", "what was done", "thought 8"]);
     let asked = llm.told();
@@ -258,7 +266,7 @@ async fn llm_puts_a_summary_in_the_place_of_what_is_forgotten_and_the_next_takes
     assert!(asked[0].contains("thought 1\nIt called execute_bash"), "{}", asked[0]);
     assert!(asked[0].contains("output of call-7-0") && !asked[0].contains("output of call-8-0"));
 
-    (0..10).for_each(|_| log.responds(1, 1));
+    (0..10).for_each(|_| log.response(1, 1));
     let (told, _) = condensed(config(), &llm, &log).await;
     assert_eq!(told.iter().filter(|text| *text == "what was done").count(), 1);
     assert!(llm.told()[1].contains("<summary_so_far>\nwhat was done\n"));
@@ -266,11 +274,11 @@ async fn llm_puts_a_summary_in_the_place_of_what_is_forgotten_and_the_next_takes
 }
 
 #[tokio::test]
-async fn a_long_event_is_told_in_its_beginning_and_end() {
-    let llm = Answering::says("short");
-    let mut log = Log::begun();
-    log.says(&format!("begin{}end", "x".repeat(100_000)));
-    (0..20).for_each(|_| log.responds(1, 1));
+async fn long_event_keeps_start_and_end_in_the_request() {
+    let llm = ScriptedLlm::replying("short");
+    let mut log = LogBuilder::with_task();
+    log.user_message(&format!("begin{}end", "x".repeat(100_000)));
+    (0..20).for_each(|_| log.response(1, 1));
     condense(json!({"type": "llm", "max_size": 20, "max_event_length": 1000}), &llm, &log).await.unwrap();
     let told = llm.told().remove(0);
     assert!(told.contains("begin") && told.contains("end\n"));
@@ -278,11 +286,11 @@ async fn a_long_event_is_told_in_its_beginning_and_end() {
 }
 
 #[tokio::test]
-async fn a_condensers_model_that_cannot_read_so_much_is_told_half_of_it_until_it_gives_up() {
-    let mut log = Log::begun();
-    (0..30).for_each(|_| log.says(&"word ".repeat(1000)));
+async fn request_is_halved_when_it_exceeds_the_context_window() {
+    let mut log = LogBuilder::with_task();
+    (0..30).for_each(|_| log.user_message(&"word ".repeat(1000)));
     let config = || json!({"type": "llm", "max_size": 20});
-    let small = Answering::new(|told| match told.len() {
+    let small = ScriptedLlm::new(|told| match told.len() {
         0..30_000 => Ok(json!({"role": "assistant", "content": "short"})),
         _ => Err(LlmErrorKind::ContextWindowExceeded),
     });
@@ -290,21 +298,23 @@ async fn a_condensers_model_that_cannot_read_so_much_is_told_half_of_it_until_it
     let lengths: Vec<_> = small.told().iter().map(String::len).collect();
     assert!(lengths.len() > 1 && lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
 
-    let tiny = Answering::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
+    let tiny = ScriptedLlm::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
     let error = condense(config(), &tiny, &log).await.unwrap_err();
     assert_eq!((error.kind, tiny.told().len()), (LlmErrorKind::ContextWindowExceeded, 7));
 
-    let away = Answering::new(|_| Err(LlmErrorKind::Unavailable));
+    let away = ScriptedLlm::new(|_| Err(LlmErrorKind::Unavailable));
     let error = condense(config(), &away, &log).await.unwrap_err();
     assert_eq!((error.kind, away.told().len()), (LlmErrorKind::Unavailable, 1));
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_summary_is_paid_for_and_condenses_all_the_same() {
+async fn unusable_summary_still_costs_and_condenses() {
     for message in [json!({"content": null}), json!({"content": " \n"}), json!(7)] {
-        let llm = Answering::new(move |_| Ok(message.clone()));
+        let llm = ScriptedLlm::new(move |_| Ok(message.clone()));
         let (condensation, call) = decision(
-            condense(json!({"type": "llm", "max_size": 20}), &llm, &Log::of_steps(10)).await.unwrap(),
+            condense(json!({"type": "llm", "max_size": 20}), &llm, &LogBuilder::with_steps(10))
+                .await
+                .unwrap(),
         );
         assert!(call.is_some());
         assert_eq!(
@@ -312,45 +322,47 @@ async fn an_answer_that_is_no_summary_is_paid_for_and_condenses_all_the_same() {
             Some("12 events that followed are forgotten without a summary.")
         );
     }
-    let long = Answering::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
-    let (condensation, _) =
-        decision(condense(json!({"type": "llm", "max_size": 20}), &long, &Log::of_steps(10)).await.unwrap());
+    let long = ScriptedLlm::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
+    let (condensation, _) = decision(
+        condense(json!({"type": "llm", "max_size": 20}), &long, &LogBuilder::with_steps(10)).await.unwrap(),
+    );
     assert!(condensation.summary.unwrap().len() < 21_000);
 }
 
 #[tokio::test]
-async fn structured_makes_notes_of_a_form() {
+async fn structured_formats_the_filled_in_form() {
     let config = || json!({"type": "structured", "max_size": 20});
     let form =
         json!({"request": "mend it", "done": "", "to_do": ["test", "ship"], "files": "a.rs", "own": "?"});
-    let llm = Answering::calls("note_state", &form);
-    let (_, condensation) = condensed(config(), &llm, &Log::of_steps(10)).await;
+    let llm = ScriptedLlm::calls("note_state", &form);
+    let (_, condensation) = condensed(config(), &llm, &LogBuilder::with_steps(10)).await;
     assert_eq!(
         condensation.summary.as_deref(),
         Some("## What the user wants\nmend it\n\n## Still to do\n[\"test\",\"ship\"]\n\n## Files\na.rs")
     );
     // A model that does not call says it in its own way.
-    let (_, condensation) = condensed(config(), &Answering::says("notes"), &Log::of_steps(10)).await;
+    let (_, condensation) =
+        condensed(config(), &ScriptedLlm::replying("notes"), &LogBuilder::with_steps(10)).await;
     assert_eq!(condensation.summary.as_deref(), Some("notes"));
 }
 
 #[tokio::test]
-async fn llm_attention_forgets_what_the_model_does_not_name() {
+async fn llm_attention_forgets_unranked_events() {
     let config = || json!({"type": "llm_attention", "max_size": 20});
     let expected = |told: Vec<String>| {
         // Ten of 22 stay: prompt, task, the latest step, the two that were named, and the latest of the others.
         let thoughts: Vec<_> = told.into_iter().filter(|text| text.starts_with("thought")).collect();
         assert_eq!(thoughts, ["thought 1", "thought 3", "thought 9", "thought 10"]);
     };
-    let log = Log::of_steps(10);
-    let ranked = Answering::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
+    let log = LogBuilder::with_steps(10);
+    let ranked = ScriptedLlm::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
     let (told, condensation) = condensed(config(), &ranked, &log).await;
     expected(told);
     assert!(condensation.forgotten_event_ids.is_some());
-    let written = Answering::says("Most important: [2, 6], the rest is not.");
+    let written = ScriptedLlm::replying("Most important: [2, 6], the rest is not.");
     expected(condensed(config(), &written, &log).await.0);
     // One that ranks nothing keeps the latest.
-    let (told, _) = condensed(config(), &Answering::says("I cannot."), &log).await;
+    let (told, _) = condensed(config(), &ScriptedLlm::replying("I cannot."), &log).await;
     assert_eq!(told[2], "thought 7");
     assert_eq!(told.len(), 10);
 }
@@ -376,7 +388,7 @@ fn names_and_defaults_are_v0s() {
     for name in ["noop", "conversation_window", "structured", "amortized", "llm_attention"] {
         parse(&format!(r#"{{"type": "{name}"}}"#)).unwrap().check().unwrap();
     }
-    CondenserConfig::usual().check().unwrap();
+    CondenserConfig::v0_default().check().unwrap();
     for (text, problem) in [
         (
             r#"{"type": "amortized", "keep_first": 5, "max_size": 10}"#,
@@ -415,18 +427,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn a_condensation_shrinks_the_view_and_keeps_the_agent_where_it_is(
+    fn condensation_shrinks_the_view_and_keeps_the_progress(
         config in condensing(), log in any_log(2), asks in any::<bool>(),
     ) {
         let mut log = log;
         if asks {
-            log.asks_for_condensation();
+            log.request_condensation();
         }
         let before = log.view();
-        match run(condense(config, &Answering::says("summary [5, 9, 3]"), &log)).unwrap() {
+        match run(condense(config, &ScriptedLlm::replying("summary [5, 9, 3]"), &log)).unwrap() {
             CondenserOutput::View(view) => prop_assert_eq!(view.messages(), before.messages()),
             condensed => {
-                log.condenses(decision(condensed).0);
+                log.condense(decision(condensed).0);
                 let after = log.view();
                 prop_assert!(after.len() < before.len(), "{} {}", after.len(), before.len());
                 prop_assert_eq!(after.pending_call(), before.pending_call());
@@ -436,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn what_shows_less_keeps_the_agent_where_it_is(
+    fn reduced_view_keeps_the_progress(
         log in any_log(2), keep_first in 0..4_usize, window in 1..20_usize,
     ) {
         let before = log.view();
@@ -445,7 +457,7 @@ proptest! {
             json!({"type": "observation_masking", "attention_window": window}),
             json!({"type": "browser_output_masking", "attention_window": window}),
         ] {
-            let CondenserOutput::View(view) = run(condense(config, &Answering::says("no"), &log)).unwrap() else {
+            let CondenserOutput::View(view) = run(condense(config, &ScriptedLlm::replying("no"), &log)).unwrap() else {
                 panic!("a view")
             };
             assert_paired(&view.messages());
@@ -455,22 +467,22 @@ proptest! {
     }
 
     #[test]
-    fn between_condensations_what_was_told_stays_as_it_was(
+    fn messages_only_grow_between_condensations(
         config in condensing(), steps in 20..60_usize, calls in 1..4_usize,
     ) {
-        let condenser = build(config, &Answering::says("summary [5, 9, 3]"));
-        let mut log = Log::begun();
+        let condenser = build(config, &ScriptedLlm::replying("summary [5, 9, 3]"));
+        let mut log = LogBuilder::with_task();
         let mut before: Vec<ChatMessage> = Vec::new();
         for step in 0..steps {
-            log.responds(calls, calls);
+            log.response(calls, calls);
             if step % 16 == 15 {
-                log.asks_for_condensation();
+                log.request_condensation();
             }
             let told = loop {
                 match run(condenser.condense(log.view(), &|_| ())).unwrap() {
                     CondenserOutput::View(view) => break view.messages(),
                     condensed => {
-                        log.condenses(decision(condensed).0);
+                        log.condense(decision(condensed).0);
                         before.clear();
                     }
                 }
@@ -482,14 +494,14 @@ proptest! {
 }
 
 #[tokio::test]
-async fn windows_that_move_let_most_steps_begin_as_the_one_before() {
+async fn moving_windows_keep_the_prefix_of_most_steps() {
     for config in [
         json!({"type": "recent", "max_events": 40}),
         json!({"type": "observation_masking", "attention_window": 40}),
     ] {
-        let (mut log, mut before, mut moved) = (Log::begun(), Vec::new(), 0);
+        let (mut log, mut before, mut moved) = (LogBuilder::with_task(), Vec::new(), 0);
         for _ in 0..100 {
-            log.responds(1, 1);
+            log.response(1, 1);
             let told = shown(config.clone(), &log).await;
             moved += usize::from(!told.starts_with(&before));
             before = told;

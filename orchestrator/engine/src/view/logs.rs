@@ -1,4 +1,4 @@
-//! Logs for tests: what an agent, a user and a sandbox may have said, in the order in which they do.
+//! Builds logs for tests.
 
 use proptest::prelude::*;
 use protocol::action::{
@@ -12,28 +12,28 @@ use super::*;
 use crate::llm::{ChatMessage, MessagePart};
 use crate::testing::timestamp;
 
-/// A log in the making.
+/// Builds a log.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Log {
+pub(crate) struct LogBuilder {
     pub(crate) events: Vec<Arc<Event>>,
     responses: usize,
 }
 
-impl Log {
-    /// A prompt and a task.
-    pub(crate) fn begun() -> Self {
+impl LogBuilder {
+    /// Starts with a prompt and a task.
+    pub(crate) fn with_task() -> Self {
         let mut log = Self::default();
         let content = "the prompt".into();
         let system = SystemAction { content, tools: None, openhands_version: None, agent_class: None };
         log.push(EventSource::Agent, Action::from(system));
-        log.says("the task");
+        log.user_message("the task");
         log
     }
 
-    /// So many steps of one call each.
-    pub(crate) fn of_steps(steps: usize) -> Self {
-        let mut log = Self::begun();
-        (0..steps).for_each(|_| log.responds(1, 1));
+    /// Starts with a prompt, a task and steps of one call each.
+    pub(crate) fn with_steps(steps: usize) -> Self {
+        let mut log = Self::with_task();
+        (0..steps).for_each(|_| log.response(1, 1));
         log
     }
 
@@ -41,13 +41,13 @@ impl Log {
         self.add(source, body.into(), None, None)
     }
 
-    pub(crate) fn says(&mut self, text: &str) {
+    pub(crate) fn user_message(&mut self, text: &str) {
         let message = MessageAction { content: text.into(), ..Default::default() };
         self.push(EventSource::User, Action::from(message));
     }
 
-    /// A response with `calls` calls, of which the first `made` are made.
-    pub(crate) fn responds(&mut self, calls: usize, made: usize) {
+    /// Adds a response with `calls` calls, of which the first `made` have events.
+    pub(crate) fn response(&mut self, calls: usize, made: usize) {
         self.responses += 1;
         let number = self.responses;
         for call in 0..made {
@@ -60,19 +60,19 @@ impl Log {
         }
     }
 
-    /// An action and its observation that no model called for.
-    pub(crate) fn browses(&mut self, url: &str) {
+    /// Adds an action and its observation without a tool call.
+    pub(crate) fn browse(&mut self, url: &str) {
         let cause = self.push(EventSource::Agent, Action::from(FinishAction::default()));
         let page = BrowseObservation { url: url.into(), ..Default::default() };
         let page = Observation::new(format!("the page {url}"), Box::new(page));
         self.add(EventSource::Agent, page.into(), Some(cause), None);
     }
 
-    pub(crate) fn asks_for_condensation(&mut self) {
+    pub(crate) fn request_condensation(&mut self) {
         self.push(EventSource::Agent, Action::from(CondensationRequestAction {}));
     }
 
-    pub(crate) fn condenses(&mut self, condensation: CondensationAction) {
+    pub(crate) fn condense(&mut self, condensation: CondensationAction) {
         self.push(EventSource::Agent, Action::from(condensation));
     }
 
@@ -112,24 +112,26 @@ fn metadata(number: usize, calls: usize, id: &str) -> ToolCallMetadata {
     }
 }
 
-/// What may come next in a log.
+/// A random step of a log.
 #[derive(Debug, Clone)]
-pub(crate) enum Turn {
-    Says,
-    Responds { calls: usize, unmade: usize },
-    Browses,
-    ChangesState,
-    Asks,
-    Condenses(CondensationAction),
+pub(crate) enum LogTurn {
+    UserMessage,
+    Response { calls: usize, missing: usize },
+    Browse,
+    StateChange,
+    CondensationRequest,
+    Condensation(CondensationAction),
 }
 
-impl Log {
-    pub(crate) fn take(&mut self, turn: Turn) {
+impl LogBuilder {
+    pub(crate) fn apply(&mut self, turn: LogTurn) {
         match turn {
-            Turn::Says => self.says("more"),
-            Turn::Responds { calls, unmade } => self.responds(calls, calls.saturating_sub(unmade).max(1)),
-            Turn::Browses => self.browses("http://x/"),
-            Turn::ChangesState => {
+            LogTurn::UserMessage => self.user_message("more"),
+            LogTurn::Response { calls, missing } => {
+                self.response(calls, calls.saturating_sub(missing).max(1))
+            }
+            LogTurn::Browse => self.browse("http://x/"),
+            LogTurn::StateChange => {
                 let agent_state = AgentState::Running;
                 let changed = protocol::observation::AgentStateChangedObservation {
                     agent_state,
@@ -137,13 +139,13 @@ impl Log {
                 };
                 self.push(EventSource::Environment, Observation::without_content(changed));
             }
-            Turn::Asks => self.asks_for_condensation(),
-            Turn::Condenses(condensation) => self.condenses(condensation),
+            LogTurn::CondensationRequest => self.request_condensation(),
+            LogTurn::Condensation(condensation) => self.condense(condensation),
         }
     }
 }
 
-/// A condensation of any kind, most of them wrong.
+/// Generates arbitrary condensations, most of them invalid.
 pub(crate) fn any_condensation() -> impl Strategy<Value = CondensationAction> {
     let id = || prop_oneof![6 => -3..150_i64, 1 => any::<i64>()];
     let ids = proptest::option::of(proptest::collection::vec(id(), 0..20));
@@ -158,25 +160,24 @@ pub(crate) fn any_condensation() -> impl Strategy<Value = CondensationAction> {
     })
 }
 
-/// A log of any kind. With `condensations`, other's and hostile ones are in it.
-pub(crate) fn any_log(condensations: u32) -> impl Strategy<Value = Log> {
+/// Generates arbitrary logs, with arbitrary condensations of the given weight.
+pub(crate) fn any_log(condensations: u32) -> impl Strategy<Value = LogBuilder> {
     let turn = prop_oneof![
-        2 => Just(Turn::Says),
-        8 => (1..4_usize, 0..2_usize).prop_map(|(calls, unmade)| Turn::Responds { calls, unmade }),
-        2 => Just(Turn::Browses),
-        1 => Just(Turn::ChangesState),
-        1 => Just(Turn::Asks),
-        condensations => any_condensation().prop_map(Turn::Condenses),
+        2 => Just(LogTurn::UserMessage),
+        8 => (1..4_usize, 0..2_usize).prop_map(|(calls, missing)| LogTurn::Response { calls, missing }),
+        2 => Just(LogTurn::Browse),
+        1 => Just(LogTurn::StateChange),
+        1 => Just(LogTurn::CondensationRequest),
+        condensations => any_condensation().prop_map(LogTurn::Condensation),
     ];
-    (proptest::collection::vec(turn, 0..40), any::<bool>()).prop_map(|(turns, is_begun)| {
-        let mut log = if is_begun { Log::begun() } else { Log::default() };
-        turns.into_iter().for_each(|turn| log.take(turn));
+    (proptest::collection::vec(turn, 0..40), any::<bool>()).prop_map(|(turns, has_task)| {
+        let mut log = if has_task { LogBuilder::with_task() } else { LogBuilder::default() };
+        turns.into_iter().for_each(|turn| log.apply(turn));
         log
     })
 }
 
-/// Panics unless every call that the model is told has exactly one result after it, and no result is told without its
-/// call.
+/// Panics unless exactly one result follows each call, and each result has a call.
 pub(crate) fn assert_paired(messages: &[ChatMessage]) {
     let mut expected: Vec<String> = Vec::new();
     for message in messages {
@@ -198,7 +199,7 @@ pub(crate) fn assert_paired(messages: &[ChatMessage]) {
     assert!(expected.is_empty(), "calls without results: {expected:?}");
 }
 
-/// The texts of messages, for comparing.
+/// Returns the texts of messages.
 pub(crate) fn texts(messages: &[ChatMessage]) -> Vec<String> {
     let text = |parts: &[MessagePart]| match parts {
         [MessagePart::Text(text)] => text.clone(),

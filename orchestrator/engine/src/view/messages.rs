@@ -1,42 +1,44 @@
-//! The conversation as a model is told it, turn by turn.
+//! Renders a view as messages for a model.
 //!
-//! A model's provider refuses a call without a result, so every call of a response that is shown gets one.
+//! Providers reject a tool call without a result, so each call of a rendered response gets one.
 
 use std::collections::{HashMap, HashSet};
 
 use protocol::action::RunAction;
 use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
-use super::{Shown, View};
+use super::{View, ViewEntry};
 use crate::llm::{AssistantMessage, ChatMessage, MessagePart};
 use crate::memory;
 
-/// Images of one observation.
-const MOST_IMAGES: usize = 8;
+/// Maximum number of images of one observation.
+const MAX_IMAGES: usize = 8;
 
-/// How much of the output of a failed step of a set-up is told: why it failed stands at the end.
-const SETUP_CHARACTERS: usize = 2000;
+/// Maximum length of the output of a failed setup step, in characters. Its end is kept, which has the error.
+const MAX_SETUP_OUTPUT_CHARS: usize = 2000;
 
 impl View {
-    /// The conversation as a model is told it. Takes time and memory as what is told is long.
+    /// Renders the view. Takes time and memory in proportion to its length.
     pub fn messages(&self) -> Vec<ChatMessage> {
-        let telling = Telling::of(self.shown());
+        let renderer = MessageRenderer::new(self.entries());
         let mut messages = Vec::new();
-        let mut told = HashSet::new();
-        for shown in self.shown() {
-            match (&shown.event.tool_call_metadata, &shown.event.body) {
+        let mut rendered = HashSet::new();
+        for entry in self.entries() {
+            match (&entry.event.tool_call_metadata, &entry.event.body) {
                 (Some(metadata), _) => {
-                    if told.insert(shown.group) {
+                    if rendered.insert(entry.group) {
                         let message = AssistantMessage::from(&metadata.model_response);
-                        telling.tell_response(message, shown.group, &mut messages);
+                        renderer.render_response(message, entry.group, &mut messages);
                     }
                 }
-                (None, EventBody::Action(action)) => messages.extend(tell_action(shown.event.source, action)),
+                (None, EventBody::Action(action)) => {
+                    messages.extend(render_action(entry.event.source, action))
+                }
                 (None, EventBody::Observation(observation)) => {
-                    messages.extend(match (&shown.instead, telling.setup_step(shown)) {
-                        (Some(instead), _) => Some(user(instead.to_string())),
-                        (None, Some(step)) => Some(tell_setup(step, observation)),
-                        (None, None) => tell_unasked(observation),
+                    messages.extend(match (&entry.replacement, renderer.setup_step(entry)) {
+                        (Some(replacement), _) => Some(user(replacement.to_string())),
+                        (None, Some(step)) => Some(render_setup(step, observation)),
+                        (None, None) => render_notice(observation),
                     });
                 }
                 (None, EventBody::Record(_)) => {}
@@ -46,55 +48,55 @@ impl View {
     }
 }
 
-/// What has to be found for a turn elsewhere in the view.
-struct Telling<'a> {
-    /// What came of a response's calls, by its group and the call's id.
-    outcomes: HashMap<(EventId, &'a str), &'a Shown>,
-    /// Steps of the workspace's set-up.
+/// Indexes events of a view that other events refer to.
+struct MessageRenderer<'a> {
+    /// Results of tool calls, by the group of the response and the id of the call.
+    results: HashMap<(EventId, &'a str), &'a ViewEntry>,
+    /// Steps of the workspace's setup.
     setup_steps: HashMap<EventId, &'a RunAction>,
 }
 
-impl<'a> Telling<'a> {
-    fn of(shown: &'a [Shown]) -> Self {
-        let mut telling = Self { outcomes: HashMap::new(), setup_steps: HashMap::new() };
-        for shown in shown {
-            match (&shown.event.tool_call_metadata, shown.event.source, &shown.event.body) {
-                (Some(metadata), _, body) if is_outcome(body) => {
-                    telling.outcomes.entry((shown.group, &metadata.tool_call_id)).or_insert(shown);
+impl<'a> MessageRenderer<'a> {
+    fn new(entries: &'a [ViewEntry]) -> Self {
+        let mut renderer = Self { results: HashMap::new(), setup_steps: HashMap::new() };
+        for entry in entries {
+            match (&entry.event.tool_call_metadata, entry.event.source, &entry.event.body) {
+                (Some(metadata), _, body) if is_result(body) => {
+                    renderer.results.entry((entry.group, &metadata.tool_call_id)).or_insert(entry);
                 }
                 (None, EventSource::Environment, EventBody::Action(Action::Run(run))) => {
-                    telling.setup_steps.insert(shown.event.id, run);
+                    renderer.setup_steps.insert(entry.event.id, run);
                 }
                 _ => {}
             }
         }
-        telling
+        renderer
     }
 
-    /// A response and what came of each of its calls.
-    fn tell_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<ChatMessage>) {
+    /// Renders a response and the results of its calls.
+    fn render_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<ChatMessage>) {
         let calls = message.tool_calls();
         messages.push(ChatMessage::Assistant(message.into_fields()));
         for call in calls {
-            let outcome = self.outcomes.get(&(group, call.id.as_str()));
-            let parts = outcome.map_or_else(
+            let result = self.results.get(&(group, call.id.as_str()));
+            let parts = result.map_or_else(
                 || vec![MessagePart::Text("The call was not made.".to_owned())],
-                |shown| shown.parts(),
+                |entry| entry.parts(),
             );
             messages.push(ChatMessage::ToolResult { call_id: call.id, name: call.name, parts });
         }
     }
 
-    /// The step of the workspace's set-up that an observation is the end of.
-    fn setup_step(&self, ended: &Shown) -> Option<&'a RunAction> {
+    /// Returns the step of the workspace's setup that an observation belongs to.
+    fn setup_step(&self, ended: &ViewEntry) -> Option<&'a RunAction> {
         self.setup_steps.get(&ended.event.cause?).copied()
     }
 }
 
-impl Shown {
-    /// What it says and shows, as an outcome of something.
+impl ViewEntry {
+    /// Returns its text and images, as a result.
     fn parts(&self) -> Vec<MessagePart> {
-        let images = match (&self.instead, &self.event.body) {
+        let images = match (&self.replacement, &self.event.body) {
             (None, EventBody::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
                 mcp.image_urls.as_slice()
             }
@@ -107,16 +109,16 @@ impl Shown {
             }
             _ => &[],
         };
-        // Those of a cell are a sandbox's word: no address that a provider would fetch, and no more than ours sends.
-        let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MOST_IMAGES);
+        // The images of a cell are untrusted: no URL that a provider would fetch, and a bounded number.
+        let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MAX_IMAGES);
         let text = MessagePart::Text(self.text());
         std::iter::once(text).chain(images.cloned().map(MessagePart::Image)).collect()
     }
 
-    /// What it says, as an outcome of something.
+    /// Returns its text, as a result.
     pub(crate) fn text(&self) -> String {
-        match (&self.instead, &self.event.body) {
-            (Some(instead), _) => instead.to_string(),
+        match (&self.replacement, &self.event.body) {
+            (Some(replacement), _) => replacement.to_string(),
             (None, EventBody::Observation(observation)) => observation_text(observation),
             (None, EventBody::Action(action)) => action.message(),
             (None, EventBody::Record(_)) => String::new(),
@@ -124,7 +126,7 @@ impl Shown {
     }
 }
 
-fn is_outcome(body: &EventBody) -> bool {
+fn is_result(body: &EventBody) -> bool {
     matches!(
         body,
         EventBody::Observation(_)
@@ -134,7 +136,7 @@ fn is_outcome(body: &EventBody) -> bool {
     )
 }
 
-fn tell_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
+fn render_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
     match (source, action) {
         (_, Action::System(system)) => Some(ChatMessage::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
@@ -147,20 +149,20 @@ fn tell_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
     }
 }
 
-/// An observation that no call of the model's asked for.
-fn tell_unasked(observation: &Observation) -> Option<ChatMessage> {
+/// Renders an observation that no tool call caused.
+fn render_notice(observation: &Observation) -> Option<ChatMessage> {
     match &observation.kind {
         ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_) => None,
         _ => Some(user(observation_text(observation))),
     }
 }
 
-/// What the agent should know of a step that it did not ask for: of one that went well, that it did.
-fn tell_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
+/// Renders a step of the setup: its success, or the end of its output.
+fn render_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
     let text = match &observation.kind {
         ObservationKind::Run(run) => {
             let metadata = &run.metadata;
-            let said = match metadata.exit_code {
+            let status = match metadata.exit_code {
                 0 => "done.".to_owned(),
                 code => {
                     let output = end_of(&observation.content);
@@ -169,18 +171,18 @@ fn tell_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
             };
             let folder = metadata.working_dir.as_ref();
             let folder = folder.map(|folder| format!("\n[Working directory: {folder}]")).unwrap_or_default();
-            said + &folder
+            status + &folder
         }
         _ => end_of(&observation.content),
     };
     user(format!("Before you began: {}: {text}", step.thought))
 }
 
-/// The end of an output, on lines of its own.
+/// Returns the end of an output, on separate lines.
 fn end_of(output: &str) -> String {
-    let skipped = output.chars().count().saturating_sub(SETUP_CHARACTERS);
-    let shown: String = output.chars().skip(skipped).collect();
-    format!("{}\n{shown}", if skipped > 0 { " The end of its output:" } else { "" })
+    let skipped = output.chars().count().saturating_sub(MAX_SETUP_OUTPUT_CHARS);
+    let end: String = output.chars().skip(skipped).collect();
+    format!("{}\n{end}", if skipped > 0 { " The end of its output:" } else { "" })
 }
 
 fn assistant(text: &str) -> ChatMessage {

@@ -1,14 +1,14 @@
-//! What of the log a model gets to see: of what its agent did and heard, not of other agents' work.
+//! The part of a log that one agent's model sees. Events of other agents are excluded.
 //!
-//! A view is the fold of a log's events, as a conversation's state is. Condensations of the log take effect in it: what
-//! they forget is not shown, and their summary stands where they say. Whatever a condensation says, calls and their
-//! results are shown together or not at all, and the prompt and the task stay: without them a model cannot be asked.
+//! A view is a fold of the log, like a conversation's state. It applies the log's condensations: forgotten events are
+//! removed, and the summary is inserted at its offset. Regardless of a condensation, a call and its result are removed
+//! only together, and the prompt and the task are never removed, because providers reject a request without them.
 //!
-//! Below condensers and agents: it decides on nothing.
+//! Used by condensers and agents; makes no decisions.
 
 #[cfg(test)]
 pub(crate) mod logs;
-mod tell;
+mod messages;
 #[cfg(test)]
 mod tests;
 
@@ -24,48 +24,48 @@ use crate::llm::{AssistantMessage, Tool, ToolCall};
 use crate::memory::Recalled;
 use crate::replay;
 
-/// The events that a model may see, in order. A copy costs nothing until it is changed.
+/// The events that a model may see, in order. Copy-on-write, so that clones are cheap.
 #[derive(Debug, Clone)]
 pub struct View {
-    shown: Arc<Vec<Shown>>,
+    entries: Arc<Vec<ViewEntry>>,
     has_task: bool,
     is_condensation_requested: bool,
     offered: Arc<Vec<Tool>>,
     replayable: usize,
     unrecalled_message: Option<Arc<Event>>,
     recalled: Recalled,
-    /// The delegate action whose agent it is of; nothing: the conversation's own.
+    /// The delegate action of the agent. `None` for the conversation's own agent.
     agent: Option<EventId>,
     end: EventId,
 }
 
-/// An event that is shown.
+/// An event of a view.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct ViewEntry {
     pub(crate) event: Arc<Event>,
-    /// The first of the events that are shown together or not at all: a response's calls and what came of them, or an
-    /// action and its observation.
+    /// Identifies the group of events that are removed only together, by its first event: the calls of a response with their
+    /// results, or an action with its observation.
     pub(crate) group: EventId,
-    pub(crate) standing: Standing,
-    /// What is told in the place of its text.
-    pub(crate) instead: Option<Arc<str>>,
+    pub(crate) retention: Retention,
+    /// Replaces the text of the event.
+    pub(crate) replacement: Option<Arc<str>>,
 }
 
-/// Whether an event can be forgotten.
+/// When an event may be removed from a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The prompt, and the user's first message: always shown.
+pub(crate) enum Retention {
+    /// Never: the prompt, and the user's first message.
     Pinned,
-    /// Stands for what was forgotten, until another summary does.
+    /// Once another summary replaces it.
     Summary,
-    /// Shown until it is forgotten.
-    Passing,
+    /// At any time.
+    Forgettable,
 }
 
 impl Default for View {
     fn default() -> Self {
         Self {
-            shown: Arc::default(),
+            entries: Arc::default(),
             has_task: false,
             is_condensation_requested: false,
             offered: Arc::default(),
@@ -79,22 +79,22 @@ impl Default for View {
 }
 
 impl View {
-    /// A view of the whole log.
+    /// Creates a view of a whole log.
     pub fn from_events(events: Vec<Arc<Event>>) -> Self {
         let mut view = Self::default();
         view.update(&events);
         view
     }
 
-    /// A view of what is an agent's own, before any of it: the agent of a delegate action, or the conversation's.
+    /// Creates an empty view for the agent of a delegate action, or for the conversation's own agent.
     pub fn for_agent(agent: Option<EventId>) -> Self {
         Self { agent, ..Self::default() }
     }
 
-    /// Goes on to the end of the log that it is a view of. What it has taken in before it does not look at.
+    /// Adds the events of the log that are new since the last update.
     pub fn update(&mut self, log: &[Arc<Event>]) {
-        let taken_in = log.partition_point(|event| event.id < self.end);
-        for event in log.iter().skip(taken_in) {
+        let known = log.partition_point(|event| event.id < self.end);
+        for event in log.iter().skip(known) {
             self.end = event.id.next();
             if event.delegation == self.agent {
                 self.push(event);
@@ -102,17 +102,17 @@ impl View {
         }
     }
 
-    /// The first event that is not in the view.
+    /// Returns the id that follows the last event seen.
     pub fn end(&self) -> EventId {
         self.end
     }
 
-    /// The tools that tool servers offer, as the log was told last.
+    /// Returns the tools of tool servers, according to the latest event about them.
     pub fn offered_tools(&self) -> &[Tool] {
         &self.offered
     }
 
-    /// The user's latest message, if nothing has been done about it yet.
+    /// Returns the user's latest message, unless a recall or an action of the agent followed it.
     pub(crate) fn unrecalled_message(&self) -> Option<&str> {
         match &self.unrecalled_message.as_deref()?.body {
             EventBody::Action(Action::Message(message)) => Some(&message.content),
@@ -120,52 +120,52 @@ impl View {
         }
     }
 
-    /// What the agent was told beside what the user said.
+    /// Returns what has been recalled so far.
     pub(crate) fn recalled(&self) -> &Recalled {
         &self.recalled
     }
 
-    /// What the environment told by itself and is shown.
+    /// Returns the notices of the environment in the view.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &Event> {
         self.events().filter(|event| is_notice(event))
     }
 
-    /// The events that are shown, in order; a summary stands where what it sums up was forgotten.
+    /// Returns the events of the view in order, with the summary in the place of the forgotten events.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
-        self.shown.iter().map(|shown| &*shown.event)
+        self.entries.iter().map(|entry| &*entry.event)
     }
 
-    /// How many events are shown; the summary is one.
+    /// Returns the number of events, including the summary.
     pub fn len(&self) -> usize {
-        self.shown.len()
+        self.entries.len()
     }
 
-    /// Whether nothing is shown.
+    /// Whether the view has no events.
     pub fn is_empty(&self) -> bool {
-        self.shown.is_empty()
+        self.entries.is_empty()
     }
 
-    /// Whether a condensation was asked for and has not come since.
+    /// Whether a condensation is requested and has not happened yet.
     pub fn is_condensation_requested(&self) -> bool {
         self.is_condensation_requested
     }
 
-    /// The next call of the latest response that has not become an event yet, if the latest event belongs to that
-    /// response: the agent makes a response's calls one after another, and this is where it stands, also after a
-    /// crash. Of calls that share an id only the first is made.
+    /// Returns the next tool call of the latest response that has no event yet, if the latest event belongs to that
+    /// response. The agent makes the calls of a response one after another; the log records its progress, also across a
+    /// crash. Of several calls with the same id only the first is made.
     pub fn pending_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
         let latest = self.latest()?;
-        // The agent hears first why.
+        // The agent has to see the rejection first.
         if matches!(&latest.event.body, EventBody::Observation(observation)
             if matches!(observation.kind, ObservationKind::UserRejected(_)))
         {
             return None;
         }
         let metadata = latest.event.tool_call_metadata.as_ref()?;
-        let group = self.shown.iter().rev().take_while(|shown| shown.event.id >= latest.group);
+        let group = self.entries.iter().rev().take_while(|entry| entry.event.id >= latest.group);
         let made: HashSet<&str> = group
-            .filter(|shown| shown.group == latest.group && shown.event.cause.is_none())
-            .filter_map(|shown| Some(shown.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
+            .filter(|entry| entry.group == latest.group && entry.event.cause.is_none())
+            .filter_map(|entry| Some(entry.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
             .collect();
         let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
         let call = calls.into_iter().find(|call| !made.contains(call.id.as_str()))?;
@@ -177,36 +177,35 @@ impl View {
         Some((call, metadata))
     }
 
-    /// What is shown.
-    pub(crate) fn shown(&self) -> &[Shown] {
-        &self.shown
+    /// Returns the entries of the view.
+    pub(crate) fn entries(&self) -> &[ViewEntry] {
+        &self.entries
     }
 
-    /// What is shown, to tell something in the place of some of it.
-    pub(crate) fn shown_mut(&mut self) -> &mut [Shown] {
-        Arc::make_mut(&mut self.shown).as_mut_slice()
+    /// Returns the entries of the view, to replace some texts.
+    pub(crate) fn entries_mut(&mut self) -> &mut [ViewEntry] {
+        Arc::make_mut(&mut self.entries).as_mut_slice()
     }
 
-    /// How many actions an agent has decided on that a replay does again, also those that are shown no longer.
+    /// Returns the number of replayable actions of the agent, including forgotten ones.
     pub(crate) fn replayable(&self) -> usize {
         self.replayable
     }
 
-    /// The latest event of the exchange: a summary is none of its own, and what the environment tells by itself may come
-    /// between two calls of a response.
-    pub(crate) fn latest(&self) -> Option<&Shown> {
-        self.shown.iter().rfind(|shown| shown.standing != Standing::Summary && !is_notice(&shown.event))
+    /// Returns the latest entry, except for the summary and for notices, which may occur between two calls of a response.
+    pub(crate) fn latest(&self) -> Option<&ViewEntry> {
+        self.entries.iter().rfind(|entry| entry.retention != Retention::Summary && !is_notice(&entry.event))
     }
 
-    /// Whether a summary is shown.
+    /// Whether the view has a summary.
     pub(crate) fn has_summary(&self) -> bool {
-        self.shown.iter().any(|shown| shown.standing == Standing::Summary)
+        self.entries.iter().any(|entry| entry.retention == Retention::Summary)
     }
 
-    /// Shows no longer what can be forgotten and is named.
-    pub(crate) fn hide(&mut self, is_named: impl Fn(&Shown) -> bool) {
-        let stays = |shown: &&Shown| shown.standing != Standing::Passing || !is_named(shown);
-        self.shown = Arc::new(self.shown.iter().filter(stays).cloned().collect());
+    /// Removes the selected entries, except those that must stay.
+    pub(crate) fn remove(&mut self, is_named: impl Fn(&ViewEntry) -> bool) {
+        let stays = |entry: &&ViewEntry| entry.retention != Retention::Forgettable || !is_named(entry);
+        self.entries = Arc::new(self.entries.iter().filter(stays).cloned().collect());
     }
 
     fn push(&mut self, event: &Arc<Event>) {
@@ -222,7 +221,7 @@ impl View {
             _ => {}
         }
         match &event.body {
-            // The tools alone: they are told beside the messages.
+            // The tools are sent separately from the messages.
             EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
                 let tools = system.tools.iter().flatten().filter_map(Tool::from_openai);
                 self.offered = Arc::new(tools.collect());
@@ -230,77 +229,77 @@ impl View {
             EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
             EventBody::Action(Action::CondensationRequest(_)) => {
                 self.is_condensation_requested = true;
-                // One that the model called for is part of its response.
+                // A request by a tool call is part of the response.
                 if event.tool_call_metadata.is_some() {
                     self.show(event);
                 }
             }
-            body if is_turn(body) => self.show(event),
+            body if is_visible(body) => self.show(event),
             _ => {}
         }
     }
 
     fn show(&mut self, event: &Arc<Event>) {
-        let standing = match (&event.body, event.source) {
-            (EventBody::Action(Action::System(_)), _) => Standing::Pinned,
+        let retention = match (&event.body, event.source) {
+            (EventBody::Action(Action::System(_)), _) => Retention::Pinned,
             (EventBody::Action(Action::Message(_)), EventSource::User) if !self.has_task => {
                 self.has_task = true;
-                Standing::Pinned
+                Retention::Pinned
             }
-            _ => Standing::Passing,
+            _ => Retention::Forgettable,
         };
         let group = self.group_of(event);
-        let shown = Shown { event: Arc::clone(event), group, standing, instead: None };
-        Arc::make_mut(&mut self.shown).push(shown);
+        let entry = ViewEntry { event: Arc::clone(event), group, retention, replacement: None };
+        Arc::make_mut(&mut self.entries).push(entry);
     }
 
-    /// The group that an event joins; one of its own if there is none.
+    /// Returns the group of an event, a new one if it continues none.
     fn group_of(&self, event: &Event) -> EventId {
         let by_cause = event.cause.and_then(|cause| {
-            let since = self.shown.iter().rev().take_while(|shown| shown.event.id >= cause);
-            since.into_iter().find(|shown| shown.event.id == cause)
+            let since = self.entries.iter().rev().take_while(|entry| entry.event.id >= cause);
+            since.into_iter().find(|entry| entry.event.id == cause)
         });
         let by_response = || {
             let response = &event.tool_call_metadata.as_ref()?.model_response;
-            let mut responses = self.shown.iter().rev().filter_map(|shown| {
-                shown.event.tool_call_metadata.as_ref().map(|metadata| (shown, &metadata.model_response))
+            let mut responses = self.entries.iter().rev().filter_map(|entry| {
+                entry.event.tool_call_metadata.as_ref().map(|metadata| (entry, &metadata.model_response))
             });
-            responses.next().filter(|(_, latest)| *latest == response).map(|(shown, _)| shown)
+            responses.next().filter(|(_, latest)| *latest == response).map(|(entry, _)| entry)
         };
-        by_cause.or_else(by_response).map_or(event.id, |shown| shown.group)
+        by_cause.or_else(by_response).map_or(event.id, |entry| entry.group)
     }
 
-    /// Forgets what a condensation names of the events before it, and whatever must not be shown without that.
+    /// Removes the events that a condensation selects, with their groups.
     fn condense(&mut self, event: &Event, condensation: &CondensationAction) {
         self.is_condensation_requested = false;
         let is_named = named(condensation);
         let groups: HashSet<EventId> = self
-            .shown
+            .entries
             .iter()
-            .filter(|shown| shown.standing == Standing::Passing && is_named(shown.event.id))
-            .map(|shown| shown.group)
+            .filter(|entry| entry.retention == Retention::Forgettable && is_named(entry.event.id))
+            .map(|entry| entry.group)
             .collect();
-        self.hide(|shown| groups.contains(&shown.group));
+        self.remove(|entry| groups.contains(&entry.group));
         if let (Some(text), Some(offset)) = (&condensation.summary, condensation.summary_offset) {
             let told = Observation::new(text.clone(), CondenseObservation {});
             let told = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, told);
-            self.sum_up(told, usize::try_from(offset).unwrap_or(0));
+            self.insert_summary(told, usize::try_from(offset).unwrap_or(0));
         }
     }
 
-    /// Shows a summary in the place of the one before: after `offset` other events, and never before the task.
-    fn sum_up(&mut self, summary: Event, offset: usize) {
-        let shown = Arc::make_mut(&mut self.shown);
-        shown.retain(|shown| shown.standing != Standing::Summary);
-        let pinned = shown.iter().rposition(|shown| shown.standing == Standing::Pinned);
+    /// Replaces the summary. Inserts the new one after `offset` other events, but not before the task.
+    fn insert_summary(&mut self, summary: Event, offset: usize) {
+        let entries = Arc::make_mut(&mut self.entries);
+        entries.retain(|entry| entry.retention != Retention::Summary);
+        let pinned = entries.iter().rposition(|entry| entry.retention == Retention::Pinned);
         let after_pinned = pinned.map_or(0, |last| last + 1);
-        let place = offset.max(after_pinned).min(shown.len());
-        let (group, standing) = (summary.id, Standing::Summary);
-        shown.insert(place, Shown { event: Arc::new(summary), group, standing, instead: None });
+        let index = offset.max(after_pinned).min(entries.len());
+        let (group, retention) = (summary.id, Retention::Summary);
+        entries.insert(index, ViewEntry { event: Arc::new(summary), group, retention, replacement: None });
     }
 }
 
-/// Which events a condensation names. A range that ends before it begins names none.
+/// Returns whether a condensation selects an event. A range whose end precedes its start selects none.
 fn named(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
     let id = |id: i64| u64::try_from(id).ok();
     let ids: Option<HashSet<u64>> = condensation
@@ -316,14 +315,14 @@ fn named(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
     }
 }
 
-/// Whether the environment tells something that nobody asked for: that a tool server failed.
+/// Whether an event is a notice of the environment without an action, such as a failed tool server.
 fn is_notice(event: &Event) -> bool {
     matches!((event.source, &event.body), (EventSource::Environment, EventBody::Observation(_)))
         && event.cause.is_none()
 }
 
-/// Whether a body is part of the exchange between agent, user and sandbox.
-fn is_turn(body: &EventBody) -> bool {
+/// Whether a body is visible to the model.
+fn is_visible(body: &EventBody) -> bool {
     match body {
         EventBody::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
         EventBody::Observation(observation) => {

@@ -6,7 +6,7 @@ use protocol::observation::{
 };
 use serde_json::json;
 
-use super::logs::{Log, any_condensation, any_log, assert_paired, texts};
+use super::logs::{LogBuilder, any_condensation, any_log, assert_paired, texts};
 use super::*;
 use crate::llm::{ChatMessage, MessagePart};
 use crate::testing::timestamp;
@@ -34,7 +34,7 @@ fn log(bodies: Vec<(EventSource, EventBody, Option<&str>)>) -> View {
     View::from_events(events.collect())
 }
 
-fn says(text: &str) -> (EventSource, EventBody, Option<&'static str>) {
+fn user_message(text: &str) -> (EventSource, EventBody, Option<&'static str>) {
     let message = MessageAction { content: text.into(), ..Default::default() };
     (EventSource::User, Action::from(message).into(), None)
 }
@@ -55,8 +55,8 @@ fn result(message: &ChatMessage) -> (&str, &str) {
 }
 
 #[test]
-fn calls_of_one_response_are_one_turn_with_their_results() {
-    let messages = log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")]).messages();
+fn calls_of_one_response_are_one_message_with_results() {
+    let messages = log(vec![user_message("go"), runs("a"), ran("a"), runs("b"), ran("b")]).messages();
     assert_eq!(messages.len(), 4);
     assert!(matches!(&messages[1], ChatMessage::Assistant(message) if message["content"] == "both"));
     assert_eq!(result(&messages[2]), ("a", "output of a"));
@@ -64,7 +64,7 @@ fn calls_of_one_response_are_one_turn_with_their_results() {
 }
 
 #[test]
-fn the_images_of_a_cell_are_shown_and_no_address_that_a_provider_would_fetch() {
+fn only_data_urls_of_a_cells_images_are_rendered() {
     let image = "data:image/png;base64,iVBO".to_owned();
     let urls = [vec!["http://169.254.169.254/".to_owned()], vec![image.clone(); 20]].concat();
     let kind = RunIpythonObservation { image_urls: Some(urls), ..Default::default() };
@@ -76,7 +76,7 @@ fn the_images_of_a_cell_are_shown_and_no_address_that_a_provider_would_fetch() {
 }
 
 #[test]
-fn the_images_of_a_servers_tool_are_shown() {
+fn images_of_an_mcp_tool_are_rendered() {
     let image = "data:image/png;base64,iVBO".to_owned();
     let kind = McpObservation { image_urls: vec![image.clone()], ..Default::default() };
     let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
@@ -86,7 +86,7 @@ fn the_images_of_a_servers_tool_are_shown() {
 }
 
 #[test]
-fn the_picture_of_a_page_is_shown() {
+fn screenshot_of_a_page_is_rendered() {
     let [plain, marked] = ["data:image/jpeg;base64,/9j/", "data:image/jpeg;base64,/9k/"];
     for (screenshot, set_of_marks, images) in [
         (plain, "", vec![MessagePart::Image(plain.into())]),
@@ -103,22 +103,22 @@ fn the_picture_of_a_page_is_shown() {
 }
 
 #[test]
-fn after_a_call_that_the_user_rejects_the_others_of_its_response_are_not_made() {
+fn rejected_call_skips_the_rest_of_its_response() {
     let rejected = Observation::new("no", UserRejectedObservation {});
-    let view = log(vec![says("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);
+    let view = log(vec![user_message("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);
     assert!(view.pending_call().is_none());
     assert_eq!(result(&view.messages()[3]), ("b", "The call was not made."));
 }
 
 #[test]
-fn what_tool_servers_offer_may_come_between_two_calls() {
+fn offer_may_occur_between_two_calls() {
     let failure = ToolServerFailure { server: "git".into(), reason: "it died".into() };
     let echo = Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
     let news = announce(
         &View::default(),
         &ToolOffer { tools: vec![echo.clone()], failures: vec![failure], obstacle: None },
     );
-    let mut events = vec![says("go"), runs("a"), ran("a")];
+    let mut events = vec![user_message("go"), runs("a"), ran("a")];
     events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));
     assert_eq!(log(events.clone()).pending_call().map(|(call, _)| call.id), Some("b".into()));
     events.extend([runs("b"), ran("b")]);
@@ -131,28 +131,31 @@ fn what_tool_servers_offer_may_come_between_two_calls() {
 }
 
 #[test]
-fn a_call_that_was_never_made_has_a_result_all_the_same() {
-    let messages = log(vec![says("go"), runs("a"), ran("a"), says("stop that")]).messages();
+fn call_without_an_event_still_has_a_result() {
+    let messages = log(vec![user_message("go"), runs("a"), ran("a"), user_message("stop that")]).messages();
     assert_eq!(result(&messages[3]), ("b", "The call was not made."));
     assert!(matches!(&messages[4], ChatMessage::User(_)));
 }
 
 #[test]
-fn the_next_call_of_a_response_is_found_in_the_log() {
+fn next_call_of_a_response_is_found_in_the_log() {
     let next = |view: &View| view.pending_call().map(|(call, metadata)| (call.id, metadata.tool_call_id));
-    assert_eq!(next(&log(vec![says("go")])), None);
-    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
-    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
-    assert_eq!(next(&log(vec![says("go"), runs("a"), ran("a"), says("no, something else")])), None);
+    assert_eq!(next(&log(vec![user_message("go")])), None);
+    assert_eq!(next(&log(vec![user_message("go"), runs("a"), ran("a")])), Some(("b".into(), "b".into())));
+    assert_eq!(next(&log(vec![user_message("go"), runs("a"), ran("a"), runs("b"), ran("b")])), None);
+    assert_eq!(
+        next(&log(vec![user_message("go"), runs("a"), ran("a"), user_message("no, something else")])),
+        None
+    );
 }
 
 #[test]
-fn each_agent_sees_its_own_work_and_not_the_others() {
+fn agents_see_only_their_own_events() {
     let said = [("go", None), ("find it", Some(0)), ("and that", Some(0)), ("thanks", None)];
     let events: Vec<_> = (0..)
         .zip(said)
         .map(|(id, (text, delegation))| {
-            let (source, body, _) = says(text);
+            let (source, body, _) = user_message(text);
             let mut event = Event::new(EventId(id), timestamp(), source, body);
             event.delegation = delegation.map(EventId);
             Arc::new(event)
@@ -169,7 +172,7 @@ fn each_agent_sees_its_own_work_and_not_the_others() {
 }
 
 #[test]
-fn of_a_setup_the_agent_is_told_what_went_wrong() {
+fn failed_setup_steps_are_rendered() {
     let step = |thought: &str| {
         let run = RunAction { command: "long text".into(), thought: thought.into(), ..Default::default() };
         (EventSource::Environment, Action::from(run).into(), None)
@@ -181,7 +184,7 @@ fn of_a_setup_the_agent_is_told_what_went_wrong() {
     };
     let noise = "x".repeat(100_000);
     let view = log(vec![step("Cloning a"), ran(0, noise.clone()), step("Running b"), ran(3, noise + "why")]);
-    let mut events: Vec<_> = view.shown().iter().map(|shown| Arc::clone(&shown.event)).collect();
+    let mut events: Vec<_> = view.entries().iter().map(|shown| Arc::clone(&shown.event)).collect();
     for (ended, cause) in [(1, 0), (3, 2)] {
         let mut event = Event::clone(&events[ended]);
         event.cause = Some(EventId(cause));
@@ -208,8 +211,8 @@ fn of_a_setup_the_agent_is_told_what_went_wrong() {
 
 /// What the model is told of `steps` steps after a condensation.
 fn told(steps: usize, condensation: CondensationAction) -> Vec<String> {
-    let mut log = Log::of_steps(steps);
-    log.condenses(condensation);
+    let mut log = LogBuilder::with_steps(steps);
+    log.condense(condensation);
     texts(&log.view().messages())
 }
 
@@ -227,7 +230,7 @@ fn sums_up(first: i64, last: i64, summary: &str, offset: i64) -> CondensationAct
 }
 
 #[test]
-fn what_is_forgotten_is_not_shown_and_its_summary_stands_in_its_place() {
+fn summary_replaces_forgotten_events() {
     assert_eq!(
         told(3, sums_up(2, 5, "two steps", 2)),
         ["the prompt", "the task", "two steps", "thought 3", "output of call-3-0"]
@@ -240,32 +243,32 @@ fn what_is_forgotten_is_not_shown_and_its_summary_stands_in_its_place() {
 }
 
 #[test]
-fn a_newer_summary_stands_for_the_older_one_and_one_without_keeps_it() {
-    let mut log = Log::of_steps(3);
-    log.condenses(sums_up(2, 3, "one step", 2));
-    log.responds(1, 1);
-    log.condenses(forgets(4, 5));
+fn summary_stays_until_a_newer_one_replaces_it() {
+    let mut log = LogBuilder::with_steps(3);
+    log.condense(sums_up(2, 3, "one step", 2));
+    log.response(1, 1);
+    log.condense(forgets(4, 5));
     let kept = ["the prompt", "the task", "one step", "thought 3", "output of call-3-0", "thought 4"];
     assert_eq!(texts(&log.view().messages())[..6], kept);
-    log.condenses(sums_up(2, 7, "three steps", 2));
+    log.condense(sums_up(2, 7, "three steps", 2));
     assert_eq!(texts(&log.view().messages())[..4], ["the prompt", "the task", "three steps", "thought 4"]);
 }
 
 #[test]
-fn a_condensation_that_cuts_between_a_call_and_its_result_forgets_both() {
+fn condensation_forgets_calls_with_their_results() {
     let expected = ["the prompt", "the task", "thought 2", "output of call-2-0"];
     assert_eq!(told(2, forgets(3, 3)), expected);
     assert_eq!(told(2, forgets(2, 2)), expected);
 
     // Calls of one response, too.
-    let mut log = Log::begun();
-    log.responds(3, 3);
-    log.condenses(forgets(4, 4));
+    let mut log = LogBuilder::with_task();
+    log.response(3, 3);
+    log.condense(forgets(4, 4));
     assert_eq!(texts(&log.view().messages()), ["the prompt", "the task"]);
 }
 
 #[test]
-fn prompt_and_task_stay_whatever_a_condensation_says() {
+fn condensation_never_forgets_prompt_and_task() {
     for condensation in [forgets(0, i64::MAX), forgets(i64::MIN, i64::MAX)] {
         assert_eq!(told(2, condensation), ["the prompt", "the task"]);
     }
@@ -273,7 +276,7 @@ fn prompt_and_task_stay_whatever_a_condensation_says() {
 }
 
 #[test]
-fn a_condensation_that_makes_no_sense_forgets_nothing() {
+fn invalid_condensation_forgets_nothing() {
     let whole = told(2, CondensationAction::default());
     assert_eq!(whole.len(), 6);
     assert_eq!(told(2, forgets(5, 2)), whole);
@@ -283,17 +286,17 @@ fn a_condensation_that_makes_no_sense_forgets_nothing() {
 }
 
 #[test]
-fn a_condensation_forgets_nothing_of_what_comes_later() {
-    let mut log = Log::begun();
-    log.condenses(forgets(0, i64::MAX));
-    log.responds(1, 1);
+fn condensation_forgets_no_later_events() {
+    let mut log = LogBuilder::with_task();
+    log.condense(forgets(0, i64::MAX));
+    log.response(1, 1);
     assert_eq!(log.view().messages().len(), 4);
 }
 
 #[test]
-fn calls_that_share_an_id_are_made_once() {
-    let mut log = Log::begun();
-    log.responds(1, 1);
+fn calls_with_the_same_id_are_made_once() {
+    let mut log = LogBuilder::with_task();
+    log.response(1, 1);
     let twice = |event: &Arc<Event>| {
         let mut event = Event::clone(event);
         if let Some(metadata) = &mut event.tool_call_metadata {
@@ -311,14 +314,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn whatever_a_log_holds_a_model_can_be_told_it(log in any_log(2)) {
+    fn every_log_is_rendered_as_valid_messages(log in any_log(2)) {
         let view = log.view();
         assert_paired(&view.messages());
         let _ = view.pending_call();
     }
 
     #[test]
-    fn a_view_that_follows_its_log_is_the_view_of_the_whole(log in any_log(2), cut in 0..100_usize) {
+    fn incremental_view_equals_the_view_of_the_whole_log(log in any_log(2), cut in 0..100_usize) {
         let mut view = View::default();
         view.update(&log.events[..cut.min(log.events.len())]);
         view.update(&log.events);
@@ -327,12 +330,12 @@ proptest! {
     }
 
     #[test]
-    fn a_condensation_never_makes_a_view_longer_but_for_its_summary(
+    fn condensation_adds_at_most_its_summary(
         log in any_log(2), condensation in any_condensation(),
     ) {
         let before = log.view();
         let mut after = log;
-        after.condenses(condensation);
+        after.condense(condensation);
         prop_assert!(after.view().len() <= before.len() + usize::from(!before.has_summary()));
     }
 }
