@@ -1,4 +1,4 @@
-//! A model with a prompt and tools: V0's main agent, and every other that is data.
+//! An agent defined by a prompt and tools: V0's main agent and all custom agents.
 
 use async_trait::async_trait;
 use protocol::action::{MessageAction, SystemAction};
@@ -12,27 +12,27 @@ use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResp
 use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
 
-/// The observation's `error_id` of a call that cannot become an action.
+/// The `error_id` of the observation of an invalid tool call.
 const MALFORMED_CALL: &str = "AGENT$MALFORMED_CALL";
 
-/// Calls of one response that are made. Each call's event holds the whole response, as V0's do: without this bound a
-/// response costs the square of its calls.
+/// Maximum number of calls of one response. As in V0, the event of each call holds the whole response, so the size of
+/// the log would grow with the square of the number of calls.
 const MAX_CALLS: usize = 32;
 
-/// The longest response that is kept, as JSON, in bytes: many times what a model's window holds.
-const LONGEST_RESPONSE: usize = 4 << 20;
+/// Maximum length of a response as JSON, in bytes: many times a context window.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
-/// The version of V0 whose events are spoken.
+/// The version of V0 whose event format is used.
 const V0_VERSION: &str = "0.62.0";
 
-/// Makes the model's calls, one a step.
+/// Makes the tool calls of a model, one per step.
 #[derive(Debug, Clone)]
 pub struct CodeActAgent {
-    /// Which agent it is.
+    /// The definition of the agent.
     pub definition: AgentDefinition,
-    /// How long a command may take when the model does not say, in seconds.
+    /// The default timeout of commands, in seconds.
     pub command_timeout: f64,
-    /// Whether the model says of each call how dangerous it is.
+    /// Whether the model declares the risk of each call.
     pub declares_risk: bool,
 }
 
@@ -53,7 +53,7 @@ impl Agent for CodeActAgent {
 
     fn sandbox_tools(&self) -> Vec<SandboxTool> {
         let tools = tools::sandbox_tools(&self.definition).into_iter();
-        tools.map(|late| SandboxTool { tool: self.judged(late.tool), ..late }).collect()
+        tools.map(|late| SandboxTool { tool: self.with_declared_risk(late.tool), ..late }).collect()
     }
 
     async fn step(
@@ -64,13 +64,13 @@ impl Agent for CodeActAgent {
     ) -> Result<AgentStep, LlmError> {
         let offered = view.offered_tools();
         if let Some((call, metadata)) = view.pending_call() {
-            return Ok(self.make_call(&call, metadata, "", offered));
+            return Ok(self.step_from_call(&call, metadata, "", offered));
         }
         let tools = self.tools().into_iter().chain(offered.iter().cloned()).collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
-        bound(&mut completion.response)?;
-        let mut step = self.follow(&completion.response, offered);
+        limit_response(&mut completion.response)?;
+        let mut step = self.step_from_response(&completion.response, offered);
         step.call = Some(ModelCall::from(&completion));
         Ok(step)
     }
@@ -78,16 +78,16 @@ impl Agent for CodeActAgent {
 
 impl CodeActAgent {
     fn tools(&self) -> Vec<Tool> {
-        tools::definitions(&self.definition).into_iter().map(|tool| self.judged(tool)).collect()
+        tools::definitions(&self.definition).into_iter().map(|tool| self.with_declared_risk(tool)).collect()
     }
 
-    /// The same tool, asking for the risk of a call if the model is to say it.
-    fn judged(&self, tool: Tool) -> Tool {
-        if self.declares_risk { tools::asking_for_risk(tool) } else { tool }
+    /// Adds the risk parameter to a tool if the model has to declare the risk.
+    fn with_declared_risk(&self, tool: Tool) -> Tool {
+        if self.declares_risk { tools::with_risk_parameter(tool) } else { tool }
     }
 
-    /// The first thing that a response asks for: its first call, or an answer from the user.
-    fn follow(&self, response: &ModelResponse, offered: &[Tool]) -> AgentStep {
+    /// Converts a response to a step: its first call, or a message that waits for the user.
+    fn step_from_response(&self, response: &ModelResponse, offered: &[Tool]) -> AgentStep {
         let calls = response.tool_calls();
         match calls.first() {
             Some(call) => {
@@ -97,7 +97,7 @@ impl CodeActAgent {
                     model_response: ModelResponseText::from(&response.0),
                     total_calls_in_response: calls.len() as u64,
                 };
-                self.make_call(call, metadata, response.text(), offered)
+                self.step_from_call(call, metadata, response.text(), offered)
             }
             None => {
                 let content = response.text().to_owned();
@@ -107,7 +107,7 @@ impl CodeActAgent {
         }
     }
 
-    fn make_call(
+    fn step_from_call(
         &self,
         call: &ToolCall,
         metadata: ToolCallMetadata,
@@ -116,7 +116,7 @@ impl CodeActAgent {
     ) -> AgentStep {
         let (body, timeout) = match tools::to_action(&self.definition, offered, call, thought) {
             Ok((action, timeout)) => {
-                // File actions too: a mount that hangs must not hold the agent.
+                // Includes file actions: a mount that hangs must not block the agent.
                 let is_performed = matches!(
                     action,
                     Action::Run(_)
@@ -128,26 +128,26 @@ impl CodeActAgent {
                 let timeout = is_performed.then(|| timeout.unwrap_or(self.command_timeout));
                 (EventBody::from(action), timeout)
             }
-            Err(error) => (misused(&error).into(), None),
+            Err(error) => (malformed_call(&error).into(), None),
         };
         AgentStep { timeout, tool_call_metadata: Some(metadata), ..AgentStep::new(body) }
     }
 }
 
-/// A model may be hostile, or its provider.
-fn bound(response: &mut ModelResponse) -> Result<(), LlmError> {
+/// Limits an untrusted response.
+fn limit_response(response: &mut ModelResponse) -> Result<(), LlmError> {
     response.truncate_calls(MAX_CALLS);
     match response.0.to_string().len() {
-        length if length > LONGEST_RESPONSE => Err(LlmError {
+        length if length > MAX_RESPONSE_BYTES => Err(LlmError {
             kind: LlmErrorKind::Malformed,
-            detail: format!("an answer of {length} bytes, at most {LONGEST_RESPONSE} are kept"),
+            detail: format!("the response has {length} bytes, more than {MAX_RESPONSE_BYTES}"),
             retry_after: None,
         }),
         _ => Ok(()),
     }
 }
 
-fn misused(error: &ToolError) -> Observation {
+fn malformed_call(error: &ToolError) -> Observation {
     Observation::error(error.to_string(), MALFORMED_CALL)
 }
 
@@ -162,7 +162,8 @@ mod tests {
     fn respond(message: serde_json::Value) -> AgentStep {
         let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
-        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }.follow(&response, &[echo()])
+        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }
+            .step_from_response(&response, &[echo()])
     }
 
     fn echo() -> Tool {
@@ -176,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_becomes_an_action_with_the_text_beside_it_as_thought() {
+    fn text_of_a_response_is_the_thought_of_its_action() {
         let step = call("execute_bash", r#"{"command": "ls"}"#);
         let EventBody::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
         assert_eq!((run.command.as_str(), run.thought.as_str(), step.timeout), ("ls", "why", Some(120.0)));
     }
 
     #[test]
-    fn a_call_of_a_servers_tool_becomes_its_action() {
+    fn call_of_a_server_tool_becomes_an_mcp_action() {
         let step = call("echo", r#"{"message": "hi"}"#);
         let EventBody::Action(Action::CallToolMcp(mcp)) = &step.body else { panic!("{step:?}") };
         assert_eq!((mcp.name.as_str(), mcp.thought.as_str(), step.timeout), ("echo", "why", None));
@@ -194,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_of_the_models_is_kept() {
+    fn timeout_of_the_model_is_used() {
         let step = call("execute_bash", r#"{"command": "make", "timeout": "600"}"#);
         assert_eq!(step.timeout, Some(600.0));
     }
 
     #[test]
-    fn a_call_that_does_not_parse_is_told_to_the_model() {
+    fn invalid_call_becomes_an_error_for_the_model() {
         for (name, arguments, problem) in [
             ("execute_bash", "{", "the arguments of execute_bash are not JSON"),
             ("execute_bash", "{}", "the arguments of execute_bash: missing field `command`"),
@@ -219,19 +220,19 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_response_is_bounded() {
+    fn hostile_response_is_limited() {
         let response = |calls: usize, length: usize| {
             let call = json!({"id": "c", "type": "function", "function": {"name": "x".repeat(length), "arguments": ""}});
             ModelResponse(json!({"choices": [{"message": {"tool_calls": vec![call; calls]}}]}))
         };
         let mut many = response(3000, 1);
-        bound(&mut many).unwrap();
+        limit_response(&mut many).unwrap();
         assert_eq!(many.tool_calls().len(), MAX_CALLS);
-        bound(&mut response(1, LONGEST_RESPONSE)).unwrap_err();
+        limit_response(&mut response(1, MAX_RESPONSE_BYTES)).unwrap_err();
     }
 
     #[test]
-    fn a_response_without_calls_waits_for_the_user() {
+    fn response_without_calls_waits_for_the_user() {
         let step = respond(json!({"content": "Which one?"}));
         let EventBody::Action(Action::Message(message)) = &step.body else { panic!("{step:?}") };
         assert!(message.wait_for_response);

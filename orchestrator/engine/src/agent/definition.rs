@@ -1,44 +1,44 @@
-//! What makes an agent this one: its name, its prompt, its tools. How it works is the same for all.
+//! Definitions of agents: name, prompt and tools.
 
 use super::tools::ToolName;
 
-/// An agent as data.
+/// The definition of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentDefinition {
-    /// The name in configuration and in the log.
+    /// The name in the configuration and in the log.
     pub name: String,
-    /// What it is told first.
+    /// The system prompt.
     pub prompt: String,
-    /// What it may call.
+    /// Its tools.
     pub tools: Vec<ToolName>,
-    /// Those of them that it does not work without; of the others it has what its sandbox can perform.
+    /// Tools without which it refuses to work. The others are omitted if the sandbox does not support them.
     pub required: Vec<ToolName>,
-    /// Whom it may hand tasks on to.
+    /// The agents that it may delegate tasks to.
     pub delegates: Vec<DelegateAgent>,
 }
 
-/// An agent that tasks can be handed on to, as the one that does is told of it.
+/// An agent that tasks can be delegated to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegateAgent {
     /// Its name.
     pub name: String,
-    /// What it is for; may be empty.
+    /// Its purpose, for the delegating agent; may be empty.
     pub description: String,
 }
 
-/// Prompts that can be chosen by the names of V0's files.
+/// The prompts that can be selected by the names of V0's files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prompt {
-    /// For work that nobody watches.
+    /// For work without a user's attention.
     #[default]
     Unattended,
-    /// For work with somebody who answers.
+    /// For work with a user who replies.
     Interactive,
 }
 
 impl Prompt {
-    /// The prompt that V0 has in a file of that name. The one for long work is the usual one: what is added to it there
-    /// comes with the tool.
+    /// Returns the prompt of V0's file of that name. The prompt for long-horizon work is the default one, because its
+    /// additional section comes with the tool.
     pub fn by_v0_name(name: &str) -> Option<Self> {
         match name {
             "system_prompt.j2" | "system_prompt_long_horizon.j2" => Some(Self::Unattended),
@@ -52,22 +52,22 @@ impl AgentDefinition {
     /// The name of V0's main agent.
     pub const CODE_ACT: &str = "CodeActAgent";
 
-    /// The name of V0's agent that only looks.
+    /// The name of V0's read-only agent.
     pub const READ_ONLY: &str = "ReadOnlyAgent";
 
-    /// The name of V0's agent that has a browser and little else.
+    /// The name of V0's browsing agent.
     pub const BROWSING: &str = "BrowsingAgent";
 
-    /// The name of V0's agent that works in a browser by what it sees.
+    /// The name of V0's visual browsing agent.
     pub const VISUAL_BROWSING: &str = "VisualBrowsingAgent";
 
-    /// The name of V0's agent that finds the code that a task is about.
+    /// The name of V0's code localization agent.
     pub const LOC: &str = "LocAgent";
 
-    /// The name of V0's agent that plays a script; see [`DummyAgent`](super::DummyAgent).
+    /// The name of V0's scripted agent; see [`DummyAgent`](super::DummyAgent).
     pub const DUMMY: &str = "DummyAgent";
 
-    /// V0's main agent with these tools; its prompt speaks of what it has.
+    /// Returns V0's main agent with these tools. Its prompt describes only them.
     pub fn code_act(prompt: Prompt, tools: Vec<ToolName>) -> Self {
         let of_tool = |tool, section| tools.contains(&tool).then_some(section);
         let sections = [
@@ -78,51 +78,51 @@ impl AgentDefinition {
             of_tool(ToolName::TaskTracker, include_str!("prompt/task_tracker.md")),
             (prompt == Prompt::Interactive).then_some(include_str!("prompt/interactive.md")),
         ];
-        let prompt = joined(sections, &tools);
+        let prompt = assemble_prompt(sections, &tools);
         Self { name: Self::CODE_ACT.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
     }
 
-    /// V0's agent that has a browser and little else.
+    /// Returns V0's browsing agent, which has few other tools.
     pub fn browsing() -> Self {
-        Self::in_browser(Self::BROWSING, include_str!("prompt/browsing.md"))
+        Self::browser_agent(Self::BROWSING, include_str!("prompt/browsing.md"))
     }
 
-    /// V0's agent that works in a browser by what it sees: pictures on which the elements have marks.
+    /// Returns V0's visual browsing agent, which uses screenshots with marked elements.
     pub fn visual_browsing() -> Self {
-        Self::in_browser(Self::VISUAL_BROWSING, include_str!("prompt/visual_browsing.md"))
+        Self::browser_agent(Self::VISUAL_BROWSING, include_str!("prompt/visual_browsing.md"))
     }
 
-    fn in_browser(name: &str, prompt: &'static str) -> Self {
+    fn browser_agent(name: &str, prompt: &'static str) -> Self {
         let tools = ToolName::BROWSING.to_vec();
-        let prompt = joined([Some(prompt)], &tools);
+        let prompt = assemble_prompt([Some(prompt)], &tools);
         let required = vec![ToolName::Browser];
         Self { name: name.into(), prompt, tools, required, delegates: Vec::new() }
     }
 
-    /// V0's agent that finds the code that a task is about.
+    /// Returns V0's code localization agent.
     pub fn loc() -> Self {
         let tools = ToolName::LOCALIZING.to_vec();
-        let prompt = joined([Some(include_str!("prompt/loc.md"))], &tools);
+        let prompt = assemble_prompt([Some(include_str!("prompt/loc.md"))], &tools);
         let required = vec![ToolName::SearchCodeSnippets];
         Self { name: Self::LOC.into(), prompt, tools, required, delegates: Vec::new() }
     }
 
-    /// What configuration knows of V0's agent that plays a script: it asks no model, so it has neither prompt nor tools.
+    /// Returns the definition of V0's scripted agent. It calls no model, so it has neither prompt nor tools.
     pub fn dummy() -> Self {
         let (prompt, tools) = (String::new(), Vec::new());
         Self { name: Self::DUMMY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
     }
 
-    /// V0's agent that only looks.
+    /// Returns V0's read-only agent.
     pub fn read_only() -> Self {
         let tools = ToolName::READ_ONLY.to_vec();
-        let prompt = joined([Some(include_str!("prompt/read_only.md"))], &tools);
+        let prompt = assemble_prompt([Some(include_str!("prompt/read_only.md"))], &tools);
         Self { name: Self::READ_ONLY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
     }
 }
 
-/// The sections, and how work ends.
-fn joined(sections: impl IntoIterator<Item = Option<&'static str>>, tools: &[ToolName]) -> String {
+/// Joins the sections, and adds how to finish.
+fn assemble_prompt(sections: impl IntoIterator<Item = Option<&'static str>>, tools: &[ToolName]) -> String {
     let text: String = sections.into_iter().flatten().flat_map(|section| [section, "\n"]).collect();
     let finish = if tools.contains(&ToolName::Finish) { include_str!("prompt/finish.md") } else { "" };
     format!("{text}{}{finish}", include_str!("prompt/ending.md")).trim_end().to_owned()
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_speaks_of_the_tools_that_there_are() {
+    fn prompt_describes_only_available_tools() {
         let all = AgentDefinition::code_act(Prompt::Interactive, ToolName::ALL.to_vec()).prompt;
         for part in
             ["\n\nShell\n", "\n\nEditor\n", "\n\nPlanning\n", "\n\nAsking\n", "\n\nEnding\n", "`finish`"]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_with_few_tools_has_nothing_else_to_speak_of() {
+    fn prompts_of_other_agents_mention_only_their_tools() {
         for definition in [
             AgentDefinition::read_only(),
             AgentDefinition::browsing(),

@@ -13,7 +13,7 @@ use super::{Agent, AgentDefinition, AgentStep};
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
 
-/// How long a step may take, in seconds.
+/// The timeout of a step, in seconds.
 const TIMEOUT: f64 = 120.0;
 
 const FILE: &str = "hello.sh";
@@ -71,7 +71,7 @@ fn is_step(event: &Event) -> bool {
         && matches!(&event.body, EventBody::Action(action) if !matches!(action, Action::System(_)))
 }
 
-/// The step that follows `done` steps.
+/// Returns the step that follows `done` steps.
 fn action(done: usize) -> Action {
     let run = |command: &str| RunAction { command: command.into(), ..Default::default() };
     match done {
@@ -93,7 +93,7 @@ fn action(done: usize) -> Action {
     }
 }
 
-/// Text that the observation of a step contains. `None` if any will do.
+/// Returns the text that the observation of a step must contain. `None` for any text.
 fn expected(step: usize) -> Option<&'static str> {
     match step {
         1 => Some("foo"),
@@ -113,7 +113,7 @@ mod tests {
     use crate::testing::{UnusedLlm, timestamp};
 
     #[tokio::test]
-    async fn the_script_goes_on_where_the_log_stands() {
+    async fn script_continues_from_the_log() {
         let mut events = vec![(EventSource::Agent, EventBody::from(Action::from(DummyAgent.system())))];
         let mut kinds = Vec::new();
         for _ in 0..8 {

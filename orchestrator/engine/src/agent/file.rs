@@ -1,47 +1,48 @@
-//! An agent by a file: Markdown with a front matter of `name`, `description`, `tools`, `model` and `delegates`; the body is its prompt.
+//! Agent files: Markdown with `name`, `description`, `tools`, `model` and `delegates` in the front matter. The body is the
+//! prompt.
 
 use super::definition::AgentDefinition;
 use super::tools::ToolName;
 use crate::front_matter::{Document, Malformed};
 
-/// The longest file, in bytes.
+/// Maximum length of a file, in bytes.
 pub const MAX_AGENT_FILE_BYTES: usize = 256 << 10;
 
-/// The longest name, in bytes.
-const LONGEST_NAME: usize = 64;
+/// Maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 64;
 
 const FIELDS: [&str; 5] = ["name", "description", "tools", "model", "delegates"];
 
-/// What a file says.
+/// The content of an agent file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFile {
-    /// The agent. Without `tools` it has `usual_tools`, without `name` the file's.
+    /// The agent. Without `tools` it has `usual_tools`, without `name` it is named like the file.
     pub definition: AgentDefinition,
-    /// What it is for, for people and for agents that hand work on.
+    /// Its purpose, for users and for agents that delegate to it.
     pub description: String,
-    /// A model, or a group of the configuration; nothing: the configured one.
+    /// A model, or a model section of the configuration. `None` for the configured model.
     pub model: Option<String>,
-    /// Whom it may hand tasks on to, by name; nothing: whom the configuration says.
+    /// The names of the agents that it may delegate to. `None` for those of the configuration.
     pub delegates: Option<Vec<String>>,
 }
 
-/// What is wrong with a file. The user mends it.
+/// The error of an invalid agent file. The user has to correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct AgentFileError {
     /// The file.
     pub file: String,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// Names the field.
+    /// The problem, with the name of the field.
     pub problem: String,
 }
 
 impl AgentFile {
-    /// Reads the text of a file; `file` is its path.
+    /// Parses a file; `file` is its path.
     ///
     /// # Errors
-    /// The first thing that is wrong. A field that is not known is: a misspelt `tools` would give all of them.
+    /// The first problem found. An unknown field is an error, because a misspelled `tools` would grant all tools.
     pub fn parse(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<Self, AgentFileError> {
         read(file, text, usual_tools).map_err(|Malformed { line, problem }| AgentFileError {
             file: file.to_owned(),
@@ -60,7 +61,7 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
     }
     let document = Document::parse(text)?;
     if document.body.len() == text.len() && text.lines().next().is_some_and(|line| line.trim_end() == "---") {
-        // Not a prompt that begins with a line across the page: its agent would have every tool.
+        // Not a prompt that starts with a horizontal rule: its agent would have every tool.
         return Err(Malformed { line: 1, problem: "the front matter has no last line: ---".to_owned() });
     }
     if let Some(unknown) = document.names().find(|name| !FIELDS.contains(name)) {
@@ -69,12 +70,13 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
     let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
     let name = document.text("name")?.unwrap_or(stem);
     let is_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_name) {
-        let problem = format!("must be at most {LONGEST_NAME} letters, digits, dots, dashes and underscores");
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_name) {
+        let problem =
+            format!("must be at most {MAX_NAME_BYTES} letters, digits, dots, dashes and underscores");
         return Err(document.malformed("name", &problem));
     }
     let (tools, required) = match named_tools(&document)? {
-        // Whoever names a tool wants it.
+        // Tools that the file names are required.
         Some(named) => (named.clone(), named),
         None => (usual_tools.to_vec(), Vec::new()),
     };
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_name_tools_model_and_prompt() {
+    fn file_defines_name_tools_model_and_prompt() {
         let text = "---\nname: critic\ndescription: >\n  Finds\n  faults.\ntools: [view, grep, view]\nmodel: small\ndelegates: reader\n---\n\nBe strict.\n";
         let definition = AgentDefinition {
             name: "critic".into(),
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_file_line_and_field() {
+    fn error_names_file_line_and_field() {
         for (text, error) in [
             (
                 "---\nname: a b\n---\nx",

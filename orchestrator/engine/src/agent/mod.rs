@@ -1,6 +1,6 @@
-//! Agents: what looks at a conversation and decides on the next action.
+//! Agents decide on the next action of a conversation.
 //!
-//! An agent acts on nothing. It holds no state either: what it knows is the view it is given.
+//! An agent performs no actions and holds no state: it decides from the view that it is given.
 
 mod codeact;
 mod definition;
@@ -32,21 +32,21 @@ pub use team::{Team, TeamMember};
 /// Decides on the next action.
 #[async_trait]
 pub trait Agent: Send + Sync {
-    /// The name in configuration and in the log.
+    /// Returns the name in the configuration and in the log.
     fn name(&self) -> &str;
 
-    /// The prompt and the tools that a conversation begins with.
+    /// Returns the initial prompt and tools.
     fn system(&self) -> SystemAction;
 
-    /// What it can call beside those tools, where the sandbox has what each needs.
+    /// Returns further tools, which are offered only if the sandbox supports them.
     fn sandbox_tools(&self) -> Vec<SandboxTool> {
         Vec::new()
     }
 
-    /// Takes one step. Dropping the future abandons it.
+    /// Decides on the next step. Dropping the future cancels it.
     ///
     /// # Errors
-    /// The model's, when it was asked and failed.
+    /// The call of the model failed.
     async fn step(
         &self,
         view: &View,
@@ -55,25 +55,25 @@ pub trait Agent: Send + Sync {
     ) -> Result<AgentStep, LlmError>;
 }
 
-/// What an agent decided.
+/// A step that an agent decided on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentStep {
-    /// An action; or an error observation, when the model's call cannot become one.
+    /// An action, or an error observation for an invalid tool call.
     pub body: EventBody,
-    /// How long the action may take, in seconds.
+    /// The timeout of the action, in seconds.
     pub timeout: Option<f64>,
-    /// The model's call that became the body.
+    /// The tool call that the body results from.
     pub tool_call_metadata: Option<ToolCallMetadata>,
-    /// What asking the model took, if it was asked for this step.
+    /// The model call of this step, if any.
     pub call: Option<ModelCall>,
-    /// Where the body hands on a task: what the agent that it goes to is told first. Agents leave it out.
+    /// For a delegation: the initial prompt of the other agent. Not set by agents.
     pub briefing: Option<SystemAction>,
-    /// Why a security analyzer gave the body its risk; empty if none did. Agents leave it out.
+    /// The security analyzer's reason for the risk; empty if there is none. Not set by agents.
     pub risk_reason: String,
 }
 
 impl AgentStep {
-    /// A step that no call to the model was made for.
+    /// Creates a step without a model call.
     pub fn new(body: impl Into<EventBody>) -> Self {
         Self {
             body: body.into(),
@@ -86,14 +86,14 @@ impl AgentStep {
     }
 }
 
-/// What asking the model took.
+/// Usage, cost and latency of a model call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelCall {
-    /// Its tokens.
+    /// Its token usage.
     pub usage: TokenUsage,
-    /// Its price in US dollars; nothing when the price is unknown.
+    /// Its cost in US dollars. `None` if the price is unknown.
     pub cost: Option<f64>,
-    /// From sending to the last byte.
+    /// From sending the request to receiving the last byte.
     pub latency: Duration,
 }
 
@@ -104,7 +104,7 @@ impl From<&Completion> for ModelCall {
 }
 
 impl ModelCall {
-    /// Adds the call to a conversation's totals. `at` in seconds since the epoch.
+    /// Adds the call to a conversation's totals. `at` is in seconds since the Unix epoch.
     pub fn record_in(&self, metrics: &mut Metrics, at: f64) {
         let model = &self.usage.model;
         let cost = self.cost.map(|cost| Cost { model: model.clone(), cost, timestamp: at });

@@ -1,14 +1,14 @@
-//! The agent's list of tasks. It is kept in the log and nowhere else: each observation of this kind holds all of it, so the
-//! latest one is the list.
+//! The agent's task list. It is stored only in the log: each observation of this kind holds the whole list, so the latest
+//! one is current.
 
 use protocol::Observation;
 use protocol::action::{TaskTrackingAction, TrackedTask};
 use protocol::observation::TaskTrackingObservation;
 
-/// The observation's `error_id` of a command that there is not.
+/// The `error_id` of the observation of an unknown command.
 const UNKNOWN_COMMAND: &str = "AGENT$UNKNOWN_COMMAND";
 
-/// The ending of an action on the list, which was `tasks` before. Pure.
+/// Returns the observation of an action on the list, whose previous content is `tasks`. Pure.
 pub fn update_task_list(action: &TaskTrackingAction, tasks: &[TrackedTask]) -> Observation {
     let (content, task_list) = match action.command.as_str() {
         "plan" => (counted(&action.task_list), action.task_list.clone()),
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_is_viewed() {
+    fn planned_tasks_can_be_viewed() {
         let task = |id: &str, status: &str, notes: &str| TrackedTask {
             id: id.into(),
             title: format!("task {id}"),
@@ -60,7 +60,7 @@ mod tests {
         let viewed = update_task_list(&act("view", Vec::new()), &kept.task_list);
         assert_eq!(viewed.content, "1. [done] task 1 (n)\n2. [todo] task 2\n");
         let ObservationKind::TaskTracking(viewed) = viewed.kind else { panic!("a list") };
-        assert_eq!(viewed.task_list, tasks, "the latest observation is the list, also after a look at it");
+        assert_eq!(viewed.task_list, tasks, "the latest observation is the list, also after it was viewed");
         assert_eq!(
             update_task_list(&act("view", Vec::new()), &[]).content,
             "The list is empty: `plan` writes it."

@@ -1,4 +1,4 @@
-//! The agents of a conversation, with what each works with.
+//! The agents of a conversation, with their models and tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use crate::condenser::Condenser;
 use crate::llm::Llm;
 use crate::tool_servers::ToolServers;
 
-/// Those that tasks can be handed on to, by name.
+/// The agents that tasks can be delegated to, by name.
 pub type Team = BTreeMap<String, TeamMember>;
 
-/// One agent.
+/// An agent with its collaborators.
 #[derive(Clone)]
 pub struct TeamMember {
     /// The agent.
     pub agent: Arc<dyn Agent>,
     /// Its model.
     pub llm: Arc<dyn Llm>,
-    /// What writes out the edits that it drafts.
+    /// The model that turns its drafts into edits.
     pub draft_editor: Arc<dyn Llm>,
-    /// What of its history it is shown.
+    /// Reduces its history.
     pub condenser: Arc<dyn Condenser>,
-    /// Servers whose tools it may call beside its own.
+    /// The servers of additional tools.
     pub tool_servers: Arc<dyn ToolServers>,
 }

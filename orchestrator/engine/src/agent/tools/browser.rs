@@ -1,4 +1,4 @@
-//! Act on a page in the sandbox's browser. Offered where the sandbox has Chromium.
+//! Interact with the sandbox's browser. Offered if the sandbox has Chromium.
 
 use protocol::Action;
 use protocol::action::BrowseInteractiveAction;

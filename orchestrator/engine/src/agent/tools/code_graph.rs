@@ -18,10 +18,10 @@ const SCRIPT: &str = include_str!("code_graph.py");
 /// `-I`: no module of the workspace is imported.
 const COMMAND: &str = "python3 -I -c \"$GLOVEBOX_CODE_GRAPH\"";
 
-/// The longest arguments, as JSON, in bytes: far below what the kernel lets one argument have.
+/// Maximum length of the arguments as JSON, in bytes: far below the kernel's limit of one argument.
 const MAX_ARGUMENT_BYTES: usize = 32 << 10;
 
-/// The action of a call.
+/// Returns the action of a call.
 pub(super) fn action(tool: &'static str, arguments: &Value, thought: &str) -> Result<Action, ToolError> {
     let arguments = arguments.to_string();
     if arguments.len() > MAX_ARGUMENT_BYTES {
@@ -47,7 +47,7 @@ pub(crate) fn add_code_graph(request: &mut ActionRequest) {
     }
 }
 
-/// For `deserialize_with`: some models write a single name instead of a list, or a list as text.
+/// For `deserialize_with`: some models write a single name instead of a list, or a list as a string.
 pub(super) fn deserialize_names<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {

@@ -1,4 +1,4 @@
-//! Hand a task on to another agent.
+//! Delegate a task to another agent.
 
 use protocol::Action;
 use protocol::action::DelegateAction;
@@ -9,7 +9,7 @@ use super::ToolError;
 use crate::agent::definition::DelegateAgent;
 use crate::llm::Tool;
 
-/// What models call it.
+/// The name of the tool.
 pub const DELEGATE: &str = "delegate";
 
 pub(super) fn definition(delegates: &[DelegateAgent]) -> Tool {

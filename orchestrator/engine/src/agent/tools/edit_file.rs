@@ -1,11 +1,11 @@
-//! Edit a file by a draft, which a model writes out.
+//! Edit a file with a draft, which a model turns into an edit.
 
 use protocol::Action;
 use protocol::action::{EditAction, FileImplementation};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::from_text_too;
+use super::value_or_string;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "edit_file";
@@ -37,9 +37,9 @@ pub(super) fn definition() -> Tool {
 pub(super) struct Arguments {
     path: String,
     content: String,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     start: Option<i64>,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     end: Option<i64>,
 }
 

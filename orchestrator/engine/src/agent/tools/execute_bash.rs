@@ -1,17 +1,17 @@
-//! Run a command in the sandbox's shell.
+//! Run a shell command in the sandbox.
 
 use protocol::Action;
 use protocol::action::RunAction;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, from_text_too};
+use super::{ToolError, value_or_string};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "execute_bash";
 
-/// The longest time that a model may ask for, in seconds: a day.
-const LONGEST_TIMEOUT: f64 = 86_400.0;
+/// Maximum timeout, in seconds: a day.
+const MAX_TIMEOUT_SECS: f64 = 86_400.0;
 
 pub(super) fn definition() -> Tool {
     Tool {
@@ -37,23 +37,23 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     command: String,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     is_input: Option<bool>,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     timeout: Option<f64>,
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<(Action, Option<f64>), ToolError> {
     let timeout = arguments.timeout;
-    if timeout.is_some_and(|timeout| !(0.0..=LONGEST_TIMEOUT).contains(&timeout)) {
-        let problem = format!("`timeout` is a number of seconds from 0 to {LONGEST_TIMEOUT}");
+    if timeout.is_some_and(|timeout| !(0.0..=MAX_TIMEOUT_SECS).contains(&timeout)) {
+        let problem = format!("`timeout` is a number of seconds from 0 to {MAX_TIMEOUT_SECS}");
         return Err(ToolError::Arguments { tool: NAME.into(), problem });
     }
     let action = RunAction {
         command: arguments.command,
         is_input: arguments.is_input.unwrap_or(false),
         thought: thought.to_owned(),
-        // A model that gives a timeout is ready to wait for it.
+        // A model that sets a timeout expects to wait for it.
         blocking: timeout.is_some(),
         ..Default::default()
     };

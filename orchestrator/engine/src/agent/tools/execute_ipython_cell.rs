@@ -1,4 +1,4 @@
-//! Run Python in the sandbox's kernel. Offered where the sandbox has IPython.
+//! Run Python code in the sandbox's Jupyter kernel. Offered if the sandbox has IPython.
 
 use protocol::Action;
 use protocol::action::{ConfirmationState, RunIpythonAction};

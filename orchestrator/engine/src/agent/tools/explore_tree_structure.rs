@@ -1,10 +1,10 @@
-//! Follow what contains, imports, calls and inherits what. Offered where the sandbox has Python 3.
+//! Explore the containment, imports, calls and inheritance of code. Offered if the sandbox has Python 3.
 
 use protocol::Action;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{ToolError, code_graph, from_text_too};
+use super::{ToolError, code_graph, value_or_string};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "explore_tree_structure";
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     start_entities: Option<Vec<String>>,
     #[serde(default)]
     direction: Direction,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     traversal_depth: Option<i32>,
     #[serde(default, deserialize_with = "code_graph::deserialize_names")]
     entity_type_filter: Option<Vec<String>>,

@@ -10,7 +10,7 @@ use crate::llm::Tool;
 pub(super) const NAME: &str = "grep";
 
 /// How many patterns the braces of one may stand for.
-const MOST_PATTERNS: usize = 16;
+const MAX_PATTERNS: usize = 16;
 
 pub(super) fn definition() -> Tool {
     Tool {
@@ -43,7 +43,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
     let path = search::quote(NAME, arguments.path.as_deref().unwrap_or("."))?;
     let names = match arguments.include.as_deref().filter(|include| !include.is_empty()) {
         None => String::new(),
-        Some(include) => of_names(include)?,
+        Some(include) => name_filter(include)?,
     };
     let files = search::files_in(&path, false);
     let command = format!(
@@ -53,19 +53,19 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
     Ok(search::action(&command, thought))
 }
 
-/// The part of a look through files that keeps those of some names.
-fn of_names(include: &str) -> Result<String, ToolError> {
+/// Returns the arguments of `find` that select files by name.
+fn name_filter(include: &str) -> Result<String, ToolError> {
     let names = expand(include).filter(|names| names.iter().all(|name| !name.contains('/')));
     let Some(names) = names else {
         let problem =
-            format!("`include` is a pattern of names without folders, of at most {MOST_PATTERNS} kinds");
+            format!("`include` is a pattern of names without folders, of at most {MAX_PATTERNS} kinds");
         return Err(ToolError::Arguments { tool: NAME.into(), problem });
     };
     let names = names.iter().map(|name| Ok(format!("-name {}", search::quote(NAME, name)?)));
     Ok(format!(" \\( {} \\)", names.collect::<Result<Vec<_>, ToolError>>()?.join(" -o ")))
 }
 
-/// `*.{ts,tsx}` is two patterns; nothing when there are too many.
+/// Expands braces: `*.{ts,tsx}` is two patterns. `None` if there are too many.
 fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_owned()];
@@ -77,7 +77,7 @@ fn expand(pattern: &str) -> Option<Vec<String>> {
             }
             None => done.push(next),
         }
-        if open.len() + done.len() > MOST_PATTERNS {
+        if open.len() + done.len() > MAX_PATTERNS {
             return None;
         }
     }

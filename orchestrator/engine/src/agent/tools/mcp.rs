@@ -1,4 +1,4 @@
-//! Call a tool of an MCP server: each has its own definition, which the server gives.
+//! Call a tool of an MCP server. The server supplies its definition.
 
 use protocol::Action;
 use protocol::action::CallToolMcpAction;

@@ -1,4 +1,4 @@
-//! What a model may call, one file a tool: its definition, and how a call becomes an action.
+//! The tools of agents, one file each: its definition, and the conversion of a call to an action.
 
 mod browser;
 mod code_graph;
@@ -33,10 +33,10 @@ use crate::sandbox_tools::{CHROMIUM, IPYTHON, PYTHON, SandboxTool};
 pub(crate) use code_graph::add_code_graph;
 pub use delegate::DELEGATE;
 
-/// V0's name of the argument in which a call says how dangerous it is.
+/// V0's name of the argument for the risk of a call.
 const RISK: &str = "security_risk";
 
-/// Why a call cannot become an action. The text is for the model.
+/// The error of an invalid tool call. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
     /// There is no such tool.
@@ -47,7 +47,7 @@ pub enum ToolError {
     NotJson {
         /// The tool.
         tool: String,
-        /// Where the text goes wrong.
+        /// The syntax error.
         problem: String,
     },
     /// An argument is missing or has the wrong type.
@@ -55,7 +55,7 @@ pub enum ToolError {
     Arguments {
         /// The tool.
         tool: String,
-        /// Which argument, and what is wrong.
+        /// The argument, and the problem with it.
         problem: String,
     },
     /// The tool has no such command.
@@ -68,38 +68,38 @@ pub enum ToolError {
     },
 }
 
-/// A tool, by the name that V0 gives it.
+/// A tool, under V0's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolName {
-    /// Run a command in the sandbox's shell.
+    /// Run a shell command in the sandbox.
     ExecuteBash,
-    /// Run Python in the sandbox's kernel.
+    /// Run Python code in the sandbox's Jupyter kernel.
     ExecuteIpythonCell,
-    /// Act on a page in the sandbox's browser.
+    /// Interact with the sandbox's browser.
     Browser,
     /// View, create and edit files.
     StrReplaceEditor,
-    /// Edit files by drafts that a model writes out.
+    /// Edit files with drafts that a model turns into edits.
     EditFile,
-    /// Say a thought aloud.
+    /// Log a thought.
     Think,
-    /// Say that the task is done.
+    /// Finish the task.
     Finish,
-    /// Keep a list of tasks.
+    /// View or set the task list.
     TaskTracker,
-    /// Ask that the history be made shorter.
+    /// Request a condensation of the history.
     RequestCondensation,
-    /// Look at a file or a folder.
+    /// View a file or a folder.
     View,
-    /// Find lines in files.
+    /// Search for lines in files.
     Grep,
-    /// Find files by their names.
+    /// Find files by name.
     Glob,
-    /// Find definitions and lines of code.
+    /// Search for definitions and lines of code.
     SearchCodeSnippets,
-    /// Show classes, functions and files whole.
+    /// Show whole classes, functions and files.
     GetEntityContents,
-    /// Follow what contains, imports, calls and inherits what.
+    /// Explore the containment, imports, calls and inheritance of code.
     ExploreTreeStructure,
 }
 
@@ -123,17 +123,17 @@ impl ToolName {
         Self::ExploreTreeStructure,
     ];
 
-    /// Those that change nothing in the sandbox.
+    /// The tools that change nothing in the sandbox.
     pub const READ_ONLY: [Self; 5] = [Self::View, Self::Grep, Self::Glob, Self::Think, Self::Finish];
 
-    /// Those of an agent that works in a browser.
+    /// The tools of a browsing agent.
     pub const BROWSING: [Self; 3] = [Self::Browser, Self::Think, Self::Finish];
 
-    /// Those of an agent that finds the code that a task is about.
+    /// The tools of a code localization agent.
     pub const LOCALIZING: [Self; 4] =
         [Self::SearchCodeSnippets, Self::GetEntityContents, Self::ExploreTreeStructure, Self::Finish];
 
-    /// What models call it.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::ExecuteBash => execute_bash::NAME,
@@ -154,12 +154,12 @@ impl ToolName {
         }
     }
 
-    /// The tool of that name, if there is one.
+    /// Returns the tool of that name, if any.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// The fact that a sandbox must have for it; such a tool is offered where one has it.
+    /// Returns the fact about a sandbox that the tool requires. `None` if it is always offered.
     fn needs(self) -> Option<&'static str> {
         match self {
             Self::ExecuteIpythonCell => Some(IPYTHON),
@@ -190,14 +190,14 @@ impl ToolName {
     }
 }
 
-/// What a model is told of an agent's own tools, whatever the sandbox.
+/// Returns the definitions of an agent's tools that do not depend on the sandbox.
 pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
     let tools = agent.tools.iter().filter(|tool| tool.needs().is_none()).map(|tool| tool.definition());
     let delegate = (!agent.delegates.is_empty()).then(|| delegate::definition(&agent.delegates));
     tools.chain(delegate).collect()
 }
 
-/// The other tools of an agent's own: those that need something of the sandbox.
+/// Returns the tools of an agent that require something of the sandbox.
 pub fn sandbox_tools(agent: &AgentDefinition) -> Vec<SandboxTool> {
     let needing = |tool: &ToolName| {
         let is_required = agent.required.contains(tool);
@@ -206,8 +206,8 @@ pub fn sandbox_tools(agent: &AgentDefinition) -> Vec<SandboxTool> {
     agent.tools.iter().filter_map(needing).collect()
 }
 
-/// The same tool, asking for the risk of each call if that does something.
-pub fn asking_for_risk(mut tool: Tool) -> Tool {
+/// Adds the risk parameter to a tool that has an effect.
+pub fn with_risk_parameter(mut tool: Tool) -> Tool {
     let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME, DELEGATE];
     if !harmless.contains(&tool.name.as_str()) {
         if let Some(properties) = tool.parameters["properties"].as_object_mut() {
@@ -230,7 +230,7 @@ fn risk_parameter() -> serde_json::Value {
     })
 }
 
-/// What a call says of its own risk. A word that is none of ours says nothing.
+/// Returns the declared risk of a call. Unknown if the value is not a risk.
 fn declared_risk(call: &ToolCall) -> SecurityRisk {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let word = arguments[RISK].as_str().map(|word| word.trim().to_ascii_uppercase());
@@ -242,8 +242,8 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
     }
 }
 
-/// The action that a call of one of an agent's tools asks for, and how long it may take if the model says so, in seconds.
-/// `offered` are the tools of tool servers, and those that the sandbox can perform; `thought` is what the model said beside the call.
+/// Converts a tool call to an action, with its timeout in seconds if the model sets one. `offered` are the tools of tool
+/// servers and those that the sandbox supports; `thought` is the text of the response.
 ///
 /// # Errors
 /// See [`ToolError`].
@@ -253,20 +253,21 @@ pub fn to_action(
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let (mut action, timeout) = to_unjudged_action(agent, offered, call, thought)?;
+    let (mut action, timeout) = to_action_without_risk(agent, offered, call, thought)?;
     action.set_security_risk(declared_risk(call));
     Ok((action, timeout))
 }
 
-fn to_unjudged_action(
+fn to_action_without_risk(
     agent: &AgentDefinition,
     offered: &[Tool],
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
     let is_offered = || offered.iter().any(|tool| tool.name == call.name);
-    let is_there = |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || is_offered());
-    let Some(tool) = ToolName::find(&call.name).filter(is_there) else {
+    let is_available =
+        |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || is_offered());
+    let Some(tool) = ToolName::find(&call.name).filter(is_available) else {
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
             Ok((delegate::to_action(arguments(call)?, &agent.delegates, thought)?, None))
         } else if is_offered() {
@@ -296,7 +297,7 @@ fn to_unjudged_action(
 }
 
 fn arguments<T: DeserializeOwned>(call: &ToolCall) -> Result<T, ToolError> {
-    // Some providers write nothing where there are no arguments.
+    // Some providers write an empty text if there are no arguments.
     let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
     let tool = || call.name.clone();
     let value: serde_json::Value = serde_json::from_str(text)
@@ -304,8 +305,8 @@ fn arguments<T: DeserializeOwned>(call: &ToolCall) -> Result<T, ToolError> {
     T::deserialize(value).map_err(|error| ToolError::Arguments { tool: tool(), problem: error.to_string() })
 }
 
-/// For `deserialize_with`: models write flags and numbers as text now and then.
-fn from_text_too<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+/// For `deserialize_with`: some models write flags and numbers as strings.
+fn value_or_string<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: DeserializeOwned,

@@ -1,4 +1,4 @@
-//! Ask that the history be made shorter.
+//! Request a condensation of the history.
 
 use protocol::Action;
 use protocol::action::CondensationRequestAction;

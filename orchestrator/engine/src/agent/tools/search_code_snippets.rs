@@ -1,10 +1,10 @@
-//! Find definitions and lines of code. Offered where the sandbox has Python 3.
+//! Search for definitions and lines of code. Offered if the sandbox has Python 3.
 
 use protocol::Action;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, code_graph, from_text_too};
+use super::{ToolError, code_graph, value_or_string};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "search_code_snippets";
@@ -43,7 +43,7 @@ pub(super) fn definition() -> Tool {
 pub(super) struct Arguments {
     #[serde(default, deserialize_with = "code_graph::deserialize_names")]
     search_terms: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     line_nums: Option<Vec<u32>>,
     file_path_or_pattern: Option<String>,
 }

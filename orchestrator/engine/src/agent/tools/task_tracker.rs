@@ -1,20 +1,20 @@
-//! Keep a list of tasks.
+//! View or set the task list.
 
 use protocol::Action;
 use protocol::action::{TaskTrackingAction, TrackedTask};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, from_text_too};
+use super::{ToolError, value_or_string};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "task_tracker";
 
-/// How many tasks there may be: the log holds the whole list each time.
-const MOST_TASKS: usize = 200;
+/// Maximum number of tasks. Each event holds the whole list.
+const MAX_TASKS: usize = 200;
 
-/// The longest task with its notes, in bytes.
-const LONGEST_TASK: usize = 8 << 10;
+/// Maximum length of a task with its notes, in bytes.
+const MAX_TASK_BYTES: usize = 8 << 10;
 
 pub(super) fn definition() -> Tool {
     Tool {
@@ -49,12 +49,12 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     command: String,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     task_list: Option<Vec<TrackedTask>>,
 }
 
-/// Fills in what the model left out, as V0 does.
-fn completed(task: TrackedTask, number: usize) -> TrackedTask {
+/// Sets V0's defaults for fields that the model omitted.
+fn with_defaults(task: TrackedTask, number: usize) -> TrackedTask {
     let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
     TrackedTask {
         id: or(task.id, &format!("task-{number}")),
@@ -69,13 +69,13 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
     let length = |task: &TrackedTask| task.id.len() + task.title.len() + task.status.len() + task.notes.len();
     let task_list = match (arguments.command.as_str(), arguments.task_list) {
         ("view", _) => Vec::new(),
-        ("plan", Some(tasks)) if tasks.len() > MOST_TASKS => {
-            return wrong(format!("{} tasks in `task_list`: write at most {MOST_TASKS}", tasks.len()));
+        ("plan", Some(tasks)) if tasks.len() > MAX_TASKS => {
+            return wrong(format!("{} tasks in `task_list`: write at most {MAX_TASKS}", tasks.len()));
         }
-        ("plan", Some(tasks)) if tasks.iter().any(|task| length(task) > LONGEST_TASK) => {
-            return wrong(format!("a task in `task_list` is longer than {LONGEST_TASK} bytes: shorten it"));
+        ("plan", Some(tasks)) if tasks.iter().any(|task| length(task) > MAX_TASK_BYTES) => {
+            return wrong(format!("a task in `task_list` is longer than {MAX_TASK_BYTES} bytes: shorten it"));
         }
-        ("plan", Some(tasks)) => (1..).zip(tasks).map(|(number, task)| completed(task, number)).collect(),
+        ("plan", Some(tasks)) => (1..).zip(tasks).map(|(number, task)| with_defaults(task, number)).collect(),
         ("plan", None) => return wrong("missing field `task_list`".to_owned()),
         _ => return Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),
     };

@@ -25,14 +25,14 @@ fn call(name: &str, arguments: &Value) -> Result<Action, ToolError> {
 }
 
 #[test]
-fn a_tool_is_found_by_its_name_and_told_by_it() {
+fn tools_are_found_by_their_definitions_name() {
     for tool in ToolName::ALL {
         assert_eq!((ToolName::find(tool.name()), tool.definition().name.as_str()), (Some(tool), tool.name()));
     }
 }
 
 #[test]
-fn a_tool_that_an_agent_does_not_have_is_none() {
+fn unavailable_tools_are_rejected() {
     let shell = json!({"command": "rm -r /"});
     assert_eq!(
         call_with(&ToolName::READ_ONLY, "execute_bash", &shell),
@@ -41,7 +41,7 @@ fn a_tool_that_an_agent_does_not_have_is_none() {
 }
 
 #[test]
-fn what_a_sandbox_must_have_something_for_is_there_once_it_is_offered() {
+fn sandbox_tools_are_available_once_offered() {
     let named = |tools: Vec<Tool>| tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
     let tools = [ToolName::ExecuteBash, ToolName::ExecuteIpythonCell];
     assert_eq!(named(definitions(&agent(&tools))), [execute_bash::NAME, DELEGATE]);
@@ -57,7 +57,7 @@ fn what_a_sandbox_must_have_something_for_is_there_once_it_is_offered() {
 }
 
 #[test]
-fn an_agent_that_only_looks_edits_nothing() {
+fn read_only_agent_cannot_edit() {
     for (name, arguments) in [
         ("view", json!({"path": "/a"})),
         ("grep", json!({"pattern": "a"})),
@@ -74,7 +74,7 @@ fn an_agent_that_only_looks_edits_nothing() {
 }
 
 #[test]
-fn a_task_is_handed_on_to_an_agent_that_there_is() {
+fn tasks_are_delegated_to_known_agents_only() {
     let Ok(Action::Delegate(action)) = call("delegate", &json!({"agent": "reader", "task": "Find it."}))
     else {
         panic!("a delegation")
@@ -90,7 +90,7 @@ fn a_task_is_handed_on_to_an_agent_that_there_is() {
 }
 
 #[test]
-fn a_list_of_tasks_is_bounded() {
+fn task_list_is_bounded() {
     let plan = |count: usize, notes: &str| {
         let task = json!({"id": 1, "title": "t", "status": "todo", "notes": notes});
         call("task_tracker", &json!({"command": "plan", "task_list": vec![task; count]}))
@@ -111,7 +111,7 @@ fn a_list_of_tasks_is_bounded() {
 }
 
 #[test]
-fn tasks_without_id_or_status_are_completed() {
+fn missing_fields_of_tasks_get_defaults() {
     let list = json!([{"title": "one"}, {"id": null, "title": "", "status": "", "notes": "n"}, {"id": 7, "status": "done"}]);
     let planned = call("task_tracker", &json!({"command": "plan", "task_list": list}));
     let Ok(Action::TaskTracking(planned)) = planned else { panic!("a plan") };
@@ -130,7 +130,7 @@ fn tasks_without_id_or_status_are_completed() {
 }
 
 #[test]
-fn think_keeps_the_text_beside_its_call() {
+fn think_includes_the_text_of_the_response() {
     let think = |thought: &str, beside: &str| {
         let arguments = json!({ "thought": thought }).to_string();
         let call = ToolCall { id: "c".into(), name: "think".into(), arguments };
@@ -191,7 +191,7 @@ fn files_are_found_by_name() {
 }
 
 #[test]
-fn lines_are_found_by_a_pattern() {
+fn lines_are_found_by_pattern() {
     let folder = project();
     let grep = |arguments: Value| {
         let found = search(folder.path(), "grep", &arguments);
@@ -230,7 +230,7 @@ proptest! {
 
     /// Whatever a model writes is one word of the shell's, or refused.
     #[test]
-    fn nothing_a_model_writes_is_run(text in "[a-z'\"`$();&|<>*?{}\\\\\n !~#=\\[\\],.-]{0,24}") {
+    fn search_arguments_are_never_executed(text in "[a-z'\"`$();&|<>*?{}\\\\\n !~#=\\[\\],.-]{0,24}") {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kept"), "kept\n").unwrap();
         for (tool, arguments) in [
@@ -247,7 +247,7 @@ proptest! {
 }
 
 #[test]
-fn a_call_says_how_dangerous_it_is_in_whatever_case() {
+fn declared_risk_is_case_insensitive() {
     for (word, risk) in [
         (r#""LOW""#, SecurityRisk::Low),
         (r#"" medium""#, SecurityRisk::Medium),
@@ -267,13 +267,13 @@ fn a_call_says_how_dangerous_it_is_in_whatever_case() {
 }
 
 #[test]
-fn only_what_does_something_is_asked_for_its_risk() {
+fn only_tools_with_an_effect_have_a_risk_parameter() {
     let all = agent(&ToolName::ALL);
     let late = sandbox_tools(&all).into_iter().map(|late| late.tool);
     let asking: Vec<_> = definitions(&all)
         .into_iter()
         .chain(late)
-        .map(asking_for_risk)
+        .map(with_risk_parameter)
         .filter(|tool| {
             let is_named = tool.parameters["properties"].get(RISK).is_some();
             let required = tool.parameters["required"].as_array();
@@ -362,7 +362,7 @@ fn code_is_found_by_name_word_and_line() {
 }
 
 #[test]
-fn code_is_shown_whole_or_a_near_name_is_told() {
+fn entities_are_shown_or_similar_names_suggested() {
     let names = json!({"entity_names": ["shop/base.py:Base.greet", "notes.txt", "cart.py:run"]});
     let shown = explore(shop().path(), "get_entity_contents", &names);
     let expected = "## function shop/base.py:Base.greet, lines 5 to 6\n     5\t    def greet(self):\n     6\t        return \
@@ -372,7 +372,7 @@ fn code_is_shown_whole_or_a_near_name_is_told() {
 }
 
 #[test]
-fn what_code_uses_and_is_used_by_is_followed() {
+fn dependencies_are_followed_in_both_directions() {
     let shop = shop();
     let tree = |arguments: Value| explore(shop.path(), "explore_tree_structure", &arguments);
     let cart = json!({"start_entities": ["shop/sub/cart.py:Cart"], "traversal_depth": "-1",
@@ -401,7 +401,7 @@ fn what_code_uses_and_is_used_by_is_followed() {
 }
 
 #[test]
-fn a_search_of_code_says_what_it_needs() {
+fn code_search_reports_missing_arguments() {
     for (tool, arguments, problem) in [
         ("search_code_snippets", json!({}), "give `search_terms` or `line_nums`"),
         (

@@ -1,4 +1,4 @@
-//! Say a thought aloud.
+//! Log a thought.
 
 use protocol::Action;
 use protocol::action::ThinkAction;
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     thought: String,
 }
 
-/// Puts the text beside the call before the thought, as V0 does.
+/// Prepends the text of the response to the thought, as V0 does.
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
     let thought = match thought {
         "" => arguments.thought,

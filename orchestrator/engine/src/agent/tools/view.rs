@@ -1,11 +1,11 @@
-//! Look at a file or a folder.
+//! View a file or a folder.
 
 use protocol::Action;
 use protocol::action::{FileImplementation, ReadAction};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::from_text_too;
+use super::value_or_string;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "view";
@@ -32,7 +32,7 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     path: String,
-    #[serde(default, deserialize_with = "from_text_too")]
+    #[serde(default, deserialize_with = "value_or_string")]
     view_range: Option<Vec<i64>>,
 }
 
