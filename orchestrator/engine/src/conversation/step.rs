@@ -181,7 +181,7 @@ impl Steps {
     /// Has the action's risk assessed, if the user can be asked about it. Returns the reason; empty if there is none.
     async fn judge(&self, action: &mut Action, history: &View) -> String {
         let Some(analyzer) = &self.parts.analyzer else { return String::new() };
-        if !security::asks(ConfirmationPolicy::Always, action) {
+        if !security::needs_confirmation(ConfirmationPolicy::Always, action) {
             return String::new();
         }
         let assessed =

@@ -1,7 +1,7 @@
-//! What an action may break, and whether the user is asked before it.
+//! The security risk of actions, and whether they need the user's confirmation.
 //!
-//! An analyzer judges, a policy decides. Neither keeps anything in: that is the sandbox's part. What nobody can judge is
-//! unknown, and asks.
+//! An analyzer assesses the risk, a policy decides. Neither isolates anything: the sandbox does. An action that cannot be
+//! assessed has an unknown risk, which needs confirmation.
 
 mod policy;
 mod rules;
@@ -14,34 +14,34 @@ use protocol::{Action, SecurityRisk};
 
 use crate::view::View;
 
-pub use policy::{approval, asks, covers};
+pub use policy::{approval, covers, needs_confirmation};
 pub use rules::{PolicyError, SecurityRules};
 
 /// Maximum time that the assessment of one action takes. The risk of an action that takes longer is unknown.
 pub const MAX_ASSESSMENT_TIME: Duration = Duration::from_secs(30);
 
-/// Judges actions before they are performed.
+/// Assesses actions before they run.
 #[async_trait]
 pub trait SecurityAnalyzer: Send + Sync {
-    /// The risk of an action, and why. `history` is what the agent was shown before it decided on it. The caller bounds the
-    /// time that this may take.
+    /// Returns the risk of an action, with the reason. `history` is the view on which the agent decided on it. The caller
+    /// applies a timeout.
     ///
     /// # Errors
-    /// When it cannot judge now; the action's risk is unknown then.
+    /// The assessment failed. The risk of the action is unknown then.
     async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError>;
 
-    /// Whether the agent's tools are to ask the model for the risk of each call.
+    /// Whether the model has to declare the risk of each tool call.
     fn requires_declared_risk(&self) -> bool {
         false
     }
 }
 
-/// A risk, and why.
+/// An assessed risk, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RiskAssessment {
     /// The risk.
     pub risk: SecurityRisk,
-    /// The reason in a sentence; empty if there is none. May come from outside.
+    /// The reason in a sentence; may be empty. Untrusted text.
     pub reason: String,
 }
 
@@ -51,7 +51,7 @@ impl From<SecurityRisk> for RiskAssessment {
     }
 }
 
-/// Orders risks: a risk that more policies ask about is worse.
+/// Orders risks: the more policies require confirmation of a risk, the higher it is.
 fn severity(risk: SecurityRisk) -> u8 {
     match risk {
         SecurityRisk::Low => 0,
@@ -61,18 +61,18 @@ fn severity(risk: SecurityRisk) -> u8 {
     }
 }
 
-/// Why an analyzer could not judge. Not worth a retry before the user is asked.
+/// An error of an analyzer. Callers do not retry, but ask the user.
 #[derive(Debug, thiserror::Error)]
 #[error("the security analyzer {doing}")]
 pub struct AnalyzerError {
-    /// What went wrong: `cannot be reached`, …
+    /// The failure: `cannot be reached`, …
     pub doing: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Trusts what the model says of its own actions.
+/// Trusts the risk that the model declares.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeclaredRisk;
 

@@ -1,4 +1,4 @@
-//! Which actions the user is asked about.
+//! Decides which actions need confirmation.
 
 use protocol::Action;
 use protocol::record::{ApprovalGranted, ApprovalScope};
@@ -6,14 +6,15 @@ use protocol::risk::ConfirmationPolicy;
 
 use super::severity;
 
-/// Whether the user is asked about an action, as far as it is judged.
-pub fn asks(policy: ConfirmationPolicy, action: &Action) -> bool {
-    does_something(action) && policy.requires_confirmation(action.security_risk())
+/// Whether an action needs the user's confirmation, according to its assessed risk.
+pub fn needs_confirmation(policy: ConfirmationPolicy, action: &Action) -> bool {
+    has_effect(action) && policy.requires_confirmation(action.security_risk())
 }
 
-/// The narrowest approval that covers an action and those like it. `None` where every action needs an approval of its
-/// own: input to a running process and calls in a browser mean something else each time. So do commands with a folder of
-/// their own and cells with code for a new kernel, which no agent here makes, but trajectories can hold.
+/// Returns the narrowest approval that covers an action and similar ones. `None` if every such action needs its own
+/// approval: the meaning of input to a running process and of calls in a browser depends on the situation. The same holds
+/// for commands with their own working directory and cells with code for a new kernel. No agent creates these, but a
+/// trajectory may contain them.
 pub fn approval(action: &Action) -> Option<ApprovalGranted> {
     let scope = match action {
         Action::Run(run) if !run.is_input && !run.is_static && run.cwd.is_none() => {
@@ -31,14 +32,14 @@ pub fn approval(action: &Action) -> Option<ApprovalGranted> {
     Some(ApprovalGranted { scope, risk: action.security_risk() })
 }
 
-/// Whether an approval covers an action: it is like the approved one, and no riskier.
+/// Whether an approval covers an action: the same scope, and no higher risk.
 pub fn covers(granted: &ApprovalGranted, action: &Action) -> bool {
     approval(action)
         .is_some_and(|own| own.scope == granted.scope && severity(own.risk) <= severity(granted.risk))
 }
 
-/// Not: thinking, talking, waiting for what runs.
-fn does_something(action: &Action) -> bool {
+/// Whether an action has an effect. Thoughts, messages and waiting for a running command have none.
+fn has_effect(action: &Action) -> bool {
     match action {
         Action::Run(run) => run.is_input || !run.command.trim().is_empty(),
         Action::RunIpython(_)
@@ -75,10 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_asked_about_what() {
+    fn confirmation_depends_on_policy_and_risk() {
         let asked = |policy| {
             [Unknown, Low, Medium, High].map(|security_risk| {
-                asks(policy, &RunAction { command: "ls".into(), security_risk, ..Default::default() }.into())
+                needs_confirmation(
+                    policy,
+                    &RunAction { command: "ls".into(), security_risk, ..Default::default() }.into(),
+                )
             })
         };
         assert_eq!(asked(ConfirmationPolicy::Never), [false; 4]);
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_covers_what_is_alike_and_no_riskier() {
+    fn approval_covers_similar_actions_of_no_higher_risk() {
         let run = |command: &str, security_risk| -> Action {
             RunAction { command: command.into(), security_risk, ..Default::default() }.into()
         };
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_about_thoughts_words_and_waiting() {
+    fn thoughts_messages_and_waiting_need_no_confirmation() {
         let harmless: [Action; 4] = [
             ThinkAction::default().into(),
             MessageAction::default().into(),
@@ -124,9 +128,9 @@ mod tests {
             RunAction::default().into(),
         ];
         for action in harmless {
-            assert!(!asks(ConfirmationPolicy::Always, &action), "{action:?}");
+            assert!(!needs_confirmation(ConfirmationPolicy::Always, &action), "{action:?}");
         }
         let enter = RunAction { is_input: true, ..Default::default() };
-        assert!(asks(ConfirmationPolicy::Always, &enter.into()));
+        assert!(needs_confirmation(ConfirmationPolicy::Always, &enter.into()));
     }
 }

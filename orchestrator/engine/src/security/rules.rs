@@ -1,9 +1,9 @@
-//! An analyzer of rules that people wrote: commands, paths, hosts. The first rule that matches decides.
+//! An analyzer that applies a user's rules on commands, paths and hosts. The first matching rule decides.
 //!
-//! A text is taken apart into its simple commands and what each reads, writes and speaks with; the worst of them counts.
-//! Where a word is not known before the
-//! shell expands it, a rule may match or not: if that rule is the worse one, the risk is unknown. This judges what is
-//! asked for in plain sight; who wants to hide something in a program of their own can, and the sandbox keeps it in.
+//! A shell text is split into its simple commands, with the files and hosts that each accesses. The highest risk counts.
+//! If a word is known only after the shell's expansion, a rule may or may not match. If that rule has the higher risk,
+//! the result is unknown. Rules see only the text of an action: a program can hide what it does, so isolation remains
+//! the sandbox's task.
 
 mod facts;
 mod file;
@@ -15,20 +15,20 @@ use async_trait::async_trait;
 use protocol::{Action, SecurityRisk};
 
 use self::facts::{ActionFacts, Target};
-use self::pattern::{CommandPattern, HostPattern, Likeness, PathPattern};
+use self::pattern::{CommandPattern, HostPattern, Match, PathPattern};
 use super::{AnalyzerError, RiskAssessment, SecurityAnalyzer, severity};
 use crate::view::View;
 
 pub use self::file::PolicyError;
 
-/// A policy file's rules, in order.
+/// The rules of a policy file, in order.
 #[derive(Debug, Clone)]
 pub struct SecurityRules {
     rules: Vec<Rule>,
     otherwise: SecurityRisk,
 }
 
-/// One rule. It matches where one of its patterns does.
+/// A rule. Matches if one of its patterns does.
 #[derive(Debug, Clone)]
 struct Rule {
     risk: SecurityRisk,
@@ -41,44 +41,45 @@ struct Rule {
 }
 
 impl SecurityRules {
-    /// The risk of an action, and why.
-    pub fn judge(&self, action: &Action) -> RiskAssessment {
-        let Some(facts) = ActionFacts::of(action) else {
+    /// Returns the risk of an action, with the reason.
+    pub fn assess_action(&self, action: &Action) -> RiskAssessment {
+        let Some(facts) = ActionFacts::from_action(action) else {
             return RiskAssessment {
                 risk: SecurityRisk::Unknown,
-                reason: "the text cannot be read with certainty".into(),
+                reason: "the command cannot be parsed reliably".into(),
             };
         };
-        let judgements = facts.iter().filter_map(|facts| self.judge_facts(facts, action.kind()));
-        worst(judgements)
-            .unwrap_or_else(|| RiskAssessment { risk: SecurityRisk::Low, reason: "it does nothing".into() })
+        let assessments = facts.iter().filter_map(|facts| self.assess_facts(facts, action.kind()));
+        highest(assessments)
+            .unwrap_or_else(|| RiskAssessment { risk: SecurityRisk::Low, reason: "it has no effect".into() })
     }
 
-    /// The worst of what a command touches. Nothing: what decides is another part of the same text.
-    fn judge_facts(&self, facts: &ActionFacts, kind: &str) -> Option<RiskAssessment> {
+    /// Returns the highest risk of a command and its targets. `None` if another command of the same text decides.
+    fn assess_facts(&self, facts: &ActionFacts, kind: &str) -> Option<RiskAssessment> {
         let whole = self.first_match(facts, None, kind);
         let targets: Vec<_> =
             facts.targets().map(|target| (target, self.first_match(facts, Some(target), kind))).collect();
-        // What is read is often no path at all; what is written and who is spoken with is covered or not.
-        let is_uncovered = targets.iter().any(|(target, judged)| match target {
-            Target::Write(_) => judged.is_none(),
-            Target::Host(_) => judged.is_none() && !facts.is_wrapper,
+        // A read target is often no path at all, so only writes and hosts have to be covered by a rule.
+        let is_uncovered = targets.iter().any(|(target, assessed)| match target {
+            Target::Write(_) => assessed.is_none(),
+            Target::Host(_) => assessed.is_none() && !facts.is_wrapper,
             Target::Read(_) => false,
         });
-        let found = worst(whole.into_iter().chain(targets.into_iter().filter_map(|(_, judged)| judged)));
+        let found =
+            highest(whole.into_iter().chain(targets.into_iter().filter_map(|(_, assessed)| assessed)));
         let unmatched = if facts.is_opaque {
-            RiskAssessment { risk: SecurityRisk::Unknown, reason: "what it does cannot be seen".into() }
+            RiskAssessment { risk: SecurityRisk::Unknown, reason: "its effects are not visible".into() }
         } else {
             RiskAssessment { risk: self.otherwise, reason: "no rule matches".into() }
         };
         match found {
             None if facts.is_wrapper && !is_uncovered => None,
             Some(found) if !is_uncovered => Some(found),
-            found => worst(found.into_iter().chain([unmatched])),
+            found => highest(found.into_iter().chain([unmatched])),
         }
     }
 
-    /// The first rule that matches for sure, unless one before it that may match is worse.
+    /// Returns the first rule that matches certainly, unless a preceding one that may match has a higher risk.
     fn first_match(
         &self,
         facts: &ActionFacts,
@@ -89,14 +90,14 @@ impl SecurityRules {
         let mut found = None;
         for rule in &self.rules {
             match rule.matches(facts, target, kind) {
-                Likeness::Yes => {
+                Match::Yes => {
                     found = Some(rule);
                     break;
                 }
-                Likeness::Maybe if unsure.is_none_or(|other| severity(rule.risk) > severity(other.risk)) => {
+                Match::Maybe if unsure.is_none_or(|other| severity(rule.risk) > severity(other.risk)) => {
                     unsure = Some(rule);
                 }
-                Likeness::Maybe | Likeness::No => {}
+                Match::Maybe | Match::No => {}
             }
         }
         let certain = found.map(|rule| RiskAssessment { risk: rule.risk, reason: rule.reason.clone() });
@@ -104,7 +105,7 @@ impl SecurityRules {
         match unsure.filter(|rule| severity(rule.risk) > harm) {
             Some(rule) => Some(RiskAssessment {
                 risk: SecurityRisk::Unknown,
-                reason: format!("what a word stands for decides whether this holds: {}", rule.reason),
+                reason: format!("whether this rule matches depends on an expansion: {}", rule.reason),
             }),
             None => certain,
         }
@@ -114,14 +115,14 @@ impl SecurityRules {
 #[async_trait]
 impl SecurityAnalyzer for SecurityRules {
     async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
-        Ok(self.judge(action))
+        Ok(self.assess_action(action))
     }
 }
 
 impl Rule {
-    fn matches(&self, facts: &ActionFacts, target: Option<Target<'_>>, kind: &str) -> Likeness {
+    fn matches(&self, facts: &ActionFacts, target: Option<Target<'_>>, kind: &str) -> Match {
         let commands = self.commands.iter().map(|pattern| pattern.matches(&facts.words));
-        let kinds = self.actions.iter().filter(|known| *known == kind).map(|_| Likeness::Yes);
+        let kinds = self.actions.iter().filter(|known| *known == kind).map(|_| Match::Yes);
         let best = commands.chain(kinds).max();
         let best_of_target = match target {
             Some(Target::Read(path)) => self.reads.iter().map(|pattern| pattern.matches(path)).max(),
@@ -129,10 +130,10 @@ impl Rule {
             Some(Target::Host(host)) => self.hosts.iter().map(|pattern| pattern.matches(host)).max(),
             None => None,
         };
-        best.max(best_of_target).unwrap_or(Likeness::No)
+        best.max(best_of_target).unwrap_or(Match::No)
     }
 }
 
-fn worst(judgements: impl Iterator<Item = RiskAssessment>) -> Option<RiskAssessment> {
-    judgements.max_by_key(|judgement| severity(judgement.risk))
+fn highest(assessments: impl Iterator<Item = RiskAssessment>) -> Option<RiskAssessment> {
+    assessments.max_by_key(|assessment| severity(assessment.risk))
 }

@@ -1,54 +1,53 @@
-//! The simple commands in a shell text: what would be run, whatever stands around it.
+//! Extracts the simple commands of a shell text.
 //!
-//! Reads pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents. What it is not sure of,
-//! it does not guess: functions, `case`, `[[`, arithmetic and texts that end too early are not read, and the risk of such
-//! a text is unknown.
+//! Parses pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents. Does not guess:
+//! functions, `case`, `[[`, arithmetic and incomplete texts are not parsed, and the risk of such a text is unknown.
 
 #[cfg(test)]
 mod tests;
 
-/// Texts within texts: subshells, substitutions, `sh -c`.
-const DEEPEST: usize = 16;
+/// Maximum nesting of subshells, substitutions and `sh -c`.
+const MAX_DEPTH: usize = 16;
 
-/// The longest text that is read, in bytes.
-const LONGEST: usize = 64 << 10;
+/// Maximum length of a text, in bytes.
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// The text cannot be read with certainty.
+/// The error of a text that cannot be parsed reliably.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unread;
+pub(super) struct UnparsedShell;
 
-/// One word.
+/// A word of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The text without quotes; of one that is not certain, what stands before its first expansion.
+    /// The text without quotes. If it is not certain, only up to the first expansion.
     pub(super) text: String,
-    /// Whether that is all of it: no variables, substitutions or patterns.
+    /// Whether the text is complete: no variables, substitutions or patterns.
     pub(super) is_certain: bool,
 }
 
-/// One simple command.
+/// A simple command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Command {
-    /// The program and its arguments; none where there are only redirections or assignments.
+    /// The program and its arguments; empty if there are only redirections or assignments.
     pub(super) words: Vec<Word>,
-    /// What `<` names.
+    /// The files of `<`.
     pub(super) reads: Vec<Word>,
-    /// What `>` and its kin name.
+    /// The files of `>`, `>>` and similar.
     pub(super) writes: Vec<Word>,
 }
 
-/// All simple commands of a text, those within substitutions too.
-pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<Command>, Unread> {
-    if text.len() > LONGEST {
-        return Err(Unread);
+/// Returns all simple commands of a text, including those of substitutions.
+pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<Command>, UnparsedShell> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(UnparsedShell);
     }
     let characters = text.chars().collect();
-    let mut reader = Reader { characters, at: 0, depth, heredocs: Vec::new(), found: Vec::new() };
+    let mut reader = ShellParser { characters, at: 0, depth, heredocs: Vec::new(), found: Vec::new() };
     reader.list(None)?;
     Ok(reader.found)
 }
 
-struct Reader {
+struct ShellParser {
     characters: Vec<char>,
     at: usize,
     depth: usize,
@@ -61,28 +60,28 @@ struct Heredoc {
     is_quoted: bool,
 }
 
-/// The command that is being read.
+/// The command that is being parsed.
 #[derive(Default)]
-struct Current {
+struct CurrentCommand {
     command: Command,
     has_assignment: bool,
-    /// The words of `for` are no command.
+    /// Whether these are the words of `for`, which are no command.
     is_for: bool,
 }
 
-/// A word as it was written.
-struct Written {
+/// A word with its quoting.
+struct QuotedWord {
     word: Word,
     is_quoted: bool,
 }
 
-impl Reader {
+impl ShellParser {
     fn peek(&self, ahead: usize) -> Option<char> {
         self.characters.get(self.at + ahead).copied()
     }
 
-    fn next(&mut self) -> Result<char, Unread> {
-        let next = self.peek(0).ok_or(Unread)?;
+    fn next(&mut self) -> Result<char, UnparsedShell> {
+        let next = self.peek(0).ok_or(UnparsedShell)?;
         self.at += 1;
         Ok(next)
     }
@@ -93,14 +92,14 @@ impl Reader {
         is_there
     }
 
-    /// Commands up to the closing parenthesis, or to the end.
-    fn list(&mut self, closing: Option<char>) -> Result<(), Unread> {
-        let mut current = Current::default();
+    /// Parses commands up to the closing parenthesis, or to the end.
+    fn list(&mut self, closing: Option<char>) -> Result<(), UnparsedShell> {
+        let mut current = CurrentCommand::default();
         loop {
             let Some(character) = self.peek(0) else {
                 self.end(&mut current);
                 let is_end = closing.is_none() && self.heredocs.is_empty();
-                return if is_end { Ok(()) } else { Err(Unread) };
+                return if is_end { Ok(()) } else { Err(UnparsedShell) };
             };
             match character {
                 ' ' | '\t' => self.at += 1,
@@ -115,7 +114,7 @@ impl Reader {
                     self.at += 1;
                     self.end(&mut current);
                     if matches!(self.peek(0), Some(';' | '&')) {
-                        return Err(Unread);
+                        return Err(UnparsedShell);
                     }
                 }
                 '&' if self.peek(1) == Some('>') => {
@@ -134,7 +133,7 @@ impl Reader {
                         || current.has_assignment
                         || self.peek(0) == Some('(')
                     {
-                        return Err(Unread);
+                        return Err(UnparsedShell);
                     }
                     self.nested()?;
                 }
@@ -143,11 +142,11 @@ impl Reader {
                     self.end(&mut current);
                     return Ok(());
                 }
-                ')' => return Err(Unread),
+                ')' => return Err(UnparsedShell),
                 '<' | '>' => self.redirect(&mut current)?,
                 _ => {
                     let written = self.word()?;
-                    // Not the number of a descriptor.
+                    // Not a file descriptor.
                     if !(written.is_number() && matches!(self.peek(0), Some('<' | '>'))) {
                         current.push(written)?;
                     }
@@ -156,13 +155,13 @@ impl Reader {
         }
     }
 
-    /// What is within parentheses.
-    fn nested(&mut self) -> Result<(), Unread> {
-        if self.depth == DEEPEST {
-            return Err(Unread);
+    /// Parses the content of parentheses.
+    fn nested(&mut self) -> Result<(), UnparsedShell> {
+        if self.depth == MAX_DEPTH {
+            return Err(UnparsedShell);
         }
         self.depth += 1;
-        // Its here-documents are its own.
+        // It has its own here-documents.
         let outer = std::mem::take(&mut self.heredocs);
         self.list(Some(')'))?;
         self.heredocs = outer;
@@ -170,8 +169,8 @@ impl Reader {
         Ok(())
     }
 
-    fn end(&mut self, current: &mut Current) {
-        let Current { command, has_assignment, is_for } = std::mem::take(current);
+    fn end(&mut self, current: &mut CurrentCommand) {
+        let CurrentCommand { command, has_assignment, is_for } = std::mem::take(current);
         let is_something = has_assignment || command != Command::default();
         if is_something && !is_for {
             self.found.push(command);
@@ -184,7 +183,7 @@ impl Reader {
         }
     }
 
-    fn skip_heredocs(&mut self) -> Result<(), Unread> {
+    fn skip_heredocs(&mut self) -> Result<(), UnparsedShell> {
         for Heredoc { delimiter, is_quoted } in std::mem::take(&mut self.heredocs) {
             loop {
                 let start = self.at;
@@ -195,14 +194,14 @@ impl Reader {
                     break;
                 }
                 if is_last || (!is_quoted && (line.contains("$(") || line.contains('`'))) {
-                    return Err(Unread);
+                    return Err(UnparsedShell);
                 }
             }
         }
         Ok(())
     }
 
-    fn redirect(&mut self, current: &mut Current) -> Result<(), Unread> {
+    fn redirect(&mut self, current: &mut CurrentCommand) -> Result<(), UnparsedShell> {
         let direction = self.next()?;
         if self.peek(0) == Some('(') {
             self.at += 1;
@@ -217,7 +216,7 @@ impl Reader {
             let _ = self.take('-');
             let delimiter = self.operand()?;
             if !delimiter.word.is_certain {
-                return Err(Unread);
+                return Err(UnparsedShell);
             }
             self.heredocs.push(Heredoc { delimiter: delimiter.word.text, is_quoted: delimiter.is_quoted });
             return Ok(());
@@ -239,18 +238,18 @@ impl Reader {
         Ok(())
     }
 
-    /// The word after a redirection.
-    fn operand(&mut self) -> Result<Written, Unread> {
+    /// Parses the word after a redirection.
+    fn operand(&mut self) -> Result<QuotedWord, UnparsedShell> {
         while matches!(self.peek(0), Some(' ' | '\t')) {
             self.at += 1;
         }
         match self.peek(0) {
-            None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(Unread),
+            None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(UnparsedShell),
             Some(_) => self.word(),
         }
     }
 
-    fn word(&mut self) -> Result<Written, Unread> {
+    fn word(&mut self) -> Result<QuotedWord, UnparsedShell> {
         let mut word = Word { text: String::new(), is_certain: true };
         let mut is_quoted = false;
         while let Some(character) = self.peek(0) {
@@ -280,10 +279,10 @@ impl Reader {
                     self.double_quoted(&mut word)?;
                 }
                 '$' | '`' => self.expansion(&mut word)?,
-                // What they stand for is not in the text.
+                // Their expansion is not part of the text.
                 '*' | '?' | '[' | '{' => {
                     self.at += 1;
-                    // Alone they are the beginning of a group, or the program `[`.
+                    // Alone they start a group, or are the program `[`.
                     let is_alone = matches!(self.peek(0), None | Some(' ' | '\t' | '\n'))
                         && word == Word { text: String::new(), is_certain: true };
                     if is_alone && matches!(character, '{' | '[') {
@@ -298,12 +297,12 @@ impl Reader {
                 }
             }
         }
-        Ok(Written { word, is_quoted })
+        Ok(QuotedWord { word, is_quoted })
     }
 
-    fn double_quoted(&mut self, word: &mut Word) -> Result<(), Unread> {
+    fn double_quoted(&mut self, word: &mut Word) -> Result<(), UnparsedShell> {
         loop {
-            match self.peek(0).ok_or(Unread)? {
+            match self.peek(0).ok_or(UnparsedShell)? {
                 '"' => {
                     self.at += 1;
                     return Ok(());
@@ -329,7 +328,7 @@ impl Reader {
     }
 
     /// At `$` or a backtick.
-    fn expansion(&mut self, word: &mut Word) -> Result<(), Unread> {
+    fn expansion(&mut self, word: &mut Word) -> Result<(), UnparsedShell> {
         if self.next()? == '`' {
             word.is_certain = false;
             return self.backticks();
@@ -338,21 +337,21 @@ impl Reader {
             Some('(') => {
                 self.at += 1;
                 word.is_certain = false;
-                // Arithmetic, or a subshell in a substitution: the shell itself has to try.
-                if self.peek(0) == Some('(') { Err(Unread) } else { self.nested() }
+                // Arithmetic, or a subshell in a substitution: only the shell itself can decide.
+                if self.peek(0) == Some('(') { Err(UnparsedShell) } else { self.nested() }
             }
             Some('{') => {
                 word.is_certain = false;
                 loop {
                     match self.next()? {
                         '}' => return Ok(()),
-                        '`' | '\'' | '"' | '\\' | '(' => return Err(Unread),
+                        '`' | '\'' | '"' | '\\' | '(' => return Err(UnparsedShell),
                         _ => {}
                     }
                 }
             }
-            // Escapes of C, whose every spelling nobody knows.
-            Some('\'') => Err(Unread),
+            // C escapes, which are not supported.
+            Some('\'') => Err(UnparsedShell),
             Some(name) if name.is_ascii_alphabetic() || name == '_' => {
                 word.is_certain = false;
                 while self.peek(0).is_some_and(|name| name.is_ascii_alphanumeric() || name == '_') {
@@ -372,29 +371,29 @@ impl Reader {
         }
     }
 
-    fn backticks(&mut self) -> Result<(), Unread> {
+    fn backticks(&mut self) -> Result<(), UnparsedShell> {
         let mut inner = String::new();
         loop {
             match self.next()? {
                 '`' => break,
                 '\\' => match self.next()? {
                     escaped @ ('`' | '\\' | '$') => inner.push(escaped),
-                    // In double quotes it means another thing than outside.
-                    '"' => return Err(Unread),
+                    // Has a different meaning within double quotes.
+                    '"' => return Err(UnparsedShell),
                     other => inner.extend(['\\', other]),
                 },
                 character => inner.push(character),
             }
         }
-        if self.depth == DEEPEST {
-            return Err(Unread);
+        if self.depth == MAX_DEPTH {
+            return Err(UnparsedShell);
         }
         self.found.extend(commands(&inner, self.depth + 1)?);
         Ok(())
     }
 }
 
-impl Written {
+impl QuotedWord {
     fn is_number(&self) -> bool {
         let text = &self.word.text;
         let is_plain = self.word.is_certain && !self.is_quoted && !text.is_empty();
@@ -403,13 +402,13 @@ impl Written {
 }
 
 impl Word {
-    /// A word that is written as it is meant.
+    /// Creates a literal word.
     #[cfg(test)]
     fn certain(text: &str) -> Self {
         Self { text: text.to_owned(), is_certain: true }
     }
 
-    /// What comes after an expansion says nothing about how the word begins.
+    /// Appends a character, unless it follows an expansion: only the prefix of the word is known then.
     fn push(&mut self, character: char) {
         if self.is_certain {
             self.text.push(character);
@@ -417,8 +416,8 @@ impl Word {
     }
 }
 
-impl Current {
-    fn push(&mut self, Written { word, is_quoted }: Written) -> Result<(), Unread> {
+impl CurrentCommand {
+    fn push(&mut self, QuotedWord { word, is_quoted }: QuotedWord) -> Result<(), UnparsedShell> {
         if self.command.words.is_empty() && !is_quoted {
             match word.text.as_str() {
                 "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "{" | "}"
@@ -428,13 +427,13 @@ impl Current {
                     return Ok(());
                 }
                 "for" if word.is_certain => self.is_for = true,
-                "case" | "esac" | "select" | "function" | "coproc" => return Err(Unread),
+                "case" | "esac" | "select" | "function" | "coproc" => return Err(UnparsedShell),
                 _ => {}
             }
         }
-        // `for NAME do` has no list: what follows would be taken for one.
+        // `for NAME do` has no list: the following words would be parsed as one.
         if self.is_for && word.text == "do" {
-            return Err(Unread);
+            return Err(UnparsedShell);
         }
         let is_assignment = self.command.words.is_empty() && is_assignment(&word.text);
         if is_assignment {

@@ -4,7 +4,7 @@
 //! and not those of the model's tools. The thought is a message of its own. The risk that the model declares is left out,
 //! so that it does not bias the judgement.
 
-use engine::security::asks;
+use engine::security::needs_confirmation;
 use engine::view::View;
 use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, Event, EventBody, EventSource};
@@ -70,7 +70,9 @@ fn from_event(event: &Event) -> Vec<Element> {
         (EventBody::Action(Action::Message(message)), EventSource::Agent) => {
             vec![Element::Assistant(clipped(message.content.clone()))]
         }
-        (EventBody::Action(action), EventSource::Agent) if asks(ConfirmationPolicy::Always, action) => {
+        (EventBody::Action(action), EventSource::Agent)
+            if needs_confirmation(ConfirmationPolicy::Always, action) =>
+        {
             from_call(action, event.id.to_string(), clipped)
         }
         (EventBody::Observation(observation), _) => {

@@ -86,7 +86,7 @@ impl Turn {
         let is_performed =
             matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
         let is_approved = || self.state.approvals.iter().any(|approval| security::covers(approval, action));
-        is_performed && security::asks(self.state.confirmation, action) && !is_approved()
+        is_performed && security::needs_confirmation(self.state.confirmation, action) && !is_approved()
     }
 
     /// An agent has no more to do; the conversation's own unless the user said something that it has not seen.

@@ -4,26 +4,26 @@
 use protocol::Action;
 use protocol::action::RunAction;
 
-use super::super::shell::{self, Command, Unread, Word};
+use super::super::shell::{self, Command, UnparsedShell, Word};
 use crate::browsing::{self, BrowserCall};
 
-/// `sh -c` within `sh -c`, and so on.
-const DEEPEST: usize = 8;
+/// Maximum nesting of `sh -c` within `sh -c`.
+const MAX_DEPTH: usize = 8;
 
-/// What one simple command, or an action of another kind, touches.
+/// The effects of a simple command, or of an action of another kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ActionFacts {
     pub(super) words: Vec<Word>,
     pub(super) reads: Vec<Word>,
     pub(super) writes: Vec<Word>,
     pub(super) hosts: Vec<Word>,
-    /// It only runs another command, which has its own facts.
+    /// Whether it only runs another command, which has its own facts.
     pub(super) is_wrapper: bool,
-    /// What it does cannot be seen.
+    /// Whether its effects are not visible.
     pub(super) is_opaque: bool,
 }
 
-/// One thing that a command touches.
+/// A path or host that a command accesses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target<'a> {
     Read(&'a Word),
@@ -31,24 +31,24 @@ pub(super) enum Target<'a> {
     Host(&'a Word),
 }
 
-/// Keys that a program is sent, which end it or its input.
+/// Keys that end a program or its input.
 const KEYS: [&str; 3] = ["C-c", "C-d", "C-z"];
 
-/// Programs that open nothing that their arguments name.
-const SILENT: &str =
+/// Programs that open none of their arguments.
+const PURE_PROGRAMS: &str =
     " echo printf export test [ true false set unset exit return sleep kill wait pwd type which ";
 
-/// Programs whose arguments name what they change.
+/// Programs that change their arguments.
 const WRITERS: &str = " rm rmdir mv tee touch chmod chown chgrp mkdir truncate shred unlink patch ";
 
-/// Programs that change only what their last argument names, unless an option names it.
+/// Programs that change only their last argument, unless an option names the target.
 const COPIERS: &str = " cp ln install rsync ";
 
-/// Programs whose arguments name hosts, with or without a scheme.
-const SPEAKERS: &str = " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
+/// Programs that connect to hosts among their arguments, with or without a scheme.
+const NETWORK_PROGRAMS: &str = " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
 
-/// Programs that speak with a host of their own configuration, and the words with which they do.
-const CONFIGURED: [(&str, &str); 11] = [
+/// Programs that connect to a configured host, and the subcommands that do.
+const REMOTE_SUBCOMMANDS: [(&str, &str); 11] = [
     ("git", " clone fetch pull push ls-remote submodule "),
     ("pip", " install download "),
     ("pip3", " install download "),
@@ -62,7 +62,7 @@ const CONFIGURED: [(&str, &str); 11] = [
     ("gh", ""),
 ];
 
-/// Programs that run the command in their arguments: the short options that take a value, and how many words stand
+/// Programs that run the command in their arguments, with the short options that take a value, and the number of words
 /// before the command.
 const WRAPPERS: [(&str, &str, usize); 14] = [
     ("sudo", "ughpCrtTUDR", 0),
@@ -84,26 +84,26 @@ const WRAPPERS: [(&str, &str, usize); 14] = [
 const SHELLS: &str = " sh bash dash ash zsh ksh ";
 
 impl ActionFacts {
-    /// Everything that it touches.
+    /// Returns all paths and hosts that it accesses.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target<'_>> {
         let reads = self.reads.iter().map(Target::Read);
         let writes = self.writes.iter().map(Target::Write);
         reads.chain(writes).chain(self.hosts.iter().map(Target::Host))
     }
 
-    /// What an action touches; nothing where it cannot be read with certainty.
-    pub(super) fn of(action: &Action) -> Option<Vec<Self>> {
+    /// Returns the facts of an action. `None` if it cannot be parsed reliably.
+    pub(super) fn from_action(action: &Action) -> Option<Vec<Self>> {
         let path = |path: &str| vec![Word { text: path.to_owned(), is_certain: true }];
         let one = match action {
-            Action::Run(run) => return of_run(run),
+            Action::Run(run) => return facts_of_run(run),
             Action::Read(read) => Self { reads: path(&read.path), ..Self::default() },
             Action::Write(write) => Self { writes: path(&write.path), ..Self::default() },
             Action::Edit(edit) if edit.command == "view" => {
                 Self { reads: path(&edit.path), ..Self::default() }
             }
             Action::Edit(edit) => Self { writes: path(&edit.path), ..Self::default() },
-            Action::Browse(browse) => Self::of_page(&browse.url),
-            Action::BrowseInteractive(browse) => return Some(Self::of_calls(&browse.browser_actions)),
+            Action::Browse(browse) => Self::from_page(&browse.url),
+            Action::BrowseInteractive(browse) => return Some(Self::from_calls(&browse.browser_actions)),
             _ => Self { is_opaque: true, ..Self::default() },
         };
         Some(vec![one])
@@ -111,17 +111,17 @@ impl ActionFacts {
 }
 
 impl ActionFacts {
-    /// Where a page is.
-    fn of_page(url: &str) -> Self {
+    /// Returns the facts of opening a page.
+    fn from_page(url: &str) -> Self {
         let opaque = Self { is_opaque: true, ..Self::default() };
-        // As the browser reads it.
+        // Parsed as the browser does.
         let Ok(url) = browsing::address(url) else { return opaque };
         match url.split_once(':') {
             Some(("file", rest)) => {
                 let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
                     return opaque;
                 };
-                // In an address letters may be written by their numbers.
+                // Characters of an address may be percent-encoded.
                 let certain = path.find(['%', '?', '#']).unwrap_or(path.len());
                 let (text, is_certain) = (path.get(..certain).unwrap_or_default(), certain == path.len());
                 Self { reads: vec![Word { text: text.to_owned(), is_certain }], ..Self::default() }
@@ -130,19 +130,19 @@ impl ActionFacts {
             Some(("http" | "https", _)) => {
                 Self { hosts: url_host(&url).into_iter().collect(), ..Self::default() }
             }
-            // A page that is within its address can do what any does.
+            // A page that its URL contains can do what any page can.
             _ => opaque,
         }
     }
 
-    /// Where calls in a browser lead, each by itself. What is done to a page may lead anywhere.
-    fn of_calls(calls: &str) -> Vec<Self> {
+    /// Returns the facts of calls in a browser, one for each call. Interaction with a page may lead anywhere.
+    fn from_calls(calls: &str) -> Vec<Self> {
         let opaque = || Self { is_opaque: true, ..Self::default() };
         let Ok(calls) = browsing::parse(calls) else { return vec![opaque()] };
         let mut facts = vec![Self::default()];
         for call in calls {
             match call {
-                BrowserCall::Goto(url) => facts.push(Self::of_page(&url)),
+                BrowserCall::Goto(url) => facts.push(Self::from_page(&url)),
                 BrowserCall::UploadFile(_, files) => {
                     let reads = files.into_iter().map(|text| Word { text, is_certain: true }).collect();
                     facts.extend([Self { reads, ..Self::default() }, opaque()]);
@@ -160,7 +160,7 @@ impl ActionFacts {
     }
 }
 
-fn of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
+fn facts_of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
     let text = run.command.trim();
     if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
         return Some(Vec::new());
@@ -169,23 +169,27 @@ fn of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
         return Some(vec![ActionFacts { is_opaque: true, ..ActionFacts::default() }]);
     }
     let mut facts = Vec::new();
-    of_text(&run.command, 0, &mut facts).ok()?;
+    facts_of_text(&run.command, 0, &mut facts).ok()?;
     Some(facts)
 }
 
-fn of_text(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), Unread> {
-    if depth == DEEPEST {
-        return Err(Unread);
+fn facts_of_text(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), UnparsedShell> {
+    if depth == MAX_DEPTH {
+        return Err(UnparsedShell);
     }
     for command in shell::commands(text, 0)? {
-        of_command(command, depth, facts)?;
+        facts_of_command(command, depth, facts)?;
     }
     Ok(())
 }
 
-fn of_command(command: Command, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), Unread> {
-    if depth == DEEPEST {
-        return Err(Unread);
+fn facts_of_command(
+    command: Command,
+    depth: usize,
+    facts: &mut Vec<ActionFacts>,
+) -> Result<(), UnparsedShell> {
+    if depth == MAX_DEPTH {
+        return Err(UnparsedShell);
     }
     let mut of_it = ActionFacts { reads: command.reads, writes: command.writes, ..ActionFacts::default() };
     let Some((program, arguments)) = command.words.split_first() else {
@@ -193,71 +197,78 @@ fn of_command(command: Command, depth: usize, facts: &mut Vec<ActionFacts>) -> R
         return Ok(());
     };
     if !program.is_certain {
-        return Err(Unread);
+        return Err(UnparsedShell);
     }
     let name = program.text.rsplit('/').next().unwrap_or_default();
     let within = inner(name, arguments)?;
-    of_it.is_wrapper = !matches!(within, Inner::None | Inner::Opaque);
-    of_it.is_opaque = matches!(within, Inner::Opaque);
+    of_it.is_wrapper = !matches!(within, WrappedCommand::None | WrappedCommand::Opaque);
+    of_it.is_opaque = matches!(within, WrappedCommand::Opaque);
     touch(name, arguments, &mut of_it);
     of_it.words.clone_from(&command.words);
     facts.push(of_it);
     match within {
-        Inner::None | Inner::Opaque => Ok(()),
-        Inner::Words(words) => of_command(Command { words, ..Command::default() }, depth + 1, facts),
-        Inner::Text(text) => of_text(&text, depth + 1, facts),
+        WrappedCommand::None | WrappedCommand::Opaque => Ok(()),
+        WrappedCommand::Words(words) => {
+            facts_of_command(Command { words, ..Command::default() }, depth + 1, facts)
+        }
+        WrappedCommand::Text(text) => facts_of_text(&text, depth + 1, facts),
     }
 }
 
-/// What a command runs in turn.
-enum Inner {
+/// What a wrapper runs.
+enum WrappedCommand {
     None,
     /// A command.
     Words(Vec<Word>),
-    /// Shell text.
+    /// A shell text.
     Text(String),
-    /// A program that is not in sight.
+    /// A program that the text does not show.
     Opaque,
 }
 
-fn inner(name: &str, arguments: &[Word]) -> Result<Inner, Unread> {
+fn inner(name: &str, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
     if is_in(SHELLS, name) {
         let option = arguments.iter().position(|word| {
             !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('c')
         });
         return match option.and_then(|at| arguments.get(at + 1)) {
-            Some(text) if text.is_certain => Ok(Inner::Text(text.text.clone())),
-            Some(_) => Err(Unread),
-            None => Ok(Inner::Opaque),
+            Some(text) if text.is_certain => Ok(WrappedCommand::Text(text.text.clone())),
+            Some(_) => Err(UnparsedShell),
+            None => Ok(WrappedCommand::Opaque),
         };
     }
     match name {
         "eval" if arguments.iter().all(|word| word.is_certain) => {
             let words: Vec<_> = arguments.iter().map(|word| word.text.as_str()).collect();
-            Ok(Inner::Text(words.join(" ")))
+            Ok(WrappedCommand::Text(words.join(" ")))
         }
-        "eval" => Err(Unread),
-        "." | "source" | "trap" | "alias" => Ok(Inner::Opaque),
+        "eval" => Err(UnparsedShell),
+        "." | "source" | "trap" | "alias" => Ok(WrappedCommand::Opaque),
         "find" => {
             Ok(match arguments.iter().position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text)) {
                 Some(at) => {
                     let command =
                         arguments.iter().skip(at + 1).take_while(|word| word.text != ";" && word.text != "+");
-                    // The files that it finds are not in sight.
+                    // The files that it finds are unknown.
                     let word = |word: &Word| if word.text == "{}" { Word::default() } else { word.clone() };
-                    Inner::Words(command.map(word).collect())
+                    WrappedCommand::Words(command.map(word).collect())
                 }
-                None => Inner::None,
+                None => WrappedCommand::None,
             })
         }
         _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
             Some((_, with_value, operands)) => wrapped(name, arguments, with_value, *operands),
-            None => Ok(Inner::None),
+            None => Ok(WrappedCommand::None),
         },
     }
 }
 
-fn wrapped(name: &str, arguments: &[Word], with_value: &str, operands: usize) -> Result<Inner, Unread> {
+fn wrapped(
+    name: &str,
+    arguments: &[Word],
+    with_value: &str,
+    operands: usize,
+) -> Result<WrappedCommand, UnparsedShell> {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
         let is_variable = name == "env" && word.text.contains('=');
@@ -266,12 +277,12 @@ fn wrapped(name: &str, arguments: &[Word], with_value: &str, operands: usize) ->
                 at += 1;
                 break;
             }
-            // Whether the next word belongs to it, its own program knows; `env -S` takes its value apart.
+            // Whether the next word is its value is unknown; `env -S` splits its value.
             Some(long)
                 if (long.starts_with('-') && !long.contains('='))
                     || (name == "env" && long.contains('S')) =>
             {
-                return Err(Unread);
+                return Err(UnparsedShell);
             }
             Some(letters) => {
                 let takes_next = letters.chars().last().is_some_and(|letter| with_value.contains(letter));
@@ -282,24 +293,24 @@ fn wrapped(name: &str, arguments: &[Word], with_value: &str, operands: usize) ->
         }
     }
     let words: Vec<_> = arguments.iter().skip(at + operands).cloned().collect();
-    // What it reads from its input becomes arguments.
+    // Its standard input becomes arguments.
     let unseen = (name == "xargs").then(Word::default);
     Ok(match words.is_empty() {
-        true => Inner::None,
-        false => Inner::Words(words.into_iter().chain(unseen).collect()),
+        true => WrappedCommand::None,
+        false => WrappedCommand::Words(words.into_iter().chain(unseen).collect()),
     })
 }
 
-/// The paths and hosts among a command's arguments.
+/// Adds the paths and hosts among the arguments of a command.
 fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
-    if is_in(SILENT, name) {
+    if is_in(PURE_PROGRAMS, name) {
         return;
     }
     let is_writer = is_in(WRITERS, name)
         || (matches!(name, "sed" | "perl") && arguments.iter().any(|word| word.text.starts_with("-i")));
     let has_target_option =
         arguments.iter().any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
-    let speaks = is_in(SPEAKERS, name);
+    let speaks = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
     for (at, word) in arguments.iter().enumerate() {
         let is_target = is_in(COPIERS, name) && (has_target_option || at + 1 == arguments.len());
@@ -311,7 +322,7 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             continue;
         }
         let word = match word.text.split_once('=') {
-            // As in `--output=PATH` and `of=PATH`.
+            // Such as `--output=PATH` and `of=PATH`.
             Some((key, value)) => {
                 let value = Word { text: value.to_owned(), is_certain: word.is_certain };
                 if name == "dd" && key == "of" {
@@ -326,7 +337,7 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             continue;
         }
         if let Some(host) = url_host(&word.text).or_else(|| speaks.then(|| bare_host(&word.text)).flatten()) {
-            // What follows a host without a slash may still be part of it.
+            // Text after a host, without a slash, may still be part of it.
             let is_whole =
                 word.is_certain || word.text.rsplit("://").next().is_some_and(|rest| rest.contains('/'));
             facts.hosts.push(Word { is_certain: host.is_certain && is_whole, ..host });
@@ -341,13 +352,14 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         facts.reads.push(word);
     }
     let uses_own = |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
-    if facts.hosts.is_empty() && CONFIGURED.iter().any(|(program, words)| *program == name && uses_own(words))
+    if facts.hosts.is_empty()
+        && REMOTE_SUBCOMMANDS.iter().any(|(program, words)| *program == name && uses_own(words))
     {
         facts.hosts.push(Word::default());
     }
 }
 
-/// The host of `scheme://user@host:port/path`, and of git's `user@host:path`.
+/// Returns the host of `scheme://user@host:port/path`, or of git's `user@host:path`.
 fn url_host(text: &str) -> Option<Word> {
     let authority = match text.split_once("://") {
         Some((scheme, rest))
@@ -365,7 +377,7 @@ fn url_host(text: &str) -> Option<Word> {
     Some(host_word(authority.rsplit('@').next()?))
 }
 
-/// The host of `host`, `user@host`, `host:port` and `host/path`; a file has no such name.
+/// Returns the host of `host`, `user@host`, `host:port` or `host/path`.
 fn bare_host(text: &str) -> Option<Word> {
     let authority = text.split('/').next()?;
     let host = authority.rsplit('@').next()?;

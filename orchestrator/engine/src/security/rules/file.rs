@@ -1,4 +1,4 @@
-//! The policy file: TOML.
+//! Parses the policy file, which is TOML.
 
 use protocol::{Action, SecurityRisk};
 use serde::Deserialize;
@@ -6,31 +6,31 @@ use serde::Deserialize;
 use super::pattern::{CommandPattern, HostPattern, PathPattern, PatternError};
 use super::{Rule, SecurityRules};
 
-/// Why a policy file cannot be used. The user mends it.
+/// The error of an invalid policy file. The user has to correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {key}: {problem}")]
 pub struct PolicyError {
     /// The line, from 1.
     pub line: usize,
-    /// The key's path, as in `rule[2].risk`.
+    /// The path of the key, such as `rule[2].risk`.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct PolicyFile {
     #[serde(default)]
-    otherwise: Risk,
+    otherwise: RiskName,
     #[serde(default)]
-    rule: Vec<Entry>,
+    rule: Vec<RuleEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    risk: Risk,
+struct RuleEntry {
+    risk: RiskName,
     reason: String,
     #[serde(default)]
     commands: Vec<Pattern<CommandPattern>>,
@@ -41,12 +41,12 @@ struct Entry {
     #[serde(default)]
     hosts: Vec<Pattern<HostPattern>>,
     #[serde(default)]
-    actions: Vec<Kind>,
+    actions: Vec<ActionKindName>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Risk {
+enum RiskName {
     #[default]
     Unknown,
     Low,
@@ -54,7 +54,7 @@ enum Risk {
     High,
 }
 
-/// A pattern that is looked at while the file is read, so that an error has its place.
+/// A pattern that is validated during deserialization, so that an error has a position.
 #[derive(Deserialize)]
 #[serde(try_from = "String", bound(deserialize = "P: TryFrom<String, Error = PatternError>"))]
 struct Pattern<P>(P);
@@ -67,12 +67,12 @@ impl<P: TryFrom<String, Error = PatternError>> TryFrom<String> for Pattern<P> {
     }
 }
 
-/// The wire's name of an action.
+/// The wire name of a kind of action.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Kind(String);
+struct ActionKindName(String);
 
-impl TryFrom<String> for Kind {
+impl TryFrom<String> for ActionKindName {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
@@ -85,10 +85,10 @@ impl TryFrom<String> for Kind {
 }
 
 impl SecurityRules {
-    /// Reads a policy file's text.
+    /// Parses a policy file.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// See [`PolicyError`]; the first problem found.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let syntax = |error: &toml::de::Error| PolicyError {
             line: line_of(text, error),
@@ -96,15 +96,15 @@ impl SecurityRules {
             problem: one_line(error.message()),
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
-        let file: File = serde_path_to_error::deserialize(deserializer)
+        let file: PolicyFile = serde_path_to_error::deserialize(deserializer)
             .map_err(|error| PolicyError { key: error.path().to_string(), ..syntax(error.inner()) })?;
         let rules = file.rule.into_iter().map(Rule::from).collect();
         Ok(Self { rules, otherwise: file.otherwise.into() })
     }
 }
 
-impl From<Entry> for Rule {
-    fn from(entry: Entry) -> Self {
+impl From<RuleEntry> for Rule {
+    fn from(entry: RuleEntry) -> Self {
         fn all<P>(patterns: Vec<Pattern<P>>) -> Vec<P> {
             patterns.into_iter().map(|Pattern(pattern)| pattern).collect()
         }
@@ -115,18 +115,18 @@ impl From<Entry> for Rule {
             reads: all(entry.reads),
             writes: all(entry.writes),
             hosts: all(entry.hosts),
-            actions: entry.actions.into_iter().map(|Kind(name)| name).collect(),
+            actions: entry.actions.into_iter().map(|ActionKindName(name)| name).collect(),
         }
     }
 }
 
-impl From<Risk> for SecurityRisk {
-    fn from(risk: Risk) -> Self {
+impl From<RiskName> for SecurityRisk {
+    fn from(risk: RiskName) -> Self {
         match risk {
-            Risk::Unknown => Self::Unknown,
-            Risk::Low => Self::Low,
-            Risk::Medium => Self::Medium,
-            Risk::High => Self::High,
+            RiskName::Unknown => Self::Unknown,
+            RiskName::Low => Self::Low,
+            RiskName::Medium => Self::Medium,
+            RiskName::High => Self::High,
         }
     }
 }

@@ -1,50 +1,50 @@
-//! What a rule is compared with: words of commands, paths, hosts.
+//! Patterns of rules: command words, paths and hosts.
 
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::super::shell::Word;
 
-/// How well something matches. The best of several counts.
+/// Whether a pattern matches. Of several results the highest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Likeness {
+pub(super) enum Match {
     No,
-    /// It depends on what the shell makes of a word.
+    /// Depends on the shell's expansion of a word.
     Maybe,
     Yes,
 }
 
-/// A pattern that is none.
+/// The error of an invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PatternError {
     #[error("an empty pattern matches nothing")]
     Empty,
-    #[error("{pattern:?} is no pattern: {problem}")]
+    #[error("{pattern:?} is not a valid pattern: {problem}")]
     Glob { pattern: String, problem: String },
 }
 
-/// A program and words that stand among its arguments in this order; short options in any order and grouping.
+/// A program, and words that occur among its arguments in this order. Short options match in any order and grouping.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPattern {
     program: TextPattern,
     arguments: Vec<TextPattern>,
-    /// Letters of short options.
+    /// The letters of short options.
     flags: Vec<char>,
 }
 
-/// A path, or a folder's content as `/etc/**`. One that does not begin with `/` or `~` stands at any depth.
+/// A path, or the content of a folder as in `/etc/**`. Matches at any depth unless it starts with `/` or `~`.
 #[derive(Debug, Clone)]
 pub(super) struct PathPattern(Vec<TextPattern>);
 
-/// A host's name, as in `*.example.com`.
+/// A host name, such as `*.example.com`.
 #[derive(Debug, Clone)]
 pub(super) struct HostPattern(TextPattern);
 
 #[derive(Debug, Clone)]
 struct TextPattern {
     glob: GlobMatcher,
-    /// What every text begins with that matches.
+    /// The common prefix of all matching texts.
     prefix: String,
-    /// Whether nothing but the prefix matches.
+    /// Whether only the prefix itself matches.
     is_text: bool,
 }
 
@@ -62,13 +62,13 @@ impl TextPattern {
         Ok(Self { glob: glob.compile_matcher(), is_text: prefix.len() == pattern.len(), prefix })
     }
 
-    fn matches(&self, word: &Word) -> Likeness {
+    fn matches(&self, word: &Word) -> Match {
         if word.is_certain {
-            return if self.glob.is_match(&word.text) { Likeness::Yes } else { Likeness::No };
+            return if self.glob.is_match(&word.text) { Match::Yes } else { Match::No };
         }
         let may_begin_so =
             word.text.starts_with(&self.prefix) && !(self.is_text && word.text.len() > self.prefix.len());
-        if may_begin_so || self.prefix.starts_with(&word.text) { Likeness::Maybe } else { Likeness::No }
+        if may_begin_so || self.prefix.starts_with(&word.text) { Match::Maybe } else { Match::No }
     }
 }
 
@@ -91,9 +91,9 @@ impl TryFrom<String> for CommandPattern {
 }
 
 impl CommandPattern {
-    pub(super) fn matches(&self, words: &[Word]) -> Likeness {
-        let Some((program, given)) = words.split_first() else { return Likeness::No };
-        // What the program is matters; a path to it does not, unless the pattern has one.
+    pub(super) fn matches(&self, words: &[Word]) -> Match {
+        let Some((program, given)) = words.split_first() else { return Match::No };
+        // The path of the program does not matter, unless the pattern has one.
         let name = match program.text.rsplit_once('/') {
             Some((_, name)) if program.is_certain && !self.program.prefix.contains('/') => name,
             _ => &program.text,
@@ -102,25 +102,25 @@ impl CommandPattern {
         likeness.min(self.match_arguments(given))
     }
 
-    fn match_arguments(&self, given: &[Word]) -> Likeness {
+    fn match_arguments(&self, given: &[Word]) -> Match {
         let has_flag = |letter: &char| {
             let mut options = given.iter().filter_map(|word| short_options(&word.text));
             options.any(|letters| letters.contains(*letter))
         };
         let mut rest = given.iter();
         let has_arguments =
-            self.arguments.iter().all(|wanted| rest.any(|word| wanted.matches(word) == Likeness::Yes));
+            self.arguments.iter().all(|wanted| rest.any(|word| wanted.matches(word) == Match::Yes));
         if has_arguments && self.flags.iter().all(has_flag) {
-            Likeness::Yes
+            Match::Yes
         } else if given.iter().any(|word| !word.is_certain) {
-            Likeness::Maybe
+            Match::Maybe
         } else {
-            Likeness::No
+            Match::No
         }
     }
 }
 
-/// The letters of `-rf`; not of a long option.
+/// Returns the letters of short options such as `-rf`. `None` for a long option.
 fn short_options(word: &str) -> Option<&str> {
     word.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'))
 }
@@ -132,7 +132,7 @@ impl TryFrom<String> for PathPattern {
         let mut patterns = Vec::new();
         for path in spellings(&text) {
             patterns.push(TextPattern::new(&path, true)?);
-            // A folder's content is touched with the folder.
+            // Access to the folder includes its content.
             if let Some(folder) =
                 path.strip_suffix("/**").filter(|folder| !folder.is_empty() && *folder != "**")
             {
@@ -143,7 +143,7 @@ impl TryFrom<String> for PathPattern {
     }
 }
 
-/// A home may be written in several ways.
+/// Returns the spellings of a path in a home directory.
 fn spellings(pattern: &str) -> Vec<String> {
     match pattern.strip_prefix("~/") {
         Some(rest) => ["~", "/root", "/home/*"].map(|home| format!("{home}/{rest}")).to_vec(),
@@ -154,13 +154,13 @@ fn spellings(pattern: &str) -> Vec<String> {
 }
 
 impl PathPattern {
-    pub(super) fn matches(&self, path: &Word) -> Likeness {
+    pub(super) fn matches(&self, path: &Word) -> Match {
         let path = clean(path);
-        self.0.iter().map(|pattern| pattern.matches(&path)).max().unwrap_or(Likeness::No)
+        self.0.iter().map(|pattern| pattern.matches(&path)).max().unwrap_or(Match::No)
     }
 }
 
-/// A path without `.`, `..` and doubled slashes. What goes up from an unknown folder is not certain.
+/// Removes `.`, `..` and repeated slashes. A path that leaves an unknown folder is not certain.
 fn clean(path: &Word) -> Word {
     let mut parts: Vec<&str> = Vec::new();
     let is_absolute = path.text.starts_with('/');
@@ -191,9 +191,9 @@ impl TryFrom<String> for HostPattern {
 }
 
 impl HostPattern {
-    pub(super) fn matches(&self, host: &Word) -> Likeness {
+    pub(super) fn matches(&self, host: &Word) -> Match {
         if self.0.glob.glob().glob() == "*" {
-            return Likeness::Yes;
+            return Match::Yes;
         }
         self.0.matches(&Word { text: host.text.to_ascii_lowercase(), ..host.clone() })
     }

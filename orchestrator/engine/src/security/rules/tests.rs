@@ -9,11 +9,11 @@ const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
 
 fn risk_of(rules: &str, command: &str) -> SecurityRisk {
     let run = RunAction { command: command.into(), ..Default::default() };
-    SecurityRules::from_toml(rules).unwrap().judge(&run.into()).risk
+    SecurityRules::from_toml(rules).unwrap().assess_action(&run.into()).risk
 }
 
 #[test]
-fn the_example_judges_what_is_done_in_whatever_form() {
+fn example_policy_assesses_every_form_of_a_command() {
     for (command, risk) in [
         ("", Low),
         ("ls -la && make test", Low),
@@ -68,18 +68,18 @@ fn the_example_judges_what_is_done_in_whatever_form() {
 }
 
 #[test]
-fn files_pages_and_tools_are_judged_too() {
+fn files_pages_and_tools_are_assessed() {
     let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
-    let judge = |action: Action| rules.judge(&action);
-    let judged = judge(ReadAction::whole_file("/home/me/.ssh/config").into());
-    assert_eq!(judged, RiskAssessment { risk: High, reason: "keys and passwords".into() });
-    assert_eq!(judge(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
-    assert_eq!(judge(EditAction::new("/etc/hosts", "view").into()).risk, Low);
-    assert_eq!(judge(EditAction::new("/etc/hosts", "create").into()).risk, High);
-    let page = |url: &str| judge(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
+    let assess_action = |action: Action| rules.assess_action(&action);
+    let assessed = assess_action(ReadAction::whole_file("/home/me/.ssh/config").into());
+    assert_eq!(assessed, RiskAssessment { risk: High, reason: "keys and passwords".into() });
+    assert_eq!(assess_action(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
+    assert_eq!(assess_action(EditAction::new("/etc/hosts", "view").into()).risk, Low);
+    assert_eq!(assess_action(EditAction::new("/etc/hosts", "create").into()).risk, High);
+    let page = |url: &str| assess_action(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
     assert_eq!((page("http://localhost:3000/"), page("https://h.example")), (Low, Medium));
     let calls = |calls: &str| {
-        judge(BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
+        assess_action(BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
     };
     assert_eq!(calls("goto('file:///home/me/.ssh/id_rsa')").reason, "keys and passwords");
     for spelt in ["file:/home/me/.ssh/k", "file://localhost/home/me/.ssh/k", "file:\\\\/home\\me\\.s\tsh/k"] {
@@ -93,34 +93,39 @@ fn files_pages_and_tools_are_judged_too() {
     assert_eq!(calls("noop()").reason, "code and tools whose doing is not in sight");
     let own = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['ours.example']\n";
     let own = SecurityRules::from_toml(&format!("otherwise = 'low'\n{own}")).unwrap();
-    let judged = |calls: &str| {
-        own.judge(&BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
+    let assessed = |calls: &str| {
+        own.assess_action(
+            &BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into(),
+        )
     };
-    assert_eq!(judged("goto('ours.example/a')").risk, Low);
+    assert_eq!(assessed("goto('ours.example/a')").risk, Low);
     assert_eq!(
-        judged("goto('ours.example')\ngoto('evil.example')").risk,
+        assessed("goto('ours.example')\ngoto('evil.example')").risk,
         Low,
         "as the policy says of what no rule names"
     );
     let within = "goto('data:text/html,<script>1</script>')";
     for unknown in [within, "click('1')", "goto('ours.example')\nclick('1')", "fly()"] {
-        assert_eq!(judged(unknown).risk, Unknown, "{unknown}");
+        assert_eq!(assessed(unknown).risk, Unknown, "{unknown}");
     }
     let cell: RunIpythonAction = serde_json::from_value(serde_json::json!({"code": "1"})).unwrap();
-    assert_eq!(judge(cell.clone().into()).risk, Medium);
-    assert_eq!(SecurityRules::from_toml("otherwise = \"low\"").unwrap().judge(&cell.into()).risk, Unknown);
+    assert_eq!(assess_action(cell.clone().into()).risk, Medium);
+    assert_eq!(
+        SecurityRules::from_toml("otherwise = \"low\"").unwrap().assess_action(&cell.into()).risk,
+        Unknown
+    );
 }
 
 #[test]
-fn text_for_a_running_program_is_not_in_sight_but_keys_are() {
+fn input_is_opaque_except_for_keys() {
     let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
     let typed = |text: &str| RunAction { command: text.into(), is_input: true, ..Default::default() };
-    assert_eq!(rules.judge(&typed("ls").into()).risk, Unknown);
-    assert_eq!(rules.judge(&typed("C-c").into()).risk, Low);
+    assert_eq!(rules.assess_action(&typed("ls").into()).risk, Unknown);
+    assert_eq!(rules.assess_action(&typed("C-c").into()).risk, Low);
 }
 
 #[test]
-fn the_first_rule_decides_on_each_thing_that_is_touched() {
+fn first_matching_rule_decides_for_each_target() {
     let rules = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['*.ours.example', 'ours.example']\n\
                  [[rule]]\nrisk = 'low'\nreason = 'work'\nwrites = ['/srv/**']\n\
                  [[rule]]\nrisk = 'low'\nreason = 'fine'\ncommands = ['cat']\n\
@@ -147,7 +152,7 @@ fn the_first_rule_decides_on_each_thing_that_is_touched() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_names_line_and_key() {
+fn policy_errors_name_line_and_key() {
     for (text, error) in [
         ("[[rule]]\nrisk = 'awful'\nreason = 'r'\n", "line 2: rule[0].risk: unknown variant `awful`"),
         ("otherwise = 'low'\n[[rule]]\nreason = 'r'\n", "line 2: rule[0]: missing field `risk`"),

@@ -13,12 +13,12 @@ fn shown(text: &str) -> Vec<String> {
     };
     match commands(text, 0) {
         Ok(commands) => commands.into_iter().map(command).collect(),
-        Err(Unread) => vec!["?".into()],
+        Err(UnparsedShell) => vec!["?".into()],
     }
 }
 
 #[test]
-fn every_command_of_a_text_is_found() {
+fn every_command_of_a_text_is_extracted() {
     for (text, found) in [
         ("ls -l", &["ls -l"][..]),
         ("", &[]),
@@ -48,7 +48,7 @@ fn every_command_of_a_text_is_found() {
 }
 
 #[test]
-fn what_is_not_certain_is_not_read() {
+fn unreliable_text_is_not_parsed() {
     for text in [
         "f() { rm x; }",
         "function f { rm x; }",
@@ -70,20 +70,20 @@ fn what_is_not_certain_is_not_read() {
     ] {
         assert_eq!(shown(text), ["?"], "{text}");
     }
-    assert_eq!(commands(&"(".repeat(100), 0), Err(Unread));
-    assert_eq!(commands(&"a ".repeat(LONGEST), 0), Err(Unread));
+    assert_eq!(commands(&"(".repeat(100), 0), Err(UnparsedShell));
+    assert_eq!(commands(&"a ".repeat(MAX_TEXT_BYTES), 0), Err(UnparsedShell));
     assert_eq!(commands("a b", 0).unwrap()[0].words, [Word::certain("a"), Word::certain("b")]);
 }
 
 proptest! {
     #[test]
-    fn any_text_has_an_ending(text in "[a$`'\"(){}<>|&;# \n\\\\=*-]{0,60}") {
+    fn arbitrary_text_terminates(text in "[a$`'\"(){}<>|&;# \n\\\\=*-]{0,60}") {
         let _ = commands(&text, 0);
     }
 
     /// Wherever a command stands, it is found or the text is not read.
     #[test]
-    fn no_command_hides(
+    fn no_command_is_missed(
         before in prop::sample::select(vec!["", "a; ", "a && ", "(", "{ ", "if x; then ", "echo $(", "a | ", "! ", "b=1 ", "echo \"`", "cat <(", "x & "]),
         after in prop::sample::select(vec!["", "; b", ")", "; }", "; fi", ")\"", "`\"", " > x", "\n", " | b", " #c"]),
     ) {
