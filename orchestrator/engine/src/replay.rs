@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_stopped_is_not_done_again() {
+    fn stopped_actions_are_not_replayed() {
         let run = |command: &str| -> (EventSource, EventBody, Option<u64>) {
             let run = RunAction { command: command.into(), ..Default::default() };
             (EventSource::Agent, Action::from(run).into(), None)

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_told_once_and_found_again_in_the_log() {
+    fn offer_is_logged_once_and_restored_from_the_log() {
         let failure = ToolServerFailure { server: "git".into(), reason: "it does not answer".into() };
         let tools = vec![tool("echo"), tool("add")];
         let offer = ToolOffer { tools, failures: vec![failure], obstacle: None };

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_becomes_the_plain_one() {
+    fn every_spelling_of_an_address_is_normalized() {
         let spellings = [
             (" host:80/a ", "http://host:80/a"),
             ("//host/a", "http://host/a"),

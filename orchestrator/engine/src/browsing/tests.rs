@@ -15,7 +15,7 @@ fn wrong(text: &str) -> String {
 }
 
 #[test]
-fn every_call_is_read() {
+fn every_call_is_parsed() {
     let element = || "a12".to_owned();
     let click =
         |button, modifiers, times| BrowserCall::Click { element: element(), button, modifiers, times };
@@ -58,14 +58,14 @@ fn every_call_is_read() {
 }
 
 #[test]
-fn calls_stand_on_lines_or_apart_by_semicolons() {
+fn calls_are_separated_by_lines_or_semicolons() {
     let text = "```python\n# first\nclick('1') ; fill('2',\n  'x',  # the value\n)\n\nnoop(0) # wait\n```\n";
     let calls = parse(text).unwrap();
     assert_eq!(calls.len(), 3, "{calls:?}");
 }
 
 #[test]
-fn what_is_wrong_is_told_in_one_sentence() {
+fn errors_are_one_sentence() {
     for (text, sentence) in [
         ("", "there is no call; write one such as click('12')"),
         ("click", "line 1: expected `(` after click, found the end"),
@@ -101,13 +101,13 @@ fn what_is_wrong_is_told_in_one_sentence() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "\\PC{0,80}") {
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,80}") {
         drop(parse(&text));
         drop(parse(&format!("click({text})")));
     }
 
     #[test]
-    fn a_text_that_is_written_is_the_text_that_is_read(text in "[ -~\\n\\t\u{e9}\u{1f600}]{0,60}") {
+    fn string_literals_round_trip(text in "[ -~\\n\\t\u{e9}\u{1f600}]{0,60}") {
         let written = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
         prop_assert_eq!(one(&format!("fill('1', '{written}')")), BrowserCall::Fill("1".into(), text.clone()));
         let written = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -41,7 +41,7 @@ fn edited(text: &str, draft: &EditAction, answer: &str) -> Result<String, String
 }
 
 #[test]
-fn lines_are_replaced_and_everything_else_stays() {
+fn only_the_lines_of_the_range_are_replaced() {
     let fenced = |lines: &str| format!("Here they are:\n```python\n{lines}```\nDone.");
     for (text, range, answer, expected) in [
         ("a\nb\nc\n", (2, 2), "B\nB\n", "a\nB\nB\nc\n"),
@@ -64,7 +64,7 @@ fn lines_are_replaced_and_everything_else_stays() {
 }
 
 #[test]
-fn a_model_is_told_all_lines_of_the_range() {
+fn request_holds_all_lines_of_the_range() {
     let draft = draft("A\n\n", 1, 3);
     let Ok(Plan::Rewrite(lines)) = plan(&draft, "a\r\n\r\n\r\nb\r\n".into()) else { panic!("a rewrite") };
     let told = lines.told(&draft);
@@ -75,7 +75,7 @@ fn a_model_is_told_all_lines_of_the_range() {
 }
 
 #[test]
-fn what_a_draft_came_to_is_done_again_without_a_model() {
+fn draft_is_replayed_without_a_model() {
     let told = |old: Option<&str>, new: &str| EditObservation {
         prev_exist: old.is_some(),
         old_content: old.map(str::to_owned),
@@ -96,7 +96,7 @@ fn what_a_draft_came_to_is_done_again_without_a_model() {
 }
 
 #[test]
-fn what_is_appended_needs_no_model() {
+fn append_needs_no_model() {
     for (text, content, expected) in [
         ("a\n", "b", "a\nb\n"),
         ("a", "b\n", "a\nb"),
@@ -111,7 +111,7 @@ fn what_is_appended_needs_no_model() {
 }
 
 #[test]
-fn an_answer_that_is_not_one_block_changes_nothing() {
+fn response_without_a_single_block_changes_nothing() {
     let said =
         |answer: &str| edited("a\nb\n", &draft("# ... existing code ...\nB", 1, -1), answer).unwrap_err();
     let no_block =
@@ -139,7 +139,7 @@ fn an_answer_that_is_not_one_block_changes_nothing() {
 }
 
 #[test]
-fn a_range_is_one_of_the_files_and_not_too_long() {
+fn invalid_and_long_ranges_are_rejected() {
     let said = |text: &str, draft: &EditAction| edited(text, draft, "").unwrap_err();
     assert_eq!(said("a\n", &draft("", 3, -1)), "the file has 1 lines, from 1, and `start` is 3");
     assert_eq!(said("a\n", &draft("", 0, -1)), "the file has 1 lines, from 1, and `start` is 0");
@@ -310,7 +310,7 @@ async fn reach(conversation: &Conversation, state: AgentState) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_is_paid_for_and_only_a_good_one_reaches_the_sandbox() {
+async fn unusable_response_costs_and_reaches_no_sandbox() {
     let world = World::new();
     let drafts = [block("zwei"), json!({"role": "assistant", "content": "I would rather not."})];
     let conversation =
@@ -326,7 +326,7 @@ async fn every_answer_is_paid_for_and_only_a_good_one_reaches_the_sandbox() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_cancels_the_call_and_nothing_is_written() {
+async fn stop_cancels_the_call_without_an_edit() {
     let world = World::new();
     let drafts = Says::new([]);
     let conversation = world.begin(Says::new([edit_file()]), drafts.clone(), None).await;
@@ -338,7 +338,7 @@ async fn a_stop_cancels_the_call_and_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_in_mid_call_asks_again_and_one_after_it_does_not() {
+async fn crash_repeats_only_an_unfinished_model_call() {
     let world = World::new();
     let drafts = Says::new([]);
     let conversation = world.begin(Says::new([edit_file()]), drafts.clone(), None).await;
@@ -367,7 +367,7 @@ async fn a_crash_in_mid_call_asks_again_and_one_after_it_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_draft_whose_sandbox_is_gone_after_a_crash_was_not_performed() {
+async fn draft_is_interrupted_when_its_sandbox_is_lost() {
     let world = World::new();
     let drafts = Says::new([]);
     let conversation = world.begin(Says::new([edit_file(), finish()]), drafts.clone(), None).await;
@@ -382,7 +382,7 @@ async fn a_draft_whose_sandbox_is_gone_after_a_crash_was_not_performed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_draft_is_written_out_past_the_budget() {
+async fn no_draft_is_applied_beyond_the_budget() {
     let world = World::new();
     let conversation = world.begin(Says::new([edit_file(), finish()]), Says::new([]), Some(1.0)).await;
     reach(&conversation, AgentState::Error).await;

@@ -7,7 +7,7 @@ fn parse(text: &str) -> Document<'_> {
 }
 
 #[test]
-fn what_people_write_is_read() {
+fn common_front_matter_is_parsed() {
     let text = "---\n# a comment\nname: \"github\" # why\ntype: knowledge\nversion: 1.0.0\nempty:\nnothing: ~\n\
                 triggers:\n- github\n- 'it''s'\n  # between\n- \"a: b\"\nflow: [one, \"two, three\",\n  four]\n\
                 commas: Read, Grep\nfolded: >-\n  first line\n  second line\n\n  third\nkept: |\n  a\n    b\n\
@@ -30,7 +30,7 @@ fn what_people_write_is_read() {
 }
 
 #[test]
-fn nested_maps_and_lists_are_read_within_bounds() {
+fn nested_maps_and_lists_are_parsed_within_limits() {
     let text = r#"---
 mcp_tools:
   stdio_servers:
@@ -78,7 +78,7 @@ name: wins
 }
 
 #[test]
-fn indented_front_matter_after_blank_lines_is_read() {
+fn indented_front_matter_after_blank_lines_is_parsed() {
     let text = "\n  \n ---\n  # comment\n  name: a\n  triggers:\n    - one\n  - two\n\n  folded: |\n    x\n      y\n  wrong: {a\n-----\nbody";
     let document = parse(text);
     assert_eq!((document.text("name").unwrap(), document.body), (Some("a"), "body"));
@@ -96,13 +96,13 @@ fn a_file_without_front_matter_is_all_body() {
 }
 
 #[test]
-fn a_line_that_is_no_field_is_named() {
+fn error_names_the_invalid_line() {
     let error = Document::parse("---\na: b\nnonsense\n---\n").unwrap_err();
     assert_eq!(error.to_string(), "3: expected `name: value`");
 }
 
 #[test]
-fn deep_nesting_costs_nothing() {
+fn deep_nesting_is_cheap() {
     let deep: String = (0..20_000).map(|depth| format!("{}- a:\n", " ".repeat(depth % 200))).collect();
     let dashes: String = (0..2000).map(|depth| format!("{}-\n", " ".repeat(depth))).collect();
     let brackets = "[".repeat(100_000);
@@ -112,7 +112,7 @@ fn deep_nesting_costs_nothing() {
 
 proptest! {
     #[test]
-    fn nothing_makes_it_fail_otherwise(text in "(---\n)?([a-z:'\"\\[\\]{}#|>& \t\\-,\n\u{e9}]|---\n){0,200}") {
+    fn arbitrary_text_fails_only_with_an_error(text in "(---\n)?([a-z:'\"\\[\\]{}#|>& \t\\-,\n\u{e9}]|---\n){0,200}") {
         if let Ok(document) = Document::parse(&text) {
             prop_assert!(text.ends_with(document.body));
             for name in document.names() {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_were_quoted_come_back(texts in prop::collection::vec("[ -~\u{e9}]{0,20}", 0..8)) {
+    fn quoted_strings_round_trip(texts in prop::collection::vec("[ -~\u{e9}]{0,20}", 0..8)) {
         let quoted = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let list: String = texts.iter().map(|text| format!("- {}\n", quoted(text))).collect();
         let single: String = texts.iter().map(|text| format!("- '{}'\n", text.replace('\'', "''"))).collect();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers_decide_when_a_file_is_told() {
+    fn triggers_decide_when_knowledge_is_included() {
         let head = "---\nname: said\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
         let triggered = read("git/hub.md", &format!("{head}triggers:\n- github\n- git\n---\nUse it.\n"));
         assert_eq!((triggered.name.as_str(), triggered.content.as_str()), ("git/hub", "Use it."));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn mcp_tools_of_knowledge_that_always_applies_are_read() {
+    fn mcp_tools_of_always_included_knowledge_are_parsed() {
         let tools = "mcp_tools:\n  stdio_servers:\n    - name: fetch\n      command: uvx\n      args: [\"mcp-server-fetch\"]\n      env:\n        A: b\n";
         let fetch = SandboxToolServer {
             name: "fetch".into(),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_triggered_by_its_name_and_says_what_it_needs() {
+    fn task_is_triggered_by_its_name_and_lists_its_inputs() {
         let task =
             read("fix.md", "---\nname: fix_ci\ninputs:\n- name: REPO\n- name: BRANCH\n---\nFix ${REPO}.");
         assert_eq!(task.told, Told::When(vec!["/fix_ci".into()]));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_without_triggers_is_told_where_it_is() {
+    fn skill_without_triggers_is_listed_with_its_path() {
         let skill = "---\nname: pdf\ndescription: Reads PDFs.\n---\nLong.";
         let told = read("tools/pdf/SKILL.md", skill);
         let expected =
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_files_are_cut_and_reported() {
+    fn hostile_files_are_truncated_and_reported() {
         let report = |content: Vec<u8>| {
             let mut problems = Vec::new();
             let read = parse(file("a.md", content), Place::Workspace, &mut problems);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_agent_does_not_work_without_is_named_when_a_sandbox_lacks_it() {
+    async fn missing_required_tool_is_an_obstacle() {
         let obstacle = async |tools: &SandboxTools, sandbox: &Arc<Answering>| {
             let sandbox = Arc::clone(sandbox) as Arc<dyn Sandbox>;
             tools.offer(Some(&sandbox)).await.obstacle
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sandbox_is_asked_once_a_life_and_one_that_lacks_it_is_offered_nothing() {
+    async fn sandbox_is_probed_once_per_boot() {
         let with = sandbox("one", Some("glovebox-probe ipython 8.1\n"));
         let without = sandbox("two", Some("glovebox-probe ipython \n"));
         let tools = tools();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sandbox_that_could_not_be_asked_is_asked_again() {
+    async fn failed_probe_is_repeated() {
         let silent = sandbox("one", None);
         let tools = tools();
         assert!(names(&tools, Some(&silent)).await.is_empty());

@@ -94,12 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_looks_for_the_browsers_that_are_started() {
+    fn probe_script_searches_the_same_browsers() {
         assert!(PROBE.contains(&format!("for browser in {BROWSERS}; do")));
     }
 
     #[test]
-    fn a_hostile_sandbox_says_nothing_that_is_not_asked() {
+    fn unknown_probe_lines_are_ignored() {
         let long = "x".repeat(100_000);
         let said = format!(
             "noise\nglovebox-probe shell /bin/sh\nglovebox-probe shell /second\nglovebox-probe wings yes\nglovebox-probe git\n\

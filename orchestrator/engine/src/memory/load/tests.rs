@@ -29,7 +29,7 @@ fn below(unpacked: &Unpacked) -> Vec<&str> {
 }
 
 #[test]
-fn an_archives_markdown_is_found() {
+fn markdown_of_an_archive_is_found() {
     let long_name = format!("deep/{}/a.md", "x".repeat(300));
     let files: [(&str, &[u8]); 5] =
         [("a.md", b"A"), ("README.md", b"no"), ("b.txt", b"no"), (&long_name, b"B"), ("pdf/SKILL.md", b"S")];
@@ -41,7 +41,7 @@ fn an_archives_markdown_is_found() {
 }
 
 #[test]
-fn of_an_archive_that_breaks_off_the_beginning_counts() {
+fn start_of_a_truncated_archive_is_used() {
     let whole = archive(&[("a.md", b"A"), ("b.md", &[b'x'; 2000])], &[]);
     for length in 1024..1024 + 512 + 1999 {
         let unpacked = unpack("f", &whole[..length]);
@@ -51,7 +51,7 @@ fn of_an_archive_that_breaks_off_the_beginning_counts() {
 }
 
 #[test]
-fn a_file_of_any_length_is_cut() {
+fn long_files_are_truncated() {
     let unpacked = unpack("f", &archive(&[("a.md", &vec![b'x'; 1 << 20]), ("b.md", b"B")], &[]));
     assert_eq!(unpacked.files[0].content.len(), MAX_KNOWLEDGE_FILE_BYTES + 1);
     assert_eq!(unpacked.files[1].content, b"B");
@@ -59,7 +59,7 @@ fn a_file_of_any_length_is_cut() {
 
 proptest! {
     #[test]
-    fn an_archive_of_noise_does_no_harm(flips in prop::collection::vec((0..3072_usize, any::<u8>()), 0..40)) {
+    fn archive_of_random_bytes_is_harmless(flips in prop::collection::vec((0..3072_usize, any::<u8>()), 0..40)) {
         let mut noise = archive(&[("a.md", b"A"), ("b.md", b"B")], &["c.md"]);
         noise.resize(3072, 0);
         for (at, byte) in flips {
@@ -132,7 +132,7 @@ async fn problems(says: Says) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_cannot_be_read_is_no_failure() {
+async fn unreadable_sandbox_is_a_reported_problem() {
     assert_eq!(problems(Says::Nothing).await, Vec::<String>::new());
     let lost = problems(Says::ThatItIsLost).await;
     assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");

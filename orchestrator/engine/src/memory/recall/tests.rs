@@ -45,7 +45,7 @@ fn facts() -> WorkspaceFacts {
 }
 
 #[test]
-fn the_first_message_brings_the_facts_and_later_ones_what_they_trigger_once() {
+fn first_message_adds_facts_later_ones_trigger_once() {
     let memory = memory(vec![
         file("repo.md", "Build with make."),
         triggered("docker", "Docker"),
@@ -76,7 +76,7 @@ fn the_first_message_brings_the_facts_and_later_ones_what_they_trigger_once() {
 }
 
 #[test]
-fn a_workspaces_knowledge_stands_in_the_place_of_the_users() {
+fn workspace_knowledge_replaces_the_users() {
     let mut memory = memory(vec![triggered("git", "git"), file("repo.md", "Mine.")]);
     let workspace = vec![
         file("git.md", "---\ntriggers: [git]\n---\nTheirs."),
@@ -110,7 +110,7 @@ fn built_in_knowledge_can_be_replaced_and_disabled() {
 }
 
 #[test]
-fn what_is_told_is_bounded() {
+fn recalled_text_is_bounded() {
     let long = "é".repeat(32 << 10);
     let instructions = (0..9).map(|number| file(&format!("i{number}.md"), &long));
     let knowledge =
@@ -128,7 +128,7 @@ fn what_is_told_is_bounded() {
 }
 
 #[test]
-fn a_model_is_told_what_there_is_and_no_more() {
+fn recall_omits_empty_sections() {
     assert_eq!(memory(Vec::new()).recall("x", &WorkspaceFacts::default(), &Recalled::default()), None);
     let secrets = BTreeMap::from([("KEY".into(), "for the forge".into()), ("X".into(), String::new())]);
     let memory =
@@ -153,7 +153,7 @@ fn a_model_is_told_what_there_is_and_no_more() {
 
 proptest! {
     #[test]
-    fn nothing_is_told_twice_and_nothing_that_matches_is_left_out(
+    fn every_match_is_recalled_exactly_once(
         triggers in prop::collection::vec("[a-cA-CäÄ]{1,2}", 1..8),
         messages in prop::collection::vec("[a-cA-CäÄ ]{0,12}", 1..8),
     ) {
