@@ -60,7 +60,10 @@ fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFi
             if depth < DEEPEST {
                 collect(&path, &format!("{below}/"), depth + 1, files);
             }
-        } else if KnowledgeFile::is_one(&below) && path.is_file() && files.len() <= MAX_KNOWLEDGE_FILES {
+        } else if KnowledgeFile::is_knowledge_file(&below)
+            && path.is_file()
+            && files.len() <= MAX_KNOWLEDGE_FILES
+        {
             let mut content = Vec::new();
             let read = File::open(&path)
                 .and_then(|file| file.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content));

@@ -1,4 +1,4 @@
-//! Knowledge that comes with the program, by the names of what V0 ships. The user's files of the same names replace it.
+//! Built-in knowledge, under V0's names. The user's files of the same names replace it.
 
 use super::KnowledgeFile;
 

@@ -1,8 +1,8 @@
-//! How a recall is told to a model: templates of our own words, each left out when there is nothing to fill in.
+//! Formats a recall for a model: a sequence of templates, of which those without values are omitted.
 
 use protocol::observation::RecallObservation;
 
-/// A recall as a message in the user's place.
+/// Formats a recall as a message in the user's role.
 pub fn format_recall(recall: &RecallObservation) -> String {
     let sections = [
         place(recall),
@@ -24,7 +24,7 @@ fn filled(before: &str, text: &str, after: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("{before}{text}{after}"))
 }
 
-/// Where and when.
+/// Formats the date, the working directory and the repository.
 fn place(recall: &RecallObservation) -> Option<String> {
     let branch = filled(", branch ", &recall.repo_branch, "").unwrap_or_default();
     let directory = filled(" in ", &recall.repo_directory, "").unwrap_or_default();

@@ -1,22 +1,22 @@
-//! A file with knowledge: what it is called, when it is told, and what it says.
+//! Parses a knowledge file: its name, its activation and its content.
 
 use crate::front_matter::{Document, Fields, Malformed};
 use crate::tool_servers::SandboxToolServer;
 
-/// How much of a file is read, in bytes: about sixteen thousand tokens, more than a model should be told of one thing.
+/// Maximum length of a file, in bytes: about 16,000 tokens, more than one topic should take.
 pub const MAX_KNOWLEDGE_FILE_BYTES: usize = 64 << 10;
 
-/// How many triggers a file may have, and how long each may be, in bytes: every message is searched for all of them.
-const MOST_TRIGGERS: usize = 64;
-const LONGEST_TRIGGER: usize = 256;
+/// Maximum number of triggers of a file, and maximum length of a trigger in bytes. Every message is searched for all.
+const MAX_TRIGGERS: usize = 64;
+const MAX_TRIGGER_BYTES: usize = 256;
 
-/// How many servers a file may ask for.
-const MOST_SERVERS: usize = 8;
+/// Maximum number of servers of a file.
+const MAX_SERVERS: usize = 8;
 
-/// How many characters of a skill's description are told.
-const DESCRIPTION_CHARACTERS: usize = 1024;
+/// Maximum length of a skill's description, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 1024;
 
-/// Files that are instructions wherever they stand, by what V0 calls them.
+/// Files that are always instructions, with V0's names.
 pub(super) const INSTRUCTIONS: [(&str, &str); 6] = [
     (".openhands_instructions", "repo_legacy"),
     (".cursorrules", "cursorrules"),
@@ -26,41 +26,41 @@ pub(super) const INSTRUCTIONS: [(&str, &str); 6] = [
     ("AGENTS.md", "agents"),
 ];
 
-/// A file as it was found.
+/// An unparsed knowledge file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnowledgeFile {
-    /// Where it is, for people and agents.
+    /// Its path, for users and agents.
     pub path: String,
-    /// Its path below the folder of knowledge that it was found in; an instructions file's own name.
+    /// Its path relative to the knowledge folder; the file name of an instructions file.
     pub below: String,
-    /// What it holds; more than 64 KiB of it are not looked at.
+    /// Its content, of which only the first 64 KiB are used.
     pub content: Vec<u8>,
 }
 
-/// A file that could not be read as it was meant.
+/// A problem with a knowledge file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct KnowledgeProblem {
     /// The file or folder, with the line where there is one.
     pub path: String,
-    /// What is wrong, and what became of it.
+    /// The problem and its consequence.
     pub problem: String,
 }
 
 impl KnowledgeFile {
-    /// Whether a file of that name below a folder of knowledge is one: Markdown, but none that describes the folder.
-    pub fn is_one(below: &str) -> bool {
+    /// Whether a file of that name is a knowledge file: Markdown, but not the README of the folder.
+    pub fn is_knowledge_file(below: &str) -> bool {
         let name = below.rsplit('/').next().unwrap_or(below);
         name.ends_with(".md") && name != "README.md"
     }
 }
 
-/// Where a file was found.
+/// The origin of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Where the agent can read it too.
+pub(super) enum KnowledgeSource {
+    /// The workspace, where the agent can read it too.
     Workspace,
-    /// On the host.
+    /// The host.
     Home,
 }
 
@@ -68,30 +68,30 @@ pub(super) enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Knowledge {
     pub(super) name: String,
-    pub(super) told: Told,
+    pub(super) activation: Activation,
     pub(super) content: String,
     /// Servers whose tools the agent may call.
     pub(super) servers: Vec<SandboxToolServer>,
 }
 
-/// When knowledge is told.
+/// When knowledge is included.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
-    /// Once at the beginning.
-    AtFirst,
-    /// When a trigger stands in a message.
-    When(Vec<String>),
-    /// At the beginning it is told what it is for and where it is; the agent reads it when it needs it.
+pub(super) enum Activation {
+    /// At the start of a conversation.
+    Always,
+    /// When a trigger occurs in a message.
+    OnTrigger(Vec<String>),
+    /// At the start only with its description and path. The agent reads the file when it needs it.
     OnDemand { description: String, path: String },
 }
 
-/// Reads a file. What is wrong and does no harm goes to the problems.
+/// Parses a file. Adds non-fatal problems to `problems`.
 ///
 /// # Errors
-/// What makes the file useless.
+/// A problem that makes the file unusable.
 pub(super) fn parse(
     mut file: KnowledgeFile,
-    place: Place,
+    source: KnowledgeSource,
     problems: &mut Vec<KnowledgeProblem>,
 ) -> Result<Knowledge, KnowledgeProblem> {
     let path = file.path.clone();
@@ -104,61 +104,61 @@ pub(super) fn parse(
         problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
     if is_cut {
-        let problem = format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is not told");
+        let problem = format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is ignored");
         problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
     let text = String::from_utf8_lossy(&file.content);
     if let Some((_, name)) = INSTRUCTIONS.iter().find(|(known, _)| *known == file.below) {
         return Ok(Knowledge {
             name: (*name).to_owned(),
-            told: Told::AtFirst,
+            activation: Activation::Always,
             content: text.trim().to_owned(),
             servers: Vec::new(),
         });
     }
-    let useless = |error: Malformed| KnowledgeProblem {
+    let unusable = |error: Malformed| KnowledgeProblem {
         path: format!("{}:{}", file.path, error.line),
-        problem: format!("{}: it is not told", error.problem),
+        problem: format!("{}: it is ignored", error.problem),
     };
-    let document = Document::parse(&text).map_err(useless)?;
-    let name = name_of(&file.below, document.text("name").map_err(useless)?);
-    let mut triggers = document.texts("triggers").map_err(useless)?;
+    let document = Document::parse(&text).map_err(unusable)?;
+    let name = name_of(&file.below, document.text("name").map_err(unusable)?);
+    let mut triggers = document.texts("triggers").map_err(unusable)?;
     let count = triggers.len();
-    triggers.retain(|trigger| trigger.len() <= LONGEST_TRIGGER && !trigger.trim().is_empty());
-    triggers.truncate(MOST_TRIGGERS);
+    triggers.retain(|trigger| trigger.len() <= MAX_TRIGGER_BYTES && !trigger.trim().is_empty());
+    triggers.truncate(MAX_TRIGGERS);
     if triggers.len() < count {
         let problem = format!(
-            "only {} of {count} triggers count: at most {MOST_TRIGGERS} of {LONGEST_TRIGGER} bytes",
+            "only {} of {count} triggers count: at most {MAX_TRIGGERS} of {MAX_TRIGGER_BYTES} bytes",
             triggers.len()
         );
         problems.push(KnowledgeProblem { path: format!("{path}:{}", document.line("triggers")), problem });
     }
     let inputs = document.names_in("inputs", "name");
     if !inputs.is_empty() {
-        triggers.push(format!("/{}", document.text("name").map_err(useless)?.unwrap_or(&name)));
+        triggers.push(format!("/{}", document.text("name").map_err(unusable)?.unwrap_or(&name)));
     }
-    let description = document.text("description").map_err(useless)?;
-    let servers = servers(&document).map_err(useless)?;
-    let told = match (is_skill(&file.below), place, description) {
-        _ if !triggers.is_empty() => Told::When(triggers),
-        (true, Place::Workspace, Some(description)) => Told::OnDemand {
-            description: description.chars().take(DESCRIPTION_CHARACTERS).collect(),
+    let description = document.text("description").map_err(unusable)?;
+    let servers = servers(&document).map_err(unusable)?;
+    let activation = match (is_skill(&file.below), source, description) {
+        _ if !triggers.is_empty() => Activation::OnTrigger(triggers),
+        (true, KnowledgeSource::Workspace, Some(description)) => Activation::OnDemand {
+            description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             path: file.path,
         },
-        _ => Told::AtFirst,
+        _ => Activation::Always,
     };
-    // V0's rule: only knowledge that always applies brings tools.
-    let servers = if told == Told::AtFirst { servers } else { Vec::new() };
-    Ok(Knowledge { name, told, content: with_inputs(document.body.trim(), &inputs), servers })
+    // As in V0, only always-included knowledge may require tools.
+    let servers = if activation == Activation::Always { servers } else { Vec::new() };
+    Ok(Knowledge { name, activation, content: with_inputs(document.body.trim(), &inputs), servers })
 }
 
-/// V0's `mcp_tools`, of which it takes the servers that are programs.
+/// Parses the stdio servers of V0's `mcp_tools`.
 fn servers(document: &Document<'_>) -> Result<Vec<SandboxToolServer>, Malformed> {
     let wrong =
         || document.malformed("mcp_tools", "must hold servers with `name`, `command`, `args` and `env`");
     let servers = document.maps_in("mcp_tools", "stdio_servers")?;
-    if servers.len() > MOST_SERVERS {
-        return Err(document.malformed("mcp_tools", &format!("may hold {MOST_SERVERS} servers")));
+    if servers.len() > MAX_SERVERS {
+        return Err(document.malformed("mcp_tools", &format!("may hold {MAX_SERVERS} servers")));
     }
     let server = |fields: Fields<'_>| {
         Some(SandboxToolServer {
@@ -171,12 +171,13 @@ fn servers(document: &Document<'_>) -> Result<Vec<SandboxToolServer>, Malformed>
     servers.into_iter().map(|fields| server(fields).ok_or_else(wrong)).collect()
 }
 
-/// A skill is a folder whose file is called so.
+/// Whether a file is the main file of a skill, which is a folder.
 fn is_skill(below: &str) -> bool {
     below == "SKILL.md" || below.ends_with("/SKILL.md")
 }
 
-/// V0's: the path below the folder without its ending. A skill is called what it says, or as its folder.
+/// Returns the name as in V0: the path relative to the folder without its extension. The name of a skill is the one that
+/// it declares, or that of its folder.
 fn name_of(below: &str, said: Option<&str>) -> String {
     match below.strip_suffix("SKILL.md").filter(|_| is_skill(below)) {
         Some(folder) => said.unwrap_or(folder.trim_end_matches('/')).to_owned(),
@@ -184,7 +185,7 @@ fn name_of(below: &str, said: Option<&str>) -> String {
     }
 }
 
-/// A task of V0's: what the user must have said before it can be begun.
+/// Adds the required inputs to the text of a task, as in V0.
 fn with_inputs(body: &str, inputs: &[&str]) -> String {
     if inputs.is_empty() {
         return body.to_owned();
@@ -205,7 +206,7 @@ mod tests {
 
     fn read(below: &str, content: &str) -> Knowledge {
         let mut problems = Vec::new();
-        let knowledge = parse(file(below, content), Place::Workspace, &mut problems).unwrap();
+        let knowledge = parse(file(below, content), KnowledgeSource::Workspace, &mut problems).unwrap();
         assert_eq!(problems, []);
         knowledge
     }
@@ -215,15 +216,15 @@ mod tests {
         let head = "---\nname: said\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
         let triggered = read("git/hub.md", &format!("{head}triggers:\n- github\n- git\n---\nUse it.\n"));
         assert_eq!((triggered.name.as_str(), triggered.content.as_str()), ("git/hub", "Use it."));
-        assert_eq!(triggered.told, Told::When(vec!["github".into(), "git".into()]));
-        assert_eq!(read("repo.md", &format!("{head}---\nBuild.")).told, Told::AtFirst);
+        assert_eq!(triggered.activation, Activation::OnTrigger(vec!["github".into(), "git".into()]));
+        assert_eq!(read("repo.md", &format!("{head}---\nBuild.")).activation, Activation::Always);
         assert_eq!(read("repo.md", "Build.").content, "Build.");
         let instructions = read("AGENTS.md", "---\nkept: as it is\n---\nx");
-        assert_eq!((instructions.name.as_str(), instructions.told), ("agents", Told::AtFirst));
+        assert_eq!((instructions.name.as_str(), instructions.activation), ("agents", Activation::Always));
         assert!(instructions.content.starts_with("---\nkept"));
         assert_eq!(
-            (read("agent.md", "x").name.as_str(), read("AGENT.md", "x").told),
-            ("agents", Told::AtFirst)
+            (read("agent.md", "x").name.as_str(), read("AGENT.md", "x").activation),
+            ("agents", Activation::Always)
         );
     }
 
@@ -241,8 +242,11 @@ mod tests {
         for wrong in
             ["mcp_tools: x", "mcp_tools:\n  stdio_servers: x", "mcp_tools:\n  stdio_servers:\n  - name: x"]
         {
-            let error =
-                parse(file("a.md", format!("---\n{wrong}\n---\n")), Place::Workspace, &mut Vec::new());
+            let error = parse(
+                file("a.md", format!("---\n{wrong}\n---\n")),
+                KnowledgeSource::Workspace,
+                &mut Vec::new(),
+            );
             assert!(error.unwrap_err().to_string().contains(" must "), "{wrong}");
         }
     }
@@ -251,7 +255,7 @@ mod tests {
     fn task_is_triggered_by_its_name_and_lists_its_inputs() {
         let task =
             read("fix.md", "---\nname: fix_ci\ninputs:\n- name: REPO\n- name: BRANCH\n---\nFix ${REPO}.");
-        assert_eq!(task.told, Told::When(vec!["/fix_ci".into()]));
+        assert_eq!(task.activation, Activation::OnTrigger(vec!["/fix_ci".into()]));
         assert!(task.content.starts_with("Fix ${REPO}.\n\nThis needs values for: REPO, BRANCH."));
     }
 
@@ -260,35 +264,37 @@ mod tests {
         let skill = "---\nname: pdf\ndescription: Reads PDFs.\n---\nLong.";
         let told = read("tools/pdf/SKILL.md", skill);
         let expected =
-            Told::OnDemand { description: "Reads PDFs.".into(), path: "at/tools/pdf/SKILL.md".into() };
-        assert_eq!((told.name.as_str(), told.told), ("pdf", expected));
+            Activation::OnDemand { description: "Reads PDFs.".into(), path: "at/tools/pdf/SKILL.md".into() };
+        assert_eq!((told.name.as_str(), told.activation), ("pdf", expected));
         assert_eq!(read("pdf/SKILL.md", "Long.").name, "pdf");
         // The agent cannot read the host's files.
-        let own = parse(file("pdf/SKILL.md", skill), Place::Home, &mut Vec::new()).unwrap();
-        assert_eq!(own.told, Told::AtFirst);
+        let own = parse(file("pdf/SKILL.md", skill), KnowledgeSource::Home, &mut Vec::new()).unwrap();
+        assert_eq!(own.activation, Activation::Always);
     }
 
     #[test]
     fn hostile_files_are_truncated_and_reported() {
         let report = |content: Vec<u8>| {
             let mut problems = Vec::new();
-            let read = parse(file("a.md", content), Place::Workspace, &mut problems);
+            let read = parse(file("a.md", content), KnowledgeSource::Workspace, &mut problems);
             (read, problems.into_iter().map(|problem| problem.to_string()).collect::<Vec<_>>())
         };
         let (long, problems) = report("é".repeat(1 << 20).into());
         assert!(long.unwrap().content.len() <= MAX_KNOWLEDGE_FILE_BYTES);
-        assert_eq!(problems, ["at/a.md: it is longer than 65536 bytes: the rest is not told"]);
+        assert_eq!(problems, ["at/a.md: it is longer than 65536 bytes: the rest is ignored"]);
         let (broken, problems) = report(b"a\xffb".to_vec());
         assert_eq!(broken.unwrap().content, "a\u{fffd}b");
         assert_eq!(problems, ["at/a.md: byte 1 is no UTF-8: it is read with \u{fffd} there"]);
         let (malformed, _) = report(b"---\nname: x\n  nonsense\n- a\ntriggers: {a: 1}\n---\n".to_vec());
         assert_eq!(
             malformed.unwrap_err().to_string(),
-            "at/a.md:5: `triggers` must be a list of texts: it is not told"
+            "at/a.md:5: `triggers` must be a list of texts: it is ignored"
         );
         let many: String = (0..100).map(|number| format!("- {number}\n")).collect();
         let (many, problems) = report(format!("---\ntriggers:\n- \"\"\n- \" \"\n{many}---\n").into());
-        assert!(matches!(many.unwrap().told, Told::When(triggers) if triggers.len() == MOST_TRIGGERS));
+        assert!(
+            matches!(many.unwrap().activation, Activation::OnTrigger(triggers) if triggers.len() == MAX_TRIGGERS)
+        );
         assert_eq!(problems, ["at/a.md:2: only 64 of 101 triggers count: at most 64 of 256 bytes"]);
     }
 }

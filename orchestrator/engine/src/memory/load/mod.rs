@@ -1,5 +1,4 @@
-//! Files with knowledge in a workspace, through its sandbox: one pass over the places where they may be. That one is not
-//! there is the usual case.
+//! Loads the knowledge files of a workspace through its sandbox. Most of the possible files do not exist.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -12,23 +11,23 @@ use tokio::time::timeout;
 use super::knowledge::{INSTRUCTIONS, KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
 use crate::sandbox::{Sandbox, SandboxError, TransferKind};
 
-/// Folders below the workspace that hold knowledge: V0's, and our own beside them.
+/// Knowledge folders of a workspace: V0's, and Glovebox's own.
 const FOLDERS: [&str; 4] =
     [".openhands/microagents", ".openhands/skills", ".glovebox/microagents", ".glovebox/skills"];
 
-/// Folders of an organization's repository that hold knowledge: V0's, and the newer name.
+/// Knowledge folders of an organization's repository: V0's, and the newer name.
 const ORGANIZATION_FOLDERS: [&str; 2] = ["microagents", "skills"];
 
-/// How much of a folder is read, in bytes of its archive: skills may have programs and data beside them.
-const LONGEST_FOLDER: u64 = 8 << 20;
+/// Maximum length of a folder's archive, in bytes. The folder of a skill may contain programs and data.
+const MAX_FOLDER_BYTES: u64 = 8 << 20;
 
-/// How many links to files are followed.
-const MOST_LINKS: usize = 32;
+/// Maximum number of symbolic links that are followed.
+const MAX_LINKS: usize = 32;
 
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of loading all files.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The files, and what could not be read.
+/// Returns the files, and the problems.
 pub(super) async fn files(
     sandbox: &dyn Sandbox,
     workspace: &str,
@@ -43,16 +42,16 @@ pub(super) async fn files(
         .chain(FOLDERS.iter().map(|name| format!("{workspace}/{name}")))
         .map(|path| folder(sandbox, path));
     let all = async { (join_all(instructions).await, join_all(folders).await) };
-    let Ok((instructions, folders)) = timeout(PATIENCE, all).await else {
+    let Ok((instructions, folders)) = timeout(LOAD_TIMEOUT, all).await else {
         let problem =
-            format!("its knowledge could not be read in {} seconds: none is told", PATIENCE.as_secs());
+            format!("its knowledge cannot be read in {} seconds: it is ignored", LOAD_TIMEOUT.as_secs());
         return (Vec::new(), vec![KnowledgeProblem { path: workspace.to_owned(), problem }]);
     };
     let mut files: Vec<KnowledgeFile> = Vec::new();
     let mut problems = Vec::new();
     for read in instructions {
         match read {
-            // Where names differ by more than case it is one file.
+            // The names differ only by case, so on some file systems this is the same file.
             Ok(Some(file)) if files.iter().any(|other| other.content == file.content) => {}
             Ok(file) => files.extend(file),
             Err(problem) => problems.push(problem),
@@ -76,18 +75,18 @@ async fn instructions(
     }
 }
 
-/// What a file holds, as far as it is looked at; nothing when there is none.
+/// Returns the content of a file up to the maximum length. `None` if it does not exist.
 async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, SandboxError> {
     if kind(sandbox, path).await? != Some(FileKind::File) {
         return Ok(None);
     }
-    // One byte more than is looked at: whoever reads it shall see that it was cut.
+    // One additional byte, so that the parser detects the truncation.
     download(sandbox, path, TransferKind::File, MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).await.map(Some)
 }
 
 async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let archive = match kind(sandbox, &path).await {
-        Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, LONGEST_FOLDER).await,
+        Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, MAX_FOLDER_BYTES).await,
         Ok(_) => return (Vec::new(), Vec::new()),
         Err(error) => Err(error),
     };
@@ -95,14 +94,15 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
         Ok(archive) => archive,
         Err(error) => return (Vec::new(), vec![KnowledgeProblem { path, problem: error.to_string() }]),
     };
-    let Unpacked { mut files, links, mut problems } = unpack(&path, &archive);
+    let KnowledgeArchive { mut files, links, mut problems } = unpack(&path, &archive);
     for below in links {
         let path = format!("{path}/{below}");
         match content(sandbox, &path).await {
             Ok(Some(content)) => files.push(KnowledgeFile { path, below, content }),
             // It leads nowhere, round in circles, or to a folder.
             Ok(None) => {
-                problems.push(KnowledgeProblem { path, problem: "it is a link that leads to no file".into() })
+                problems
+                    .push(KnowledgeProblem { path, problem: "it is a link that leads to no file".into() });
             }
             Err(error) => problems.push(KnowledgeProblem { path, problem: error.to_string() }),
         }
@@ -110,7 +110,7 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
     (files, problems)
 }
 
-/// What lies at a path. A sandbox that has no files holds nothing.
+/// Returns the kind of a file. `None` if it does not exist, or the sandbox does not support files.
 async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
     match sandbox.status(path).await {
         Ok(status) => Ok(status.map(|status| status.kind)),
@@ -134,16 +134,16 @@ async fn download(
 }
 
 #[derive(Default)]
-struct Unpacked {
+struct KnowledgeArchive {
     files: Vec<KnowledgeFile>,
-    /// Paths below the folder.
+    /// Paths relative to the folder.
     links: Vec<String>,
     problems: Vec<KnowledgeProblem>,
 }
 
-/// The Markdown of an archive that may break off anywhere. Nothing is written: no path of it can lead astray.
-fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
-    let mut unpacked = Unpacked::default();
+/// Extracts the Markdown files of an archive that may be truncated. Writes nothing, so paths of the archive are harmless.
+fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
+    let mut unpacked = KnowledgeArchive::default();
     let mut archive = tar::Archive::new(archive);
     let Ok(entries) = archive.entries() else { return unpacked };
     for entry in entries {
@@ -163,14 +163,14 @@ fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
                     }
                     unpacked.files.push(KnowledgeFile { path: format!("{folder}/{below}"), below, content });
                 }
-                tar::EntryType::Symlink if unpacked.links.len() < MOST_LINKS => unpacked.links.push(below),
+                tar::EntryType::Symlink if unpacked.links.len() < MAX_LINKS => unpacked.links.push(below),
                 _ => {}
             }
             Ok(())
         });
         if read.is_err() {
             let problem =
-                format!("it holds more than {LONGEST_FOLDER} bytes, or changed: the rest is not told");
+                format!("it holds more than {MAX_FOLDER_BYTES} bytes, or changed: the rest is ignored");
             unpacked.problems.push(KnowledgeProblem { path: folder.to_owned(), problem });
             break;
         }
@@ -178,10 +178,10 @@ fn unpack(folder: &str, archive: &[u8]) -> Unpacked {
     unpacked
 }
 
-/// Of skills, what lies deeper than their own file is what they work with.
+/// Whether a file is knowledge. Other files in the folder of a skill are its resources.
 fn is_knowledge(folder: &str, below: &str) -> bool {
     let is_beside_skill = below.contains('/') && !below.ends_with("/SKILL.md");
-    KnowledgeFile::is_one(below) && !(folder.ends_with("skills") && is_beside_skill)
+    KnowledgeFile::is_knowledge_file(below) && !(folder.ends_with("skills") && is_beside_skill)
 }
 
 #[cfg(test)]

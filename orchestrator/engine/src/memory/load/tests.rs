@@ -24,7 +24,7 @@ fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-fn below(unpacked: &Unpacked) -> Vec<&str> {
+fn below(unpacked: &KnowledgeArchive) -> Vec<&str> {
     unpacked.files.iter().map(|file| file.below.as_str()).collect()
 }
 
@@ -137,5 +137,5 @@ async fn unreadable_sandbox_is_a_reported_problem() {
     let lost = problems(Says::ThatItIsLost).await;
     assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");
     let slow = problems(Says::AndHangs).await;
-    assert_eq!(slow, ["/w: its knowledge could not be read in 30 seconds: none is told"]);
+    assert_eq!(slow, ["/w: its knowledge cannot be read in 30 seconds: it is ignored"]);
 }

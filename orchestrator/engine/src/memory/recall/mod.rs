@@ -1,4 +1,4 @@
-//! What is recalled for a message: pure.
+//! Decides what to recall for a message. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,46 +8,46 @@ use protocol::{Observation, ObservationKind};
 
 use super::Memory;
 use super::format_recall;
-use super::knowledge::{Knowledge, Told};
+use super::knowledge::{Activation, Knowledge};
 
-/// How much of a message is searched for triggers, in bytes.
-const LONGEST_QUERY: usize = 256 << 10;
+/// Maximum length of the part of a message that is searched for triggers, in bytes.
+const MAX_QUERY_BYTES: usize = 256 << 10;
 
-/// How much is told at once, in bytes: of instructions, and of knowledge.
-const MOST_TOLD: usize = 128 << 10;
+/// Maximum length of the instructions, and of the knowledge, of one recall, in bytes.
+const MAX_RECALL_BYTES: usize = 128 << 10;
 
-/// What the agent should know of the place it works in; empty: unknown.
+/// Facts about the workspace. An empty value is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceFacts {
     /// `owner/name`.
     pub repo_name: String,
-    /// Where the repository lies in the sandbox.
+    /// The path of the repository in the sandbox.
     pub repo_directory: String,
     /// The branch.
     pub repo_branch: String,
     /// URLs and their ports.
     pub runtime_hosts: BTreeMap<String, u16>,
-    /// What the sandbox's plugins tell agents.
+    /// The instructions of the sandbox's plugins for agents.
     pub additional_agent_instructions: String,
-    /// `YYYY-MM-DD`.
+    /// The date as `YYYY-MM-DD`.
     pub date: String,
-    /// What this conversation's user tells the agent.
+    /// The user's instructions for this conversation.
     pub conversation_instructions: String,
-    /// Where the shell begins.
+    /// The shell's initial working directory.
     pub working_dir: String,
 }
 
-/// What a conversation was told already: the fold of its log.
+/// What has been recalled in a conversation. A fold of its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recalled {
-    /// The facts were told.
+    /// Whether the facts have been recalled.
     has_context: bool,
-    /// Knowledge that was triggered, by name.
+    /// The names of triggered knowledge.
     names: BTreeSet<String>,
 }
 
 impl Recalled {
-    /// Takes up an observation of the log; only recalls change anything.
+    /// Applies an observation of the log. Only recalls have an effect.
     pub fn apply(&mut self, observation: &Observation) {
         if let ObservationKind::Recall(recall) = &observation.kind {
             self.has_context |= recall.recall_type == RecallType::WorkspaceContext;
@@ -56,27 +56,26 @@ impl Recalled {
     }
 }
 
-/// Two events: the action is the user's, the observation its ending.
+/// The two events of a recall: an action of the user, and its observation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recall {
     /// V0's request.
     pub action: RecallAction,
-    /// What was found.
+    /// The recalled knowledge.
     pub observation: Observation,
 }
 
 impl Memory {
-    /// What is to be told for a message of the user's. Once, for the first message, the facts with the instructions and what
-    /// the message triggers, as in V0; after that what a message triggers, each piece once a conversation. Nothing:
-    /// nothing new.
+    /// Returns the recall for a user's message. `None` if there is nothing new. As in V0, the first message recalls the facts
+    /// and instructions too. Each piece of knowledge is recalled once per conversation.
     ///
-    /// Triggers are V0's: they stand anywhere in the message, in any case, also inside of a word. They are written with
-    /// that in mind (`docker` for "dockerize"), languages without spaces need it, and a piece too much costs tokens
-    /// once where a piece too few is a silent fault.
+    /// As in V0, triggers match case-insensitively and also within words. Triggers are written for that (`docker` matches
+    /// "dockerize"), and languages without spaces need it. An unnecessary piece costs some tokens, a missing one would be a
+    /// silent fault.
     pub fn recall(&self, query: &str, facts: &WorkspaceFacts, recalled: &Recalled) -> Option<Recall> {
         let triggered = self.triggered(query, recalled);
         let found = if recalled.has_context {
-            RecallObservation { microagent_knowledge: triggered, ..of(RecallType::Knowledge) }
+            RecallObservation { microagent_knowledge: triggered, ..empty_recall(RecallType::Knowledge) }
         } else {
             self.context(facts.clone(), triggered)
         };
@@ -92,7 +91,7 @@ impl Memory {
         Some(Recall { action, observation: Observation::new(content, found) })
     }
 
-    /// WorkspaceFacts and instructions, with what the first message triggers.
+    /// Returns the facts and instructions, with the knowledge that the first message triggers.
     fn context(
         &self,
         facts: WorkspaceFacts,
@@ -128,12 +127,12 @@ impl Memory {
         }
     }
 
-    /// What stands in the message and was not told yet. What is too much now can be triggered again.
+    /// Returns new knowledge with a trigger in the message. Knowledge beyond the maximum length can be triggered again.
     fn triggered(&self, query: &str, recalled: &Recalled) -> Vec<MicroagentKnowledge> {
-        let query = cut(query, LONGEST_QUERY).to_lowercase();
+        let query = truncate(query, MAX_QUERY_BYTES).to_lowercase();
         let new = self.all().filter(|knowledge| !recalled.names.contains(&knowledge.name));
         let matching = new.filter_map(|knowledge| {
-            let Told::When(triggers) = &knowledge.told else { return None };
+            let Activation::OnTrigger(triggers) = &knowledge.activation else { return None };
             let trigger = triggers.iter().find(|trigger| query.contains(&trigger.to_lowercase()))?;
             Some(MicroagentKnowledge {
                 name: knowledge.name.clone(),
@@ -141,34 +140,34 @@ impl Memory {
                 content: knowledge.content.clone(),
             })
         });
-        let mut told = 0;
+        let mut length = 0;
         matching
             .take_while(|knowledge| {
-                told += knowledge.content.len();
-                told <= MOST_TOLD
+                length += knowledge.content.len();
+                length <= MAX_RECALL_BYTES
             })
             .collect()
     }
 
-    /// What is told at first, in one text: the user's own, then the workspace's, then what there is to read on demand.
+    /// Returns all instructions: the user's, then the workspace's, then the list of skills.
     fn instructions(&self) -> String {
-        let at_first = self.all().filter(|knowledge| knowledge.told == Told::AtFirst);
+        let at_first = self.all().filter(|knowledge| knowledge.activation == Activation::Always);
         let texts = at_first.map(|knowledge| knowledge.content.as_str()).filter(|text| !text.is_empty());
         let texts = texts.map(str::to_owned).chain(self.skills());
         let all = texts.collect::<Vec<_>>().join("\n\n");
-        match cut(&all, MOST_TOLD) {
+        match truncate(&all, MAX_RECALL_BYTES) {
             whole if whole.len() == all.len() => all,
             part => format!("{part}\n[The instructions are longer; the rest is left out.]"),
         }
     }
 
-    /// The files that the agent reads by itself.
+    /// Lists the files that the agent reads on demand.
     fn skills(&self) -> Option<String> {
-        let line = |knowledge: &Knowledge| match &knowledge.told {
-            Told::OnDemand { description, path } => {
+        let line = |knowledge: &Knowledge| match &knowledge.activation {
+            Activation::OnDemand { description, path } => {
                 Some(format!("- {}: {description} ({path})", knowledge.name))
             }
-            Told::AtFirst | Told::When(_) => None,
+            Activation::Always | Activation::OnTrigger(_) => None,
         };
         let lines: Vec<_> = self.all().filter_map(line).collect();
         let head = "Instructions for special work. Read the file before you do what it is for:";
@@ -176,8 +175,8 @@ impl Memory {
     }
 }
 
-/// Nothing of that kind.
-fn of(recall_type: RecallType) -> RecallObservation {
+/// Creates an empty recall of that kind.
+fn empty_recall(recall_type: RecallType) -> RecallObservation {
     RecallObservation {
         recall_type,
         repo_name: String::new(),
@@ -194,8 +193,8 @@ fn of(recall_type: RecallType) -> RecallObservation {
     }
 }
 
-/// The beginning of a text, in whole letters.
-fn cut(text: &str, bytes: usize) -> &str {
+/// Truncates a text to at most `bytes` bytes, at a character boundary.
+fn truncate(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }
 

@@ -5,7 +5,7 @@ use protocol::{Action, Event, EventBody, EventId, EventSource};
 
 use super::*;
 use crate::llm::{ChatMessage, MessagePart};
-use crate::memory::knowledge::Place;
+use crate::memory::knowledge::KnowledgeSource;
 use crate::memory::{KnowledgeFile, format_recall};
 use crate::testing::timestamp;
 use crate::view::View;
@@ -82,7 +82,7 @@ fn workspace_knowledge_replaces_the_users() {
         file("git.md", "---\ntriggers: [git]\n---\nTheirs."),
         file("pdf/SKILL.md", "---\ndescription: Reads PDFs.\n---\nLong."),
     ];
-    memory.workspace = memory.read(workspace, Place::Workspace);
+    memory.workspace = memory.read(workspace, KnowledgeSource::Workspace);
     let recall = memory.recall("git", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
     assert_eq!(found(&recall).microagent_knowledge[0].content, "Theirs.");
     assert_eq!(
@@ -104,9 +104,8 @@ fn built_in_knowledge_can_be_replaced_and_disabled() {
     assert_eq!(names(&recall("/codereview the branch").unwrap()), ["code-review"]);
     assert_eq!(recall("Fix the digital clock"), None);
     let all = Memory::default().with_built_in();
-    assert!(
-        all.all().all(|knowledge| matches!(knowledge.told, Told::When(_)) && knowledge.content.len() < 4096)
-    );
+    assert!(all.all().all(|knowledge| matches!(knowledge.activation, Activation::OnTrigger(_))
+        && knowledge.content.len() < 4096));
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn recalled_text_is_bounded() {
         (0..9).map(|number| file(&format!("k{number}.md"), &format!("---\ntriggers: x\n---\n{long}")));
     let memory = memory(instructions.chain(knowledge).collect());
     let recall = memory.recall("x", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
-    assert!(format_recall(found(&recall)).len() <= 2 * MOST_TOLD + 1000);
+    assert!(format_recall(found(&recall)).len() <= 2 * MAX_RECALL_BYTES + 1000);
     assert!(
         found(&recall).repo_instructions.ends_with("[The instructions are longer; the rest is left out.]")
     );
