@@ -100,7 +100,7 @@ impl Sandbox for BrowsingSandbox {
     ) -> Result<Observation, SandboxError> {
         match &request.action {
             SandboxAction::Browse(browse) => {
-                let address = browsing::address(&browse.url).map_err(|error| error.to_string());
+                let address = browsing::normalize_address(&browse.url).map_err(|error| error.to_string());
                 let written = format!("goto({:?})", browse.url);
                 let calls = address.map(|url| vec![BrowserCall::Goto(url)]);
                 self.browse(id, "browse", &written, calls, request.timeout).await

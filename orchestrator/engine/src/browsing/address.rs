@@ -1,32 +1,32 @@
-//! Where a browser may be sent.
+//! Normalizes the addresses that a browser may open.
 
-/// The longest address, in bytes: Chromium's own bound is 2 MiB, people's is far below.
-const LONGEST: usize = 8 << 10;
+/// Maximum length of an address, in bytes. Chromium's limit is 2 MiB; real addresses are far shorter.
+const MAX_ADDRESS_BYTES: usize = 8 << 10;
 
-/// Schemes that a page can be opened by. Not `javascript:`, which is no page, and not the browser's own settings.
+/// The schemes of pages. Excludes `javascript:`, which is no page, and the browser's own settings.
 const SCHEMES: [&str; 6] = ["http", "https", "file", "data", "about", "blob"];
 
-/// Why something is not the address of a page.
+/// The error of an invalid address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// There is none.
+    /// The address is empty.
     #[error("the address is empty")]
     Empty,
-    /// It is longer than an address can be.
-    #[error("the address is longer than {LONGEST} bytes")]
+    /// The address exceeds its maximum length.
+    #[error("the address is longer than {MAX_ADDRESS_BYTES} bytes")]
     Long,
-    /// Its scheme opens no page.
+    /// The scheme does not open a page.
     #[error("{0}: opens no page; use http, https, file, data or about")]
     Scheme(String),
 }
 
-/// An address as a browser reads it: `localhost:8000` becomes `http://localhost:8000`, and what has several spellings
-/// (`http:\\host`, `file:/path`) the plain one, so that who judges it sees what the browser opens.
+/// Normalizes an address as a browser does: `localhost:8000` becomes `http://localhost:8000`, and variants such as
+/// `http:\\host` and `file:/path` the standard form, so that an analyzer sees what the browser opens.
 ///
 /// # Errors
 /// See [`InvalidAddress`].
-pub fn address(text: &str) -> Result<String, InvalidAddress> {
-    if text.len() > LONGEST {
+pub fn normalize_address(text: &str) -> Result<String, InvalidAddress> {
+    if text.len() > MAX_ADDRESS_BYTES {
         return Err(InvalidAddress::Long);
     }
     let text = text.trim().replace(['\t', '\r', '\n'], "");
@@ -34,21 +34,21 @@ pub fn address(text: &str) -> Result<String, InvalidAddress> {
         return Err(InvalidAddress::Empty);
     }
     let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
-        return Ok(plain("http", &text));
+        return Ok(normalize("http", &text));
     };
     let scheme = scheme.to_ascii_lowercase();
     // `localhost:8000` has a port, not a scheme.
     let is_port =
         rest.starts_with(|first: char| first.is_ascii_digit()) && !SCHEMES.contains(&scheme.as_str());
     match SCHEMES.contains(&scheme.as_str()) {
-        true => Ok(plain(&scheme, rest)),
-        false if is_port => Ok(plain("http", &text)),
+        true => Ok(normalize(&scheme, rest)),
+        false if is_port => Ok(normalize("http", &text)),
         false => Err(InvalidAddress::Scheme(scheme)),
     }
 }
 
 /// The plain spelling of what follows a scheme.
-fn plain(scheme: &str, rest: &str) -> String {
+fn normalize(scheme: &str, rest: &str) -> String {
     let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
     let place = place.replace('\\', "/");
     match scheme {
@@ -92,9 +92,9 @@ mod tests {
             ("data:text/html,a\\b//c", "data:text/html,a\\b//c"),
         ];
         for (spelling, address_of_it) in spellings {
-            assert_eq!(address(spelling).as_deref(), Ok(address_of_it), "{spelling}");
+            assert_eq!(normalize_address(spelling).as_deref(), Ok(address_of_it), "{spelling}");
         }
-        assert_eq!(address("java\tscript:a"), Err(InvalidAddress::Scheme("javascript".into())));
-        assert_eq!(address(" \n"), Err(InvalidAddress::Empty));
+        assert_eq!(normalize_address("java\tscript:a"), Err(InvalidAddress::Scheme("javascript".into())));
+        assert_eq!(normalize_address(" \n"), Err(InvalidAddress::Empty));
     }
 }

@@ -1,86 +1,86 @@
-//! The calls there are, and how a text becomes them.
+//! The calls of a browser, and their validation.
 
 use std::time::Duration;
 
-use super::reader::{self, Argument, Value};
+use super::parser::{self, Argument, ArgumentValue};
 
-/// Calls of one action.
+/// Maximum number of calls of one action.
 pub const MAX_CALLS: usize = 50;
 
-/// The longest text of one action, in bytes.
-const LONGEST_TEXT: usize = 256 << 10;
+/// Maximum length of the text of one action, in bytes.
+const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The longest that a `noop` may wait, in milliseconds.
-const LONGEST_WAIT_MS: f64 = 60_000.0;
+/// Maximum duration of a `noop`, in milliseconds.
+const MAX_WAIT_MS: f64 = 60_000.0;
 
-/// The farthest that one call scrolls, in pixels.
-const FARTHEST: f64 = 10_000_000.0;
+/// Maximum distance of a scroll, in pixels.
+const MAX_SCROLL_PIXELS: f64 = 10_000_000.0;
 
-/// Something that is done in a browser. Elements are named by the id that stands before them in an observation.
+/// A call of a browser. Elements are identified by their ids in the observation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrowserCall {
-    /// Open a page in the tab in front.
+    /// Open a page in the active tab.
     Goto(String),
-    /// One page back.
+    /// Go back by one page.
     GoBack,
-    /// One page forward.
+    /// Go forward by one page.
     GoForward,
     /// Wait.
     Noop(Duration),
-    /// Scroll the page, in pixels to the right and down.
+    /// Scroll the page, by pixels to the right and down.
     Scroll(f64, f64),
-    /// Put a text into a field, in the place of what is there.
+    /// Replace the text of a field.
     Fill(String, String),
-    /// Choose in a list, by values or by what is shown.
+    /// Select options of a list, by value or label.
     SelectOption(String, Vec<String>),
-    /// Press a button of the mouse on an element, so many times.
+    /// Click an element.
     Click {
         /// The element.
         element: String,
         /// The button.
         button: Button,
-        /// Keys that are held down.
+        /// Modifier keys that are held down.
         modifiers: Vec<Modifier>,
-        /// 2 for a double click.
+        /// The number of clicks: 2 for a double click.
         times: u8,
     },
     /// Move the mouse over an element.
     Hover(String),
-    /// Press keys while an element has the focus: `Enter`, `Control+a`.
+    /// Press keys on an element: `Enter`, `Control+a`.
     Press(String, String),
-    /// Press keys wherever the focus is.
+    /// Press keys on the focused element.
     PressAnywhere(String),
-    /// Give an element the focus.
+    /// Focus an element.
     Focus(String),
-    /// Empty a field.
+    /// Clear a field.
     Clear(String),
     /// Drag one element onto another.
     DragAndDrop(String, String),
-    /// Choose files of the sandbox in a file field.
+    /// Select files of the sandbox in a file field.
     UploadFile(String, Vec<String>),
     /// Open a tab.
     NewTab,
-    /// Close the tab in front.
+    /// Close the active tab.
     TabClose,
-    /// Bring a tab to the front, counted from 0.
+    /// Activate a tab, by its index from 0.
     TabFocus(usize),
-    /// Say something to the user. Nothing happens in the browser.
+    /// Send a message to the user. Has no effect in the browser.
     SendMessage(String),
 }
 
-/// A button of the mouse.
+/// A mouse button.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Button {
-    /// The usual one.
+    /// The left button.
     #[default]
     Left,
-    /// The wheel.
+    /// The middle button.
     Middle,
-    /// The menu's.
+    /// The right button.
     Right,
 }
 
-/// A key that is held down while something else happens.
+/// A modifier key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Modifier {
     /// Alt.
@@ -94,7 +94,7 @@ pub enum Modifier {
 }
 
 impl Modifier {
-    /// The modifier of that name; `ControlOrMeta` is Control in a sandbox.
+    /// Returns the modifier of that name. `ControlOrMeta` is Control in a sandbox.
     pub fn find(name: &str) -> Option<Self> {
         match name {
             "Alt" => Some(Self::Alt),
@@ -106,12 +106,12 @@ impl Modifier {
     }
 }
 
-/// Why a text is not calls. One sentence, for the model.
+/// The error of invalid calls: one sentence for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidCalls(pub(super) String);
 
-/// Each call by its name, and what it takes; what has a question mark may be missing.
+/// The names of the calls with their parameters. A question mark means optional.
 const SIGNATURES: [(&str, &[&str]); 22] = [
     ("goto", &["url"]),
     ("go_back", &[]),
@@ -137,49 +137,48 @@ const SIGNATURES: [(&str, &[&str]); 22] = [
     ("wait", &["wait_ms?"]),
 ];
 
-/// Reads calls: one after the other, on lines of their own or with `;` between them. Lines that begin with `#`, and the
-/// fences that models put around code, are passed over.
+/// Parses calls, which are separated by line breaks or `;`. Ignores comments, and the code fences of models.
 ///
 /// # Errors
-/// The first thing that is wrong. Nothing of a text that is wrong is to be performed.
+/// The first problem found. The caller must not perform any call then.
 pub fn parse(text: &str) -> Result<Vec<BrowserCall>, InvalidCalls> {
-    if text.len() > LONGEST_TEXT {
-        return Err(InvalidCalls(format!("the calls are longer than {LONGEST_TEXT} bytes")));
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(InvalidCalls(format!("the calls are longer than {MAX_TEXT_BYTES} bytes")));
     }
-    let written = reader::read(text)?;
-    if written.is_empty() {
+    let calls = parser::parse(text)?;
+    if calls.is_empty() {
         return Err(InvalidCalls("there is no call; write one such as click('12')".into()));
     }
-    if written.len() > MAX_CALLS {
-        return Err(InvalidCalls(format!("there are {} calls, at most {MAX_CALLS} are made", written.len())));
+    if calls.len() > MAX_CALLS {
+        return Err(InvalidCalls(format!("there are {} calls, at most {MAX_CALLS} are made", calls.len())));
     }
-    written.into_iter().map(|call| bound(&call.name, call.arguments)).collect()
+    calls.into_iter().map(|call| bind(&call.name, call.arguments)).collect()
 }
 
-/// One call with its arguments in their places.
-fn bound(name: &str, arguments: Vec<Argument>) -> Result<BrowserCall, InvalidCalls> {
+/// Binds the arguments of a call to its parameters.
+fn bind(name: &str, arguments: Vec<Argument>) -> Result<BrowserCall, InvalidCalls> {
     let Some((name, parameters)) = SIGNATURES.iter().find(|(known, _)| *known == name) else {
         let known: Vec<_> = SIGNATURES.iter().map(|(name, _)| *name).collect();
         return Err(InvalidCalls(format!("there is no call {name}: there are {}", known.join(", "))));
     };
-    let mut given = Given { name, parameters, values: vec![None; parameters.len()] };
-    given.take(arguments)?;
+    let mut given = BoundArguments { name, parameters, values: vec![None; parameters.len()] };
+    given.bind_all(arguments)?;
     given.call()
 }
 
-/// What one call was given.
-struct Given {
+/// The bound arguments of a call.
+struct BoundArguments {
     name: &'static str,
     parameters: &'static [&'static str],
-    values: Vec<Option<Value>>,
+    values: Vec<Option<ArgumentValue>>,
 }
 
-impl Given {
+impl BoundArguments {
     fn wrong(&self, problem: &str) -> InvalidCalls {
         InvalidCalls(format!("{}({}): {problem}", self.name, self.parameters.join(", ")))
     }
 
-    fn take(&mut self, arguments: Vec<Argument>) -> Result<(), InvalidCalls> {
+    fn bind_all(&mut self, arguments: Vec<Argument>) -> Result<(), InvalidCalls> {
         for (at, Argument { name, value }) in arguments.into_iter().enumerate() {
             let place = match &name {
                 None => at,
@@ -202,27 +201,27 @@ impl Given {
         }
     }
 
-    fn value(&mut self, at: usize) -> Value {
-        self.values.get_mut(at).and_then(Option::take).unwrap_or(Value::None)
+    fn value(&mut self, at: usize) -> ArgumentValue {
+        self.values.get_mut(at).and_then(Option::take).unwrap_or(ArgumentValue::None)
     }
 
     fn name_of(&self, at: usize) -> &'static str {
         self.parameters.get(at).copied().unwrap_or_default().trim_end_matches('?')
     }
 
-    /// A number is a text too: models write ids without quotes.
+    /// Takes a string argument. Accepts a number, because models write ids without quotes.
     fn text(&mut self, at: usize) -> Result<String, InvalidCalls> {
         match self.value(at) {
-            Value::Text(text) => Ok(text),
-            Value::Number(number) => Ok(number.to_string()),
+            ArgumentValue::Text(text) => Ok(text),
+            ArgumentValue::Number(number) => Ok(number.to_string()),
             _ => Err(self.wrong(&format!("{} must be a text", self.name_of(at)))),
         }
     }
 
     fn number(&mut self, at: usize, usual: f64, least: f64, most: f64) -> Result<f64, InvalidCalls> {
         match self.value(at) {
-            Value::None => Ok(usual),
-            Value::Number(number) if (least..=most).contains(&number) => Ok(number),
+            ArgumentValue::None => Ok(usual),
+            ArgumentValue::Number(number) if (least..=most).contains(&number) => Ok(number),
             _ => {
                 let name = self.name_of(at);
                 Err(self.wrong(&format!("{name} must be a number from {least} to {most}")))
@@ -230,14 +229,14 @@ impl Given {
         }
     }
 
-    /// One text, or a list of them.
+    /// Takes a string or a list of strings.
     fn texts(&mut self, at: usize) -> Result<Vec<String>, InvalidCalls> {
         match self.value(at) {
-            Value::None => Ok(Vec::new()),
-            Value::Text(text) => Ok(vec![text]),
-            Value::Number(number) => Ok(vec![number.to_string()]),
-            Value::List(texts) => Ok(texts),
-            Value::Flag => {
+            ArgumentValue::None => Ok(Vec::new()),
+            ArgumentValue::Text(text) => Ok(vec![text]),
+            ArgumentValue::Number(number) => Ok(vec![number.to_string()]),
+            ArgumentValue::List(texts) => Ok(texts),
+            ArgumentValue::Flag => {
                 Err(self.wrong(&format!("{} must be a text or a list of texts", self.name_of(at))))
             }
         }
@@ -246,8 +245,8 @@ impl Given {
     fn click(&mut self, times: u8) -> Result<BrowserCall, InvalidCalls> {
         let element = self.text(0)?;
         let button = match self.value(1) {
-            Value::None => Button::Left,
-            Value::Text(name) => match name.as_str() {
+            ArgumentValue::None => Button::Left,
+            ArgumentValue::Text(name) => match name.as_str() {
                 "left" => Button::Left,
                 "middle" => Button::Middle,
                 "right" => Button::Right,
@@ -266,17 +265,19 @@ impl Given {
         Ok(match self.name {
             "goto" => {
                 let url = self.text(0)?;
-                BrowserCall::Goto(super::address(&url).map_err(|error| self.wrong(&error.to_string()))?)
+                BrowserCall::Goto(
+                    super::normalize_address(&url).map_err(|error| self.wrong(&error.to_string()))?,
+                )
             }
             "go_back" => BrowserCall::GoBack,
             "go_forward" => BrowserCall::GoForward,
             "noop" | "wait" => {
-                let wait_ms = self.number(0, 1000.0, 0.0, LONGEST_WAIT_MS)?;
+                let wait_ms = self.number(0, 1000.0, 0.0, MAX_WAIT_MS)?;
                 BrowserCall::Noop(Duration::from_secs_f64(wait_ms / 1000.0))
             }
             "scroll" => BrowserCall::Scroll(
-                self.number(0, 0.0, -FARTHEST, FARTHEST)?,
-                self.number(1, 0.0, -FARTHEST, FARTHEST)?,
+                self.number(0, 0.0, -MAX_SCROLL_PIXELS, MAX_SCROLL_PIXELS)?,
+                self.number(1, 0.0, -MAX_SCROLL_PIXELS, MAX_SCROLL_PIXELS)?,
             ),
             "fill" => BrowserCall::Fill(self.text(0)?, self.text(1)?),
             "select_option" => BrowserCall::SelectOption(self.text(0)?, self.texts(1)?),

@@ -1,11 +1,11 @@
-//! What an agent can ask of a browser, in V0's words: calls such as `click('12')`, one after the other, in the little language
-//! of BrowserGym. Only values: `browser` performs them, the security rules look where they lead.
+//! Parses V0's browser actions: a sequence of calls such as `click('12')`, in BrowserGym's syntax. Only data: the crate
+//! `browser` performs the calls, and the security rules assess their targets.
 
 mod address;
 mod call;
-mod reader;
+mod parser;
 #[cfg(test)]
 mod tests;
 
-pub use address::{InvalidAddress, address};
+pub use address::{InvalidAddress, normalize_address};
 pub use call::{BrowserCall, Button, InvalidCalls, MAX_CALLS, Modifier, parse};

@@ -1,57 +1,57 @@
-//! The language itself: names, parentheses, and literals as Python writes them. Nothing in it can be computed.
+//! Parses the syntax of calls: names, parentheses and Python literals. Evaluates no expressions.
 
 use super::call::InvalidCalls;
 
-/// Arguments of one call, and texts of one list.
-const MOST_ARGUMENTS: usize = 100;
+/// Maximum number of arguments of a call, and of elements of a list.
+const MAX_ARGUMENTS: usize = 100;
 
-/// A call as it is written.
+/// A parsed call.
 #[derive(Debug, PartialEq)]
-pub(super) struct Written {
+pub(super) struct ParsedCall {
     pub(super) name: String,
     pub(super) arguments: Vec<Argument>,
 }
 
-/// An argument, with its name if it is given by name.
+/// An argument, with its name if it is a keyword argument.
 #[derive(Debug, PartialEq)]
 pub(super) struct Argument {
     pub(super) name: Option<String>,
-    pub(super) value: Value,
+    pub(super) value: ArgumentValue,
 }
 
-/// What an argument can be.
+/// The value of an argument.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ArgumentValue {
     Text(String),
     Number(f64),
     Flag,
     None,
-    /// Of texts.
+    /// A list of strings.
     List(Vec<String>),
 }
 
-pub(super) fn read(text: &str) -> Result<Vec<Written>, InvalidCalls> {
-    let mut reader = Reader { text, at: 0 };
+pub(super) fn parse(text: &str) -> Result<Vec<ParsedCall>, InvalidCalls> {
+    let mut parser = CallParser { text, at: 0 };
     let mut calls = Vec::new();
     loop {
-        reader.skip_between_calls();
-        if reader.rest().is_empty() {
+        parser.skip_between_calls();
+        if parser.rest().is_empty() {
             return Ok(calls);
         }
-        calls.push(reader.call()?);
-        reader.skip_blanks();
-        if !reader.rest().is_empty() && !reader.rest().starts_with(['\n', '\r', ';', '#']) {
-            return Err(reader.wrong("a line's end or `;`"));
+        calls.push(parser.call()?);
+        parser.skip_blanks();
+        if !parser.rest().is_empty() && !parser.rest().starts_with(['\n', '\r', ';', '#']) {
+            return Err(parser.wrong("a line's end or `;`"));
         }
     }
 }
 
-struct Reader<'a> {
+struct CallParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CallParser<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         self.take_while(|letter| matches!(letter, ' ' | '\t'));
     }
 
-    /// White space, `;`, comments, and the fences around code.
+    /// Skips white space, `;`, comments and code fences.
     fn skip_between_calls(&mut self) {
         loop {
             self.take_while(|letter| letter.is_whitespace() || letter == ';');
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// White space and comments, within parentheses and brackets.
+    /// Skips white space and comments within parentheses and brackets.
     fn skip_within(&mut self) {
         loop {
             self.take_while(char::is_whitespace);
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn call(&mut self) -> Result<Written, InvalidCalls> {
+    fn call(&mut self) -> Result<ParsedCall, InvalidCalls> {
         let name = self.name();
         if name.is_empty() {
             return Err(self.wrong("a call such as click('12')"));
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         loop {
             self.skip_within();
             if self.take(")") {
-                return Ok(Written { name: name.to_owned(), arguments });
+                return Ok(ParsedCall { name: name.to_owned(), arguments });
             }
             let argument = self.argument()?;
             if argument.name.is_none() && arguments.last().is_some_and(|last| last.name.is_some()) {
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
             }
             arguments.push(argument);
             self.skip_within();
-            if arguments.len() > MOST_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(')')) {
+            if arguments.len() > MAX_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(')')) {
                 return Err(self.wrong("`,` or `)`"));
             }
         }
@@ -158,48 +158,48 @@ impl<'a> Reader<'a> {
         Ok(Argument { name: None, value: self.value()? })
     }
 
-    fn value(&mut self) -> Result<Value, InvalidCalls> {
+    fn value(&mut self) -> Result<ArgumentValue, InvalidCalls> {
         match self.rest().chars().next() {
             Some('[' | '(') => self.list(),
-            Some('\'' | '"') => self.text().map(Value::Text),
+            Some('\'' | '"') => self.text().map(ArgumentValue::Text),
             Some(letter) if letter.is_ascii_digit() || matches!(letter, '-' | '+' | '.') => {
-                self.number().map(Value::Number)
+                self.number().map(ArgumentValue::Number)
             }
             _ => self.word(),
         }
     }
 
-    fn word(&mut self) -> Result<Value, InvalidCalls> {
+    fn word(&mut self) -> Result<ArgumentValue, InvalidCalls> {
         let begin = self.at;
         match self.name() {
-            "True" | "False" | "true" | "false" => return Ok(Value::Flag),
-            "None" | "null" => return Ok(Value::None),
-            "r" if self.rest().starts_with(['\'', '"']) => return self.raw_text().map(Value::Text),
+            "True" | "False" | "true" | "false" => return Ok(ArgumentValue::Flag),
+            "None" | "null" => return Ok(ArgumentValue::None),
+            "r" if self.rest().starts_with(['\'', '"']) => return self.raw_text().map(ArgumentValue::Text),
             _ => {}
         }
         self.at = begin;
         Err(self.wrong("a text in quotes, a number or a list"))
     }
 
-    fn list(&mut self) -> Result<Value, InvalidCalls> {
+    fn list(&mut self) -> Result<ArgumentValue, InvalidCalls> {
         let end = if self.next() == Some('[') { "]" } else { ")" };
         let mut texts = Vec::new();
         loop {
             self.skip_within();
             if self.take(end) {
-                return Ok(Value::List(texts));
+                return Ok(ArgumentValue::List(texts));
             }
             texts.push(match self.rest().starts_with(['[', '(']) {
-                // No list of lists: so the depth has a bound.
+                // No nested lists, so that the depth is bounded.
                 true => return Err(self.wrong("a text")),
                 false => match self.value()? {
-                    Value::Text(text) => text,
-                    Value::Number(number) => number.to_string(),
+                    ArgumentValue::Text(text) => text,
+                    ArgumentValue::Number(number) => number.to_string(),
                     _ => return Err(self.wrong("a list of texts")),
                 },
             });
             self.skip_within();
-            if texts.len() > MOST_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(end)) {
+            if texts.len() > MAX_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(end)) {
                 return Err(self.wrong(&format!("`,` or `{end}`")));
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The quotes that a text ends with, three of them for one over several lines.
+    /// Consumes the opening quotes: one, or three for a multi-line string.
     fn quotes(&mut self) -> &'static str {
         let all = ["'''", "\"\"\"", "'", "\""];
         all.into_iter().find(|quotes| self.take(quotes)).unwrap_or_default()
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As Python does: an escape that it does not know stays as it is.
+    /// Parses an escape. Like Python, keeps an unknown one.
     fn escaped(&mut self, text: &mut String) -> Result<(), InvalidCalls> {
         match self.next() {
             Some('n') => text.push('\n'),
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         char::from_u32(number).ok_or_else(|| self.wrong("a character's number"))
     }
 
-    /// Models write what is beyond 16 bits as JSON does: in two halves.
+    /// Parses a `\u` escape. Accepts surrogate pairs, which models write as in JSON.
     fn code_unit(&mut self) -> Result<char, InvalidCalls> {
         let first = self.digits(4)?;
         if !(0xd800..0xdc00).contains(&first) || !self.take("\\u") {
