@@ -1,4 +1,4 @@
-//! The lines of a file that a draft is for, and what becomes of them: text in, an edit out.
+//! Computes the edit of a draft from the text of the file and the response of the model. Pure.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,48 +7,48 @@ use protocol::action::EditAction;
 
 use crate::secrets::REDACTED;
 
-/// Lines that are written out at once. V0's bound: a model that copies more makes mistakes.
-const MOST_LINES: usize = 300;
+/// Maximum number of lines of a draft. V0's limit: a model that copies more makes mistakes.
+const MAX_LINES: usize = 300;
 
-/// The longest range and the longest draft for one, in bytes.
-pub(super) const LONGEST: usize = 64 << 10;
+/// Maximum length of a range, and of a draft, in bytes.
+pub(super) const MAX_RANGE_BYTES: usize = 64 << 10;
 
-/// Shorter lines of a draft say nothing of where they belong, in bytes.
-const TELLING: usize = 8;
+/// Minimum length of a line that identifies a position in the file, in bytes.
+const MIN_UNIQUE_LINE_BYTES: usize = 8;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How models write that lines stay.
-const LEFT_OUT: &str = "existing code";
+/// How models mark omitted lines.
+const OMISSION_MARK: &str = "existing code";
 
-/// What is done about a draft.
+/// How to turn a draft into an edit.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
-    /// It says all that there is to say.
+pub(super) enum DraftPlan {
+    /// The edit, without a model.
     Edit(EditAction),
-    /// A model writes it out.
-    Rewrite(Lines),
+    /// A model has to write the lines.
+    Rewrite(DraftLines),
 }
 
 /// Lines of a file.
 #[derive(Debug, PartialEq)]
-pub(super) struct Lines {
+pub(super) struct DraftLines {
     text: String,
-    /// Where they are in the text, in bytes: without a byte order mark, with the end of the last line if it has one.
+    /// Their byte range in the text, without a byte order mark, with the last line ending if there is one.
     range: Range<usize>,
-    /// The same with as many lines around as make it occur only there.
+    /// The range with enough adjacent lines to occur only once.
     around: Range<usize>,
-    /// Counted from 1, the last one too.
+    /// First and last line, from 1, both inclusive.
     first: usize,
     last: usize,
 }
 
-/// What is to be done about a draft for a file with this text; why nothing is, for the agent.
-pub(super) fn plan(draft: &EditAction, text: String) -> Result<Plan, String> {
+/// Plans a draft for a file with this text. An error is the reason for the agent.
+pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String> {
     let mark = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
     if text.len() == mark {
         let (insert_line, new_str) = (Some(i64::from(mark > 0)), Some(draft.content.clone()));
-        return Ok(Plan::Edit(EditAction {
+        return Ok(DraftPlan::Edit(EditAction {
             command: "insert".into(),
             insert_line,
             new_str,
@@ -60,13 +60,16 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<Plan, String> {
     let count = ends.len();
     let is_appended = draft.start == -1;
     let (first, last) = if is_appended { (count, count) } else { range_of(draft, count)? };
-    // Lines are counted from 1, and each begins where the one before it ends.
+    // Lines are numbered from 1. Each starts at the end of the preceding one.
     let start_of =
         |line: usize| line.checked_sub(2).and_then(|before| ends.get(before)).copied().unwrap_or(mark);
     let end_of =
         |line: usize| line.checked_sub(1).and_then(|own| ends.get(own)).copied().unwrap_or(text.len());
     let range = start_of(first)..end_of(last);
-    if !is_appended && (last - first >= MOST_LINES || range.len() > LONGEST || draft.content.len() > LONGEST)
+    if !is_appended
+        && (last - first >= MAX_LINES
+            || range.len() > MAX_RANGE_BYTES
+            || draft.content.len() > MAX_RANGE_BYTES)
     {
         return Err(too_long(draft, &text, &ends, first, last));
     }
@@ -86,11 +89,11 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<Plan, String> {
     if replaced.contains(char::REPLACEMENT_CHARACTER) {
         return Err("these lines are not UTF-8; use the shell".into());
     }
-    let lines = Lines { text, range, around, first, last };
-    Ok(if is_appended { Plan::Edit(lines.appended(draft)) } else { Plan::Rewrite(lines) })
+    let lines = DraftLines { text, range, around, first, last };
+    Ok(if is_appended { DraftPlan::Edit(lines.appended(draft)) } else { DraftPlan::Rewrite(lines) })
 }
 
-/// The first and the last line that a draft is for, of as many.
+/// Returns the first and the last line of a draft, for a file with `count` lines.
 fn range_of(draft: &EditAction, count: usize) -> Result<(usize, usize), String> {
     match (usize::try_from(draft.start), usize::try_from(draft.end)) {
         (Ok(first), _) if first == 0 || first > count => {
@@ -104,7 +107,7 @@ fn range_of(draft: &EditAction, count: usize) -> Result<(usize, usize), String> 
     }
 }
 
-/// Whether the editor, which looks from the beginning, finds the text there and nowhere else.
+/// Whether the text occurs only at this range, as the editor requires.
 fn is_found_only_at(text: &str, range: &Range<usize>) -> bool {
     let mut found = text.match_indices(text.get(range.clone()).unwrap_or_default()).map(|(at, _)| at);
     found.next() == Some(range.start) && found.next().is_none()
@@ -113,48 +116,48 @@ fn is_found_only_at(text: &str, range: &Range<usize>) -> bool {
 fn too_long(draft: &EditAction, text: &str, ends: &[usize], first: usize, last: usize) -> String {
     if first == last {
         return format!(
-            "line {first} and its draft are too much: at most {LONGEST} bytes are written out at once; use the shell"
+            "line {first} and its draft are too much: at most {MAX_RANGE_BYTES} bytes are written out at once; use the shell"
         );
     }
     let mut numbers = HashMap::new();
     for (line, number) in text.lines().zip(1..=ends.len()) {
         numbers.entry(line.trim()).or_insert(number);
     }
-    let mut telling = draft.content.lines().map(str::trim).filter(|line| line.len() >= TELLING);
+    let mut telling = draft.content.lines().map(str::trim).filter(|line| line.len() >= MIN_UNIQUE_LINE_BYTES);
     let likely = telling.find_map(|line| numbers.get(line));
     let likely = likely.map(|number| format!("; line {number} of the file is also in your draft"));
     format!(
-        "lines {first} to {last} are too much: at most {MOST_LINES} lines and {LONGEST} bytes are written out at once, and \
+        "lines {first} to {last} are too much: at most {MAX_LINES} lines and {MAX_RANGE_BYTES} bytes are written out at once, and \
          the draft for them may be as long. Give a smaller range by `start` and `end`{}",
         likely.unwrap_or_default()
     )
 }
 
-impl Lines {
+impl DraftLines {
     fn old(&self) -> &str {
         self.text.get(self.range.clone()).unwrap_or_default()
     }
 
-    /// What the model is told of them and of the draft.
-    pub(super) fn told(&self, draft: &EditAction) -> String {
+    /// Returns the request to the model.
+    pub(super) fn prompt(&self, draft: &EditAction) -> String {
         let (old, new) = (without_end(self.old()), without_end(&draft.content));
         let longest = |text: &str| text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
         let fence = "`".repeat((longest(old).max(longest(new)) + 1).max(3));
         format!(
-            "Lines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
+            "DraftLines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
              line `{fence}` and another one.",
             self.first, self.last, draft.path
         )
     }
 
-    /// The edit that an answer makes of a draft; why it makes none, for the agent.
-    pub(super) fn rewritten(&self, draft: &EditAction, answer: &str) -> Result<EditAction, String> {
+    /// Returns the edit that a response results in, or the reason for the agent why it is unusable.
+    pub(super) fn parse_response(&self, draft: &EditAction, answer: &str) -> Result<EditAction, String> {
         let block = block(answer).ok_or(
             "the model that writes drafts out did not answer with one block of lines; the file is as it was",
         )?;
         let has = |text: &str, wanted: &str| text.lines().any(|line| line.trim() == wanted);
         let left_out = draft.content.lines().map(str::trim).find(|line| {
-            line.to_ascii_lowercase().contains(LEFT_OUT) && has(&block, line) && !has(self.old(), line)
+            line.to_ascii_lowercase().contains(OMISSION_MARK) && has(&block, line) && !has(self.old(), line)
         });
         if let Some(line) = left_out {
             return Err(format!(
@@ -168,14 +171,14 @@ impl Lines {
         }
     }
 
-    /// The edit that has made this text of the file; nothing if more than these lines has become other.
-    pub(super) fn made(&self, draft: &EditAction, text: &str) -> Option<EditAction> {
+    /// Reconstructs the edit that resulted in this text. `None` if other lines changed too.
+    pub(super) fn reconstruct(&self, draft: &EditAction, text: &str) -> Option<EditAction> {
         let (before, after) = (self.text.get(..self.range.start)?, self.text.get(self.range.end..)?);
         let new = text.strip_prefix(before)?.strip_suffix(after)?;
         Some(self.replaced_by(draft, new))
     }
 
-    /// What is drafted, after these lines.
+    /// Returns the edit that appends the draft to these lines.
     fn appended(&self, draft: &EditAction) -> EditAction {
         let added = self.with_own_line_ends(&draft.content, self.old().ends_with('\n'));
         let between = if self.old().ends_with('\n') { "" } else { self.line_end() };
@@ -202,7 +205,7 @@ impl Lines {
         text
     }
 
-    /// As these lines end; where there is but one without an end, as the file's first does.
+    /// Returns the line ending of these lines, or of the file's first line if they have none.
     fn line_end(&self) -> &'static str {
         let text = if self.old().contains('\n') { self.old() } else { &self.text };
         let first = text.split_inclusive('\n').next().unwrap_or_default();
@@ -210,14 +213,14 @@ impl Lines {
     }
 }
 
-/// Without the end of the last line; empty lines before it are lines.
+/// Removes the last line ending.
 fn without_end(text: &str) -> &str {
     let ended = text.strip_suffix('\n').unwrap_or(text);
     ended.strip_suffix('\r').unwrap_or(ended)
 }
 
-/// What stands between the fences of an answer's only block. More than one could be taken for another, and a block
-/// without an end was cut.
+/// Returns the content of the only code block of a response. `None` if there are several, which is ambiguous, or if the
+/// block has no end, because the response was truncated.
 fn block(answer: &str) -> Option<String> {
     let fence_of = |line: &str| line.bytes().take_while(|byte| *byte == b'`').count();
     let mut lines = answer.lines();

@@ -1,10 +1,10 @@
-//! V0's editing by draft: an agent says roughly what lines of a file are to become, and a model, perhaps a cheaper one,
-//! writes them out.
+//! V0's draft-based editing: an agent outlines the new content of some lines, and a possibly cheaper model turns the draft
+//! into an edit.
 //!
-//! It only reads. What comes of it is an edit of the editor's own, which takes the place of the draft: it replaces exactly
-//! the text that was read, so that nothing is overwritten that has changed meanwhile. That edit is in the log before the
-//! sandbox is asked for it under the action's id, so that a crash neither asks the model for it again nor writes it twice.
-//! A draft that is cut off before is begun anew: until then nothing has happened.
+//! This module only reads the file. The result is an edit for the editor that replaces exactly the text that was read, so
+//! that concurrent changes are not overwritten. The edit is logged before the sandbox performs it under the action's id.
+//! Therefore a crash repeats neither the model call nor the edit. A crash before that restarts the draft, which has had no
+//! effect yet.
 
 mod lines;
 #[cfg(test)]
@@ -22,64 +22,64 @@ use uuid::Uuid;
 use crate::agent::ModelCall;
 use crate::llm::{ChatMessage, Llm, LlmRequest, MessagePart};
 use crate::sandbox::{Sandbox, SandboxError};
-use lines::{LONGEST, Lines, Plan, plan};
+use lines::{DraftLines, DraftPlan, MAX_RANGE_BYTES, plan};
 
-/// The longest file that is edited so, in bytes.
+/// Maximum length of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
-/// More than the longest path and the words around what the model is told, in bytes.
-const FRAME: usize = 8 << 10;
+/// Upper bound of the path and the fixed text of a request, in bytes.
+const MAX_FRAME_BYTES: usize = 8 << 10;
 
-/// How long looking at the file may take: a mount that hangs must not hold the agent.
-const LOOKING: Duration = Duration::from_secs(60);
+/// The timeout of reading the file: a mount that hangs must not block the agent.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What came of a draft.
+/// The result of a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftResult {
-    /// What asking the model took, if it answered.
+    /// The model call, if it succeeded.
     pub call: Option<ModelCall>,
-    /// The edit that takes the draft's place, or why there is none: the end of a sentence, for the agent.
+    /// The edit that replaces the draft, or the reason for the agent why there is none: the end of a sentence.
     pub edit: Result<Box<EditAction>, String>,
 }
 
 impl DraftResult {
-    /// It came to nothing, and no model answered.
-    pub(crate) fn refused(why: impl Into<String>) -> Self {
+    /// Creates the result of a failure without a model call.
+    pub(crate) fn failed(why: impl Into<String>) -> Self {
         Self { call: None, edit: Err(why.into()) }
     }
 }
 
-/// What writing out a draft can cost at most, in US dollars. The file is still to be looked at.
+/// Returns the maximum cost of a draft, in US dollars, before the file is read.
 pub(crate) fn max_cost(llm: &dyn Llm) -> f64 {
-    let told = INSTRUCTIONS.len() + 2 * LONGEST + FRAME;
+    let told = INSTRUCTIONS.len() + 2 * MAX_RANGE_BYTES + MAX_FRAME_BYTES;
     llm.max_cost(u64::try_from(told).unwrap_or(u64::MAX))
 }
 
-/// Finds the edit that a draft stands for. Dropping the future cancels the model's call.
+/// Turns a draft into an edit. Dropping the future cancels the model call.
 ///
 /// # Errors
-/// The sandbox's; with none of them the file was touched.
-pub(crate) async fn write_out(
+/// The sandbox failed. The file is unchanged.
+pub(crate) async fn resolve(
     draft: &EditAction,
     request: &ActionRequest,
     sandbox: &dyn Sandbox,
     llm: &dyn Llm,
 ) -> Result<DraftResult, SandboxError> {
-    let looked = timeout(LOOKING, look(draft, request, sandbox)).await;
-    let text = match looked {
-        Ok(looked) => looked?,
-        Err(_) => Err(format!("the file cannot be read in {} seconds", LOOKING.as_secs())),
+    let content = timeout(READ_TIMEOUT, read_file(draft, request, sandbox)).await;
+    let text = match content {
+        Ok(content) => content?,
+        Err(_) => Err(format!("the file cannot be read in {} seconds", READ_TIMEOUT.as_secs())),
     };
     let plan = text.and_then(|text| match text {
         Some(text) => plan(draft, text),
-        None => Ok(Plan::Edit(created(draft))),
+        None => Ok(DraftPlan::Edit(created(draft))),
     });
     Ok(match plan {
-        Err(why) => DraftResult::refused(why),
-        Ok(Plan::Edit(edit)) => DraftResult { call: None, edit: Ok(Box::new(edit)) },
-        Ok(Plan::Rewrite(lines)) => ask(draft, &lines, llm).await,
+        Err(why) => DraftResult::failed(why),
+        Ok(DraftPlan::Edit(edit)) => DraftResult { call: None, edit: Ok(Box::new(edit)) },
+        Ok(DraftPlan::Rewrite(lines)) => ask(draft, &lines, llm).await,
     })
 }
 
@@ -87,19 +87,19 @@ fn created(draft: &EditAction) -> EditAction {
     EditAction { command: "create".into(), file_text: Some(draft.content.clone()), ..draft.clone() }
 }
 
-/// The edit that a draft came to once, by what was told of it: no model is asked for it again. Nothing if it came to none.
-pub(crate) fn as_written_out(draft: &EditAction, told: &EditObservation) -> Option<EditAction> {
+/// Reconstructs the edit of a draft from its observation, without a model. `None` if there was no edit.
+pub(crate) fn reconstruct(draft: &EditAction, told: &EditObservation) -> Option<EditAction> {
     let (old, new) = (told.old_content.clone(), told.new_content.as_deref()?);
     match old.filter(|_| told.prev_exist).map(|old| plan(draft, old)) {
         None => Some(created(draft)),
-        Some(Ok(Plan::Edit(edit))) => Some(edit),
-        Some(Ok(Plan::Rewrite(lines))) => lines.made(draft, new),
+        Some(Ok(DraftPlan::Edit(edit))) => Some(edit),
+        Some(Ok(DraftPlan::Rewrite(lines))) => lines.reconstruct(draft, new),
         Some(Err(_)) => None,
     }
 }
 
-/// The file's text, or why it is not edited; nothing when there is no file.
-async fn look(
+/// Returns the content of the file, or why it cannot be edited. `None` if the file does not exist.
+async fn read_file(
     draft: &EditAction,
     request: &ActionRequest,
     sandbox: &dyn Sandbox,
@@ -119,7 +119,7 @@ async fn look(
         }
         Some(_) => {}
     }
-    // By an id of its own: what was read for an earlier try may have changed. As an action, so that secrets are hidden.
+    // A new id, because the result of an earlier attempt may be outdated. An action, so that secrets are redacted.
     let id = ActionId::try_from(format!("draft-{}", Uuid::now_v7().simple()));
     let id = id.map_err(|error| SandboxError::Malformed { detail: error.to_string() })?;
     let reading = ActionRequest {
@@ -128,7 +128,7 @@ async fn look(
     };
     let read = sandbox.execute(&id, &reading, &|_| ()).await?;
     Ok(match read.kind {
-        // What is no text is answered as one URL.
+        // The content of a binary file is a data URL.
         ObservationKind::Read(_) if is_data_url(&read.content) => Err(format!("{path} is not text")),
         ObservationKind::Read(_) => Ok(Some(read.content)),
         _ => Err(format!("{path} cannot be read as text: {}", read.content)),
@@ -139,16 +139,16 @@ fn is_data_url(text: &str) -> bool {
     text.starts_with("data:") && text.contains(";base64,") && !text.contains('\n')
 }
 
-async fn ask(draft: &EditAction, lines: &Lines, llm: &dyn Llm) -> DraftResult {
+async fn ask(draft: &EditAction, lines: &DraftLines, llm: &dyn Llm) -> DraftResult {
     let messages = vec![
         ChatMessage::System(INSTRUCTIONS.to_owned()),
-        ChatMessage::User(vec![MessagePart::Text(lines.told(draft))]),
+        ChatMessage::User(vec![MessagePart::Text(lines.prompt(draft))]),
     ];
     match llm.complete(&LlmRequest { messages, tools: Vec::new() }, &|_| ()).await {
         Ok(completion) => DraftResult {
-            edit: lines.rewritten(draft, completion.response.text()).map(Box::new),
+            edit: lines.parse_response(draft, completion.response.text()).map(Box::new),
             call: Some(ModelCall::from(&completion)),
         },
-        Err(error) => DraftResult::refused(format!("the model that writes drafts out failed: {error}")),
+        Err(error) => DraftResult::failed(format!("the model that applies drafts failed: {error}")),
     }
 }

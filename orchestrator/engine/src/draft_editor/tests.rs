@@ -27,8 +27,8 @@ fn draft(content: &str, start: i64, end: i64) -> EditAction {
 /// The text after a draft, as the editor makes it of the edit: or what the agent is told.
 fn edited(text: &str, draft: &EditAction, answer: &str) -> Result<String, String> {
     let edit = match plan(draft, text.into())? {
-        Plan::Edit(edit) => edit,
-        Plan::Rewrite(lines) => lines.rewritten(draft, answer)?,
+        DraftPlan::Edit(edit) => edit,
+        DraftPlan::Rewrite(lines) => lines.parse_response(draft, answer)?,
     };
     assert!(!edit.is_draft() && edit.content == draft.content);
     let new = edit.new_str.unwrap();
@@ -66,8 +66,10 @@ fn only_the_lines_of_the_range_are_replaced() {
 #[test]
 fn request_holds_all_lines_of_the_range() {
     let draft = draft("A\n\n", 1, 3);
-    let Ok(Plan::Rewrite(lines)) = plan(&draft, "a\r\n\r\n\r\nb\r\n".into()) else { panic!("a rewrite") };
-    let told = lines.told(&draft);
+    let Ok(DraftPlan::Rewrite(lines)) = plan(&draft, "a\r\n\r\n\r\nb\r\n".into()) else {
+        panic!("a rewrite")
+    };
+    let told = lines.prompt(&draft);
     assert!(
         told.contains("<lines>\na\r\n\r\n\n</lines>") && told.contains("<draft>\nA\n\n</draft>"),
         "{told:?}"
@@ -82,7 +84,7 @@ fn draft_is_replayed_without_a_model() {
         new_content: Some(new.into()),
         ..EditObservation::default()
     };
-    let again = |draft: &EditAction, old: Option<&str>, new| as_written_out(draft, &told(old, new));
+    let again = |draft: &EditAction, old: Option<&str>, new| reconstruct(draft, &told(old, new));
     let edit = again(&draft("roughly", 2, 2), Some("x\nx\nx\n"), "x\ny\nz\nx\n").unwrap();
     assert_eq!((edit.old_str.as_deref(), edit.new_str.as_deref()), (Some("x\nx\nx\n"), Some("x\ny\nz\nx\n")));
     assert_eq!(
@@ -92,7 +94,7 @@ fn draft_is_replayed_without_a_model() {
     );
     assert_eq!(again(&draft("new", 1, -1), None, "new").unwrap().command, "create");
     assert!(again(&draft("b", -1, -1), Some("a\n"), "a\nb\n").unwrap().new_str.unwrap().ends_with("b\n"));
-    assert_eq!(as_written_out(&draft("b", 1, 1), &EditObservation::default()), None);
+    assert_eq!(reconstruct(&draft("b", 1, 1), &EditObservation::default()), None);
 }
 
 #[test]
@@ -131,11 +133,15 @@ fn response_without_a_single_block_changes_nothing() {
     assert_eq!(said("```\na\nb\n```"), "the draft changes nothing");
     // Where the lines have fences, longer ones are asked for, and are told from them.
     let markdown = draft("```sh\nmake\n```", 1, -1);
-    let Ok(Plan::Rewrite(lines)) = plan(&markdown, "```sh\nmk\n```\n".into()) else { panic!("a rewrite") };
-    assert!(lines.told(&markdown).ends_with(&format!("between a line `{}` and another one.", "`".repeat(4))));
-    let edit = lines.rewritten(&markdown, "````\n```sh\nmake\n```\n````").unwrap();
+    let Ok(DraftPlan::Rewrite(lines)) = plan(&markdown, "```sh\nmk\n```\n".into()) else {
+        panic!("a rewrite")
+    };
+    assert!(
+        lines.prompt(&markdown).ends_with(&format!("between a line `{}` and another one.", "`".repeat(4)))
+    );
+    let edit = lines.parse_response(&markdown, "````\n```sh\nmake\n```\n````").unwrap();
     assert_eq!(edit.new_str.as_deref(), Some("```sh\nmake\n```\n"));
-    assert!(lines.rewritten(&markdown, "```\n```sh\nmake\n```\n```").is_err());
+    assert!(lines.parse_response(&markdown, "```\n```sh\nmake\n```\n```").is_err());
 }
 
 #[test]
@@ -367,7 +373,7 @@ async fn crash_repeats_only_an_unfinished_model_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draft_is_interrupted_when_its_sandbox_is_lost() {
+async fn draft_is_not_performed_when_its_sandbox_is_lost() {
     let world = World::new();
     let drafts = Says::new([]);
     let conversation = world.begin(Says::new([edit_file(), finish()]), drafts.clone(), None).await;
