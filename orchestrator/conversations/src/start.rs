@@ -41,7 +41,7 @@ impl Task {
         match self.clone() {
             Self::Message(_) => live,
             Self::Replay { trajectory, continues: true } => Arc::new(Replay::new(trajectory, live)),
-            Self::Replay { trajectory, continues: false } => Arc::new(Replay::alone(trajectory, live)),
+            Self::Replay { trajectory, continues: false } => Arc::new(Replay::without_continuation(trajectory, live)),
         }
     }
 

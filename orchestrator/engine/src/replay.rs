@@ -1,8 +1,8 @@
-//! What a saved trajectory asks for, to be done again: V0's events, of any version that still reads.
+//! Replays the actions of a saved trajectory, which may come from any version of V0.
 //!
-//! [`Replay`] is an agent that does what the trajectory's agent did, and then hands over to a live one. Where it stands it
-//! reads from the log, so it goes on after a crash. What the trajectory's user said is for whoever drives the
-//! conversation: [`Trajectory::message_after`].
+//! [`Replay`] is an agent that repeats the actions of the trajectory's agent, and then lets a live agent continue. It reads
+//! its position from the log, so it continues after a crash. The caller sends the trajectory's user messages:
+//! [`Trajectory::message_after`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,47 +19,47 @@ use crate::draft_editor;
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
 
-/// What was done and said in an earlier conversation, in order.
+/// The actions and user messages of an earlier conversation, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Trajectory {
-    done: Vec<Done>,
-    /// What the user said, each with how much was done before.
+    done: Vec<ReplayedAction>,
+    /// The user's messages, each with the number of preceding actions.
     said: Vec<(usize, MessageAction)>,
-    /// How much was cancelled, and is not done again.
+    /// The number of cancelled actions, which are not replayed.
     cancelled: usize,
-    /// How many drafts came to nothing, and are not written out again.
+    /// The number of drafts without a resulting edit, which are not replayed.
     undrafted: usize,
 }
 
-/// Something that the agent did.
+/// An action to replay.
 #[derive(Debug, Clone)]
-struct Done {
+struct ReplayedAction {
     action: Action,
     timeout: Option<f64>,
     tool_call_metadata: Option<ToolCallMetadata>,
-    /// What came of it then.
+    /// Its original result.
     observation: Option<Observation>,
 }
 
-/// A replayed action of which something else came.
+/// A replayed action with a different result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayDifference {
     /// The action, in the new log.
     pub action: EventId,
-    /// What it was, in a line.
+    /// A one-line description of the action.
     pub asked: String,
-    /// What came of it in the trajectory; nothing: it has no observation there.
+    /// Its result in the trajectory. `None` if it has no observation there.
     pub before: Option<Observation>,
-    /// What came of it now; nothing: it has not ended.
+    /// Its result now. `None` if it has not completed.
     pub after: Option<Observation>,
 }
 
 impl Trajectory {
-    /// Takes what can be done again from a trajectory's events. An action that the user stopped or rejected is not: no user
-    /// would stop it now.
+    /// Collects the replayable actions of a trajectory. Excludes actions that the user stopped or rejected, because no user
+    /// would stop them now.
     pub fn new(events: &[Event]) -> Self {
         let mut trajectory = Self::default();
-        let outcomes = outcomes(events);
+        let results = results(events);
         let cancelled = cancelled(events);
         for event in events.iter().filter(|event| event.delegation.is_none()) {
             let EventBody::Action(action) = &event.body else { continue };
@@ -68,22 +68,22 @@ impl Trajectory {
                     trajectory.said.push((trajectory.done.len(), message.clone()));
                 }
                 (EventSource::Agent, _) if cancelled.contains(&event.id) => trajectory.cancelled += 1,
-                (EventSource::Agent, action) if is_done(action) => {
-                    let observation = outcomes.get(&event.id).copied();
+                (EventSource::Agent, action) if is_repeatable(action) => {
+                    let observation = results.get(&event.id).copied();
                     match (action.confirmation_state(), observation.map(|observation| &observation.kind)) {
                         (ConfirmationState::Rejected, _) | (_, Some(ObservationKind::UserRejected(_))) => {
                             trajectory.cancelled += 1;
                             continue;
                         }
-                        // Never performed. V0 writes the action a second time once the user has decided.
+                        // Never performed. V0 logs the action again once the user has decided.
                         (ConfirmationState::AwaitingConfirmation, None) => continue,
                         _ => {}
                     }
-                    let Some(action) = written_out(action, observation) else {
+                    let Some(action) = resolve_draft(action, observation) else {
                         trajectory.undrafted += 1;
                         continue;
                     };
-                    trajectory.done.push(Done {
+                    trajectory.done.push(ReplayedAction {
                         action,
                         timeout: event.timeout,
                         tool_call_metadata: event.tool_call_metadata.clone(),
@@ -96,72 +96,74 @@ impl Trajectory {
         trajectory
     }
 
-    /// Whether there is nothing to do again.
+    /// Whether there are no actions to replay.
     pub fn is_empty(&self) -> bool {
         self.done.is_empty()
     }
 
-    /// How much the agent did.
+    /// Returns the number of actions to replay.
     pub fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// How many actions the user stopped or rejected, and are not done again.
+    /// Returns the number of actions that the user stopped or rejected, which are not replayed.
     pub fn cancelled(&self) -> usize {
         self.cancelled
     }
 
-    /// How many drafts of edits came to nothing: only a model could say what would come of them now.
+    /// Returns the number of drafts without a resulting edit. Only a model could complete them.
     pub fn undrafted(&self) -> usize {
         self.undrafted
     }
 
-    /// What the user said as message `number`, from 0, if it is due when `done` actions have been done again.
+    /// Returns user message `number`, from 0, if it is due after `done` replayed actions.
     pub fn message_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
         self.said.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
     }
 
-    /// Where what came of the actions differs from what came of them then, in what their agent was told.
+    /// Compares the results in `log` with those of the trajectory, as far as the agent sees them.
     pub fn differences(&self, log: &[Event]) -> Vec<ReplayDifference> {
-        let outcomes = outcomes(log);
+        let results = results(log);
         let again = log.iter().filter(|event| is_replayable(event));
         self.done
             .iter()
             .zip(again)
             .filter_map(|(done, event)| {
-                let after = outcomes.get(&event.id).map(|outcome| (*outcome).clone());
-                (told(done.observation.as_ref()) != told(after.as_ref())).then(|| ReplayDifference {
-                    action: event.id,
-                    asked: done.action.message(),
-                    before: done.observation.clone(),
-                    after,
+                let after = results.get(&event.id).map(|result| (*result).clone());
+                (comparable(done.observation.as_ref()) != comparable(after.as_ref())).then(|| {
+                    ReplayDifference {
+                        action: event.id,
+                        asked: done.action.message(),
+                        before: done.observation.clone(),
+                        after,
+                    }
                 })
             })
             .collect()
     }
 }
 
-/// How much an agent has done, by its log.
+/// Returns the number of replayable actions in a log.
 pub fn count_replayable<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
     log.into_iter().filter(|event| is_replayable(event)).count()
 }
 
-/// An agent that does again what a trajectory's agent did, then hands over.
+/// An agent that replays a trajectory, and then lets a live agent continue.
 pub struct Replay {
     trajectory: Trajectory,
     live: Arc<dyn Agent>,
-    hands_over: bool,
+    continues_live: bool,
 }
 
 impl Replay {
-    /// Replays, then lets `live` decide.
+    /// Creates an agent that replays, and then lets `live` continue.
     pub fn new(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
-        Self { trajectory, live, hands_over: true }
+        Self { trajectory, live, continues_live: true }
     }
 
-    /// Replays, then finishes; of `live` it has only its name and prompt.
-    pub fn alone(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
-        Self { trajectory, live, hands_over: false }
+    /// Creates an agent that replays, and then finishes. Uses only the name and prompt of `live`.
+    pub fn without_continuation(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
+        Self { trajectory, live, continues_live: false }
     }
 }
 
@@ -187,7 +189,7 @@ impl Agent for Replay {
                 tool_call_metadata: done.tool_call_metadata.clone(),
                 ..AgentStep::new(done.action.clone())
             }),
-            None if self.hands_over => self.live.step(view, llm, on_progress).await,
+            None if self.continues_live => self.live.step(view, llm, on_progress).await,
             None => {
                 let final_thought = "The trajectory ends here.".into();
                 Ok(AgentStep::new(Action::from(FinishAction { final_thought, ..Default::default() })))
@@ -196,15 +198,15 @@ impl Agent for Replay {
     }
 }
 
-/// Whether an agent decided on it, so that it can be done again.
+/// Whether an event is an action that a replay repeats.
 pub(crate) fn is_replayable(event: &Event) -> bool {
-    // What another agent made of a task that was handed to it, it makes anew.
+    // A replayed delegation runs the other agent again.
     event.delegation.is_none()
-        && matches!((event.source, &event.body), (EventSource::Agent, EventBody::Action(action)) if is_done(action))
+        && matches!((event.source, &event.body), (EventSource::Agent, EventBody::Action(action)) if is_repeatable(action))
 }
 
-/// Whether an agent decides on it, and it means the same in another conversation.
-fn is_done(action: &Action) -> bool {
+/// Whether an action means the same in another conversation.
+fn is_repeatable(action: &Action) -> bool {
     !matches!(
         action,
         Action::Null(_)
@@ -216,23 +218,23 @@ fn is_done(action: &Action) -> bool {
     )
 }
 
-/// The action; of a draft, the edit that it came to.
-fn written_out(action: &Action, observation: Option<&Observation>) -> Option<Action> {
+/// Returns the action, or the resulting edit of a draft.
+fn resolve_draft(action: &Action, observation: Option<&Observation>) -> Option<Action> {
     match (action, observation.map(|observation| &observation.kind)) {
-        (Action::Edit(draft), Some(ObservationKind::Edit(told))) if draft.is_draft() => {
-            draft_editor::as_written_out(draft, told).map(Action::Edit)
+        (Action::Edit(draft), Some(ObservationKind::Edit(edited))) if draft.is_draft() => {
+            draft_editor::reconstruct(draft, edited).map(Action::Edit)
         }
         (Action::Edit(draft), _) if draft.is_draft() => None,
         (action, _) => Some(action.clone()),
     }
 }
 
-/// What came of each action.
-fn outcomes(events: &[Event]) -> HashMap<EventId, &Observation> {
-    events.iter().filter_map(outcome).collect()
+/// Returns the results by action.
+fn results(events: &[Event]) -> HashMap<EventId, &Observation> {
+    events.iter().filter_map(result_of).collect()
 }
 
-/// The actions that had not ended when the user stopped the agent.
+/// Returns the actions that were running when the user stopped the agent.
 fn cancelled(events: &[Event]) -> HashSet<EventId> {
     let (mut open, mut cancelled) = (HashSet::new(), HashSet::new());
     for event in events {
@@ -252,15 +254,15 @@ fn cancelled(events: &[Event]) -> HashSet<EventId> {
             }
             _ => {}
         }
-        if let Some((action, _)) = outcome(event) {
+        if let Some((action, _)) = result_of(event) {
             open.remove(&action);
         }
     }
     cancelled
 }
 
-/// V0 marks turns with empty observations: those are none.
-fn outcome(event: &Event) -> Option<(EventId, &Observation)> {
+/// Returns the result that an event holds. V0 separates turns with null observations, which are no results.
+fn result_of(event: &Event) -> Option<(EventId, &Observation)> {
     match &event.body {
         EventBody::Observation(observation) if !matches!(observation.kind, ObservationKind::Null(_)) => {
             Some((event.cause?, observation))
@@ -269,8 +271,8 @@ fn outcome(event: &Event) -> Option<(EventId, &Observation)> {
     }
 }
 
-/// What of an observation is compared: its kind, its text, and how a command ended. Not where a kernel was.
-fn told(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i64>)> {
+/// Returns the parts of an observation that are compared: kind, text and exit code, without the state of a kernel.
+fn comparable(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i64>)> {
     let observation = observation?;
     let exit_code = match &observation.kind {
         ObservationKind::Run(run) => Some(run.metadata.exit_code),
