@@ -1,13 +1,14 @@
-//! The seam to tool servers: programs beside the agent whose tools a model may call.
+//! The trait of tool servers: programs whose tools a model may call, such as MCP servers.
 //!
-//! Tools may come late: a server in the sandbox starts when there is one, a server elsewhere when it answers. So the
-//! first `system` event of a log holds the agent's own tools only. What servers offer is a `system` event of the
-//! environment, without a prompt, that is appended when the servers are ready and again whenever it changes; the latest
-//! one holds ([`View::offered_tools`]). A resumed conversation finds them there, before any server runs again, and the
-//! agent has nothing to remember. That a server fails is an `error` observation of the environment, and ends nothing.
+//! Servers become available late: those in the sandbox once it exists, others once they respond. Therefore the first
+//! `system` event of a log holds only the agent's own tools. The tools of servers are logged as a `system` event of the
+//! environment, without a prompt, once the servers are ready and whenever the tools change. The latest one is valid
+//! ([`View::offered_tools`]). A resumed conversation has its tools before the servers run again, and the agent keeps no
+//! state. A failed server is an `error` observation of the environment, and fails nothing else.
 //!
-//! Who owns the conversation calls [`ToolServers::offer`] before a step that follows no call of the same response, and
-//! before each [`ToolServers::call`]; it appends what [`announce`] says. Each call of `offer` is bounded in time, so no server keeps a conversation waiting.
+//! The conversation calls [`ToolServers::offer`] before each [`ToolServers::call`], and before each step that starts a
+//! new response. It appends the events that [`announce`] returns. `offer` has timeouts, so that no server blocks the
+//! conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,34 +22,33 @@ use crate::llm::Tool;
 use crate::sandbox::Sandbox;
 use crate::view::View;
 
-/// The observation's `error_id` of a server that offers no tools.
+/// The `error_id` of the observation of a server without tools.
 pub const SERVER_FAILED: &str = "MCP$SERVER_FAILED";
 
-/// The observation's `error_id` of a call that no server answered.
+/// The `error_id` of the observation of a failed call.
 pub const CALL_FAILED: &str = "MCP$CALL_FAILED";
 
-/// What tool servers offer.
+/// The tools that servers offer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOffer {
-    /// Their tools, under names that models' providers take and that no tool of the agent has.
+    /// The tools, under names that providers accept and that differ from the agent's own tools.
     pub tools: Vec<Tool>,
-    /// What is missing, and why.
+    /// The failed servers.
     pub failures: Vec<ToolServerFailure>,
-    /// What the agent's own definition wants and its sandbox cannot perform, for people: the agent does not work so.
+    /// Why the agent cannot work: a tool that it requires and the sandbox does not support. Human-readable.
     pub obstacle: Option<String>,
 }
 
-/// A server that offers less than it should.
+/// A server whose tools are missing, at least in part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolServerFailure {
     /// Its name in the configuration.
     pub server: String,
-    /// Why, for people; in one line, without secrets.
+    /// The reason in one line, human-readable, without secrets.
     pub reason: String,
 }
 
-/// A server that a knowledge file asks for: a program that speaks over its stdin and stdout. It runs in the sandbox only,
-/// whoever wrote the file.
+/// A stdio server that a knowledge file requires. Regardless of the file's origin, it runs only in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxToolServer {
     /// Its name.
@@ -57,36 +57,36 @@ pub struct SandboxToolServer {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Added to its environment.
+    /// Additional environment variables.
     pub env: BTreeMap<String, String>,
 }
 
 /// The tool servers of one conversation.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
-    /// What is offered now. Starts, all at once, what does not run yet and may, each within its own time; asks those anew
-    /// that say that their tools have changed. Without a sandbox the servers in it are left for later; with another one
-    /// than before they start again. Dropping the future abandons what is being started.
+    /// Returns the tools that are available now. Starts missing servers concurrently, each with its own timeout, and queries
+    /// servers again that report a change. Servers in the sandbox wait until there is one, and restart in a new one. Dropping
+    /// the future cancels the starts.
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer;
 
-    /// Calls a tool by the name it is offered under. A server that has died is started again, within bounds. Whatever
-    /// goes wrong is in the observation. Dropping the future cancels the call.
+    /// Calls a tool by its offered name. Restarts a server that has exited, up to a limit. Errors are observations. Dropping
+    /// the future cancels the call.
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation;
 
-    /// Takes these servers beside the configured ones, in the place of those that were taken before. One that is named like
-    /// a configured server is left out. They start at the next offer.
+    /// Sets the servers that run in addition to the configured ones; replaces those of an earlier call. Ignores a server
+    /// with the name of a configured one. They start at the next offer.
     async fn set_sandbox_servers(&self, servers: Vec<SandboxToolServer>);
 
-    /// Whether there are none, and none can come.
+    /// Whether there are no servers and never will be.
     fn is_empty(&self) -> bool {
         false
     }
 
-    /// Ends every server with all that came of it.
+    /// Kills all servers with their process trees.
     async fn shut_down(&self);
 }
 
-/// For conversations without tool servers.
+/// No tool servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoToolServers;
 
@@ -109,10 +109,10 @@ impl ToolServers for NoToolServers {
     async fn shut_down(&self) {}
 }
 
-/// The events that a log lacks of an offer, in order, to be appended with the environment as their source. None when it
-/// holds them all: whoever asks often appends nothing twice.
+/// Returns the events to append for an offer, in order, with the environment as their source. Omits those that the log
+/// already holds, so that repeated calls append nothing twice.
 pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
-    let mut news = Vec::new();
+    let mut events = Vec::new();
     if view.offered_tools() != offer.tools {
         let tools = offer.tools.iter().map(Tool::to_openai).collect();
         let system = SystemAction {
@@ -121,16 +121,16 @@ pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
             openhands_version: None,
             agent_class: None,
         };
-        news.push(Action::from(system).into());
+        events.push(Action::from(system).into());
     }
     let failures = offer.failures.iter().map(|ToolServerFailure { server, reason }| {
         Observation::error(format!("the MCP server {server}: {reason}"), SERVER_FAILED)
     });
-    news.extend(failures.filter(|failure| !is_told(view, failure)).map(EventBody::from));
-    news
+    events.extend(failures.filter(|failure| !is_logged(view, failure)).map(EventBody::from));
+    events
 }
 
-fn is_told(view: &View, failure: &Observation) -> bool {
+fn is_logged(view: &View, failure: &Observation) -> bool {
     view.notices().any(|event| match &event.body {
         EventBody::Observation(told) => {
             matches!(told.kind, ObservationKind::Error(_)) && told.content == failure.content

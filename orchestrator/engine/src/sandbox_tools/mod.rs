@@ -1,8 +1,8 @@
-//! Tools of an agent's own that not every sandbox can perform, since people bring images of their own. They are offered as
-//! those of tool servers are, once a sandbox was asked whether it has what they need; their calls become actions as those
-//! of the agent's other tools do.
+//! Tools of an agent that require software in the sandbox, which custom images may lack. They are offered like those of
+//! tool servers, once a probe has found the software. Their calls become actions like those of the agent's other tools.
 //!
-//! A sandbox is asked once in each life of its server, in bounded time. What is installed later is found in the next one.
+//! A sandbox is probed once per boot of its action server, with a timeout. Software that is installed later is found
+//! after the next boot.
 
 mod probe;
 
@@ -19,34 +19,34 @@ use crate::tool_servers::{SandboxToolServer, ToolOffer, ToolServers};
 
 pub use probe::{BROWSERS, CHROMIUM, IPYTHON, PROBE, PYTHON, SandboxFacts, facts};
 
-/// A tool, and what it needs.
+/// A tool with its requirement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxTool {
-    /// The name of a fact: [`PYTHON`], [`IPYTHON`], [`CHROMIUM`].
+    /// The name of the required fact: [`PYTHON`], [`IPYTHON`] or [`CHROMIUM`].
     pub needs: &'static str,
-    /// As a model is told of it.
+    /// The definition for the model.
     pub tool: Tool,
-    /// Whether the agent does not work without it.
+    /// Whether the agent refuses to work without it.
     pub is_required: bool,
 }
 
-/// Stands before the tool servers of a conversation.
+/// Wraps the tool servers of a conversation.
 pub struct SandboxTools {
     servers: Arc<dyn ToolServers>,
     tools: Vec<SandboxTool>,
-    /// Of which life of a server. Locked while it is asked: whoever comes then waits for the same answer.
+    /// The result of the latest probe, with the boot id. Locked during a probe, so that concurrent callers share its result.
     known: Mutex<Option<(BootId, SandboxFacts)>>,
 }
 
 impl SandboxTools {
-    /// Offers these tools beside those of the servers. No server's tool has the name of one of them.
+    /// Offers these tools in addition to those of the servers, whose tools have other names.
     pub fn new(servers: Arc<dyn ToolServers>, tools: Vec<SandboxTool>) -> Self {
         Self { servers, tools, known: Mutex::default() }
     }
 
-    /// Those that the sandbox can perform, and why that does not do. While there is none it is as before: it comes back, or
-    /// another does.
-    async fn performable(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> (Vec<Tool>, Option<String>) {
+    /// Returns the supported tools, and the obstacle if a required one is missing. Without a sandbox the result of the latest
+    /// probe remains valid.
+    async fn supported_tools(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> (Vec<Tool>, Option<String>) {
         if self.tools.is_empty() {
             return Default::default();
         }
@@ -54,7 +54,7 @@ impl SandboxTools {
         if let Some(sandbox) = sandbox {
             let boot_id = &sandbox.lease().boot_id;
             if known.as_ref().is_none_or(|(asked, _)| asked != boot_id) {
-                *known = match probe::ask(sandbox.as_ref()).await {
+                *known = match probe::probe(sandbox.as_ref()).await {
                     Ok(facts) => {
                         for lacking in self.tools.iter().filter(|tool| !facts.contains_key(tool.needs)) {
                             tracing::warn!("{}", lacking.problem());
@@ -62,7 +62,7 @@ impl SandboxTools {
                         Some((boot_id.clone(), facts))
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a sandbox does not say what it has");
+                        tracing::warn!(%error, "cannot probe the sandbox");
                         None
                     }
                 };
@@ -77,7 +77,7 @@ impl SandboxTools {
 }
 
 impl SandboxTool {
-    /// Why it is not offered, for people.
+    /// Returns why it is not offered, human-readable.
     fn problem(&self) -> String {
         let Self { needs, tool, .. } = self;
         let what = match *needs {
@@ -94,7 +94,7 @@ impl SandboxTool {
 impl ToolServers for SandboxTools {
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let ((tools, obstacle), mut offer) =
-            tokio::join!(self.performable(sandbox), self.servers.offer(sandbox));
+            tokio::join!(self.supported_tools(sandbox), self.servers.offer(sandbox));
         offer.tools.splice(0..0, tools);
         offer.obstacle = offer.obstacle.or(obstacle);
         offer

@@ -1,5 +1,5 @@
-//! What a sandbox has: one short script, and what its lines say. They are the sandbox's word: known names only, each once,
-//! each value short and without control characters.
+//! Probes the software of a sandbox with a short script. Its output is untrusted: only known names are accepted, each
+//! once, with short values without control characters.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,52 +11,52 @@ use tokio::time::timeout;
 
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 
-/// Answers one line a fact; whatever shell reads it, and with more after it that uses its functions.
+/// Prints one line per fact. Runs in any POSIX shell. Code that is appended may use its functions.
 pub const PROBE: &str = include_str!("probe.sh");
 
-/// The fact that there is Python, from 3.8 on; its version.
+/// The fact that Python 3.8 or later is installed. Its value is the version.
 pub const PYTHON: &str = "python3";
 
-/// The fact that Python 3 has IPython; its version.
+/// The fact that Python 3 has IPython. Its value is the version.
 pub const IPYTHON: &str = "ipython";
 
-/// The fact that there is a Chromium that can be run; its version.
+/// The fact that an executable Chromium is installed. Its value is the version.
 pub const CHROMIUM: &str = "chromium";
 
-/// The names under which one is looked for, as the script has them.
+/// The names of Chromium that the script searches for.
 pub const BROWSERS: &str = "chromium chromium-browser google-chrome google-chrome-stable chrome";
 
-/// The facts that tools ask for.
+/// The facts that tools require.
 const NAMES: [&str; 3] = [PYTHON, IPYTHON, CHROMIUM];
 
-/// What a line of the probe's begins with.
-const MARK: &str = "glovebox-probe ";
+/// The start of a line of the probe.
+const LINE_PREFIX: &str = "glovebox-probe ";
 
-/// The longest value, in characters.
-const LONGEST_VALUE: usize = 200;
+/// Maximum length of a value, in characters.
+const MAX_VALUE_CHARS: usize = 200;
 
-/// Of the probe's output, in bytes.
-const MOST_OUTPUT: usize = 16 << 10;
+/// Maximum length of the probe's output, in bytes.
+const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
-/// How long the script may take: what it calls may hang.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of the script: programs that it runs may hang.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long more the answer may take.
-const GRACE: Duration = Duration::from_secs(5);
+/// Additional time for the response of the action server.
+const PROBE_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// SandboxFacts by name.
+/// The facts about a sandbox, by name.
 pub type SandboxFacts = BTreeMap<&'static str, String>;
 
-/// Reads the probe's lines about facts of these names and passes over all others. The first word on a fact counts.
+/// Parses the lines of the probe with these names, and ignores all others. The first line of a name counts.
 pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) -> SandboxFacts {
     let mut facts = SandboxFacts::new();
     for line in text.lines() {
-        let Some((name, value)) = line.strip_prefix(MARK).and_then(|rest| rest.split_once(' ')) else {
+        let Some((name, value)) = line.strip_prefix(LINE_PREFIX).and_then(|rest| rest.split_once(' ')) else {
             continue;
         };
         let known = names.clone().into_iter().find(|known| *known == name);
         let value: String =
-            value.trim().chars().filter(|letter| !letter.is_control()).take(LONGEST_VALUE).collect();
+            value.trim().chars().filter(|letter| !letter.is_control()).take(MAX_VALUE_CHARS).collect();
         if let (Some(name), false) = (known, value.is_empty()) {
             facts.entry(name).or_insert(value);
         }
@@ -64,24 +64,24 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
     facts
 }
 
-/// Asks a sandbox. One that takes too long has nothing.
-pub(super) async fn ask(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
+/// Probes a sandbox. After a timeout it has no facts.
+pub(super) async fn probe(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
     let id = format!("probe-{}", uuid::Uuid::now_v7().simple());
     let Ok(id) = ProcessId::try_from(id) else { return Ok(SandboxFacts::new()) };
     let request = ProcessRequest {
-        timeout_seconds: Some(PATIENCE.as_secs_f64()),
+        timeout_seconds: Some(PROBE_TIMEOUT.as_secs_f64()),
         ..ProcessRequest::new(["sh", "-c", PROBE])
     };
     let output = Mutex::new(Vec::new());
-    let heard = |stream: OutputStream, chunk: OutputChunk<'_>| {
+    let collect = |stream: OutputStream, chunk: OutputChunk<'_>| {
         if let (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }, Ok(mut output)) =
             (stream, chunk, output.lock())
         {
-            let room = MOST_OUTPUT.saturating_sub(output.len());
+            let room = MAX_OUTPUT_BYTES.saturating_sub(output.len());
             output.extend(bytes.iter().take(room));
         }
     };
-    match timeout(PATIENCE + GRACE, sandbox.exec(&id, &request, None, &heard)).await {
+    match timeout(PROBE_TIMEOUT + PROBE_GRACE_PERIOD, sandbox.exec(&id, &request, None, &collect)).await {
         Ok(exit) => drop(exit?),
         Err(_) => return Ok(SandboxFacts::new()),
     }
@@ -108,6 +108,6 @@ mod tests {
         let facts = facts(&said, ["git", "libc", "node", "python", "shell", "uid"]);
         assert_eq!(facts.keys().copied().collect::<Vec<_>>(), ["node", "python", "shell"]);
         assert_eq!((facts["shell"].as_str(), facts["node"].as_str()), ("/bin/sh", "[2Jv1"));
-        assert_eq!(facts["python"].len(), LONGEST_VALUE);
+        assert_eq!(facts["python"].len(), MAX_VALUE_CHARS);
     }
 }
