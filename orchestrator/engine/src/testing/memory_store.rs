@@ -8,7 +8,7 @@ use protocol::{ConversationId, Event, EventId};
 
 use crate::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 
-/// Keeps logs as long as it lives.
+/// Stores logs in memory.
 #[derive(Default)]
 pub struct MemoryStore {
     /// A mutex, because no method waits while it holds it.
@@ -16,7 +16,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The whole log of a conversation.
+    /// Returns the whole log of a conversation.
     pub fn log(&self, conversation: &ConversationId) -> Vec<Event> {
         self.with(|logs| logs.get(conversation).cloned().unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! Stand-ins for the seams, for tests here and in the crates around: real in behaviour, scripted in content.
+//! Fakes of the engine's traits for tests of all crates. They behave like real ones, with scripted content.
 
 mod memory_store;
 mod scripted_sandbox;
@@ -11,7 +11,7 @@ pub use unused_llm::UnusedLlm;
 use protocol::Timestamp;
 
 /// A fixed time, for events whose time does not matter.
-#[expect(clippy::expect_used, reason = "a constant of the right shape")]
+#[expect(clippy::expect_used, reason = "a constant in the right format")]
 pub fn timestamp() -> Timestamp {
     Timestamp::try_from("2026-01-02T03:04:05.678901".to_owned()).expect("a timestamp")
 }

@@ -1,4 +1,4 @@
-//! A sandbox that answers from a script and keeps a real sandbox's word: the same id never runs twice.
+//! A sandbox that responds from a script. Like a real sandbox, it never runs the same id twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,54 +17,54 @@ use crate::sandbox::{
     SandboxSummary, StartProgress,
 };
 
-/// What its sandboxes' ids begin with.
+/// The prefix of the ids of its sandboxes.
 const PREFIX: &str = "scripted-";
 
-/// What an action's run comes to.
-type Script = dyn Fn(&ActionRequest) -> ScriptedResult + Send + Sync;
+/// Returns the result of an action.
+type ActionScript = dyn Fn(&ActionRequest) -> ScriptedResult + Send + Sync;
 
-/// How a scripted action ends.
+/// The result of a scripted action.
 #[derive(Debug, Clone)]
 pub enum ScriptedResult {
-    /// At once, with this.
+    /// Completes immediately.
     Observation(Observation),
-    /// So long after it was begun, or when it is cancelled, with this.
+    /// Completes this long after its start, or when it is cancelled.
     After(Duration, Observation),
-    /// When it is cancelled, with this.
+    /// Completes when it is cancelled.
     WhenCancelled(Observation),
 }
 
-/// Places scripted sandboxes; the "machine" survives the provider's users, as a container does.
+/// Creates scripted sandboxes. Like a container, the machine outlives its clients.
 #[derive(Clone)]
 pub struct ScriptedProvider {
-    script: Arc<Script>,
+    script: Arc<ActionScript>,
     machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
     placed: Arc<Mutex<u64>>,
-    runs: Runs,
+    runs: RunCounts,
 }
 
-/// How often each action was begun.
-type Runs = Arc<Mutex<BTreeMap<ActionId, u32>>>;
+/// The number of starts of each action.
+type RunCounts = Arc<Mutex<BTreeMap<ActionId, u32>>>;
 
-/// One life of a scripted server.
+/// One boot of a scripted action server.
 struct Machine {
     lease: SandboxLeased,
-    /// When each action was begun here.
+    /// When each action was started.
     begun: Mutex<BTreeMap<ActionId, Instant>>,
-    runs: Runs,
+    runs: RunCounts,
     cancelled: Mutex<Vec<ActionId>>,
     changed: Notify,
     lost: tokio_util::sync::CancellationToken,
 }
 
-/// A connection to a machine.
+/// A client of a machine.
 pub struct ScriptedSandbox {
-    script: Arc<Script>,
+    script: Arc<ActionScript>,
     machine: Arc<Machine>,
 }
 
 impl ScriptedProvider {
-    /// Sandboxes that answer each action with what the script says.
+    /// Creates a provider of sandboxes that respond with the result of `script`.
     pub fn new(script: impl Fn(&ActionRequest) -> ScriptedResult + Send + Sync + 'static) -> Self {
         Self {
             script: Arc::new(script),
@@ -74,34 +74,34 @@ impl ScriptedProvider {
         }
     }
 
-    /// The id that the sandbox of a conversation gets.
+    /// Returns the id of a conversation's sandbox.
     ///
     /// # Errors
-    /// When the conversation's id leaves no room for it.
+    /// The conversation's id is too long.
     pub fn sandbox_id(conversation: &ConversationId) -> Result<SandboxId, IdError> {
         SandboxId::try_from(format!("{PREFIX}{conversation}"))
     }
 
-    /// The machines' sandboxes end, as by a power cut.
+    /// Loses all sandboxes, as in a power failure.
     pub fn lose_all(&self) {
         for (_, machine) in std::mem::take(&mut *lock(&self.machines)) {
             machine.lost.cancel();
         }
     }
 
-    /// How many sandboxes are placed now.
-    pub fn placed_now(&self) -> usize {
+    /// Returns the number of existing sandboxes.
+    pub fn sandbox_count(&self) -> usize {
         lock(&self.machines).len()
     }
 
-    /// On how many sandboxes, of all there were, each action was begun: 1, or something is wrong.
+    /// Returns the number of sandboxes on which each action was started. More than 1 is an error.
     pub fn runs(&self) -> BTreeMap<ActionId, u32> {
         lock(&self.runs).clone()
     }
 }
 
 impl Machine {
-    /// When the action was begun here: now, if it was not before.
+    /// Returns when the action was started. Starts it if it was not.
     fn begin(&self, id: &ActionId) -> Instant {
         *lock(&self.begun).entry(id.clone()).or_insert_with(|| {
             *lock(&self.runs).entry(id.clone()).or_default() += 1;
@@ -192,7 +192,7 @@ impl SandboxProvider for ScriptedProvider {
         Ok(())
     }
 
-    /// A scripted start is never abandoned half-way.
+    /// Scripted starts are never abandoned.
     async fn wait_for_cleanup(&self) {}
 }
 
@@ -216,7 +216,7 @@ impl Sandbox for ScriptedSandbox {
                     observation
                 }
                 ScriptedResult::After(duration, observation) => {
-                    // Either way it has ended; that nobody cancelled it is no failure.
+                    // A timeout and a cancellation both complete it.
                     drop(tokio::time::timeout_at(begun + duration, self.machine.cancelled(id)).await);
                     observation
                 }
@@ -233,7 +233,7 @@ impl Sandbox for ScriptedSandbox {
         }
     }
 
-    /// A file lies wherever the script answers a reader with one.
+    /// A file exists wherever the script returns one for a read action.
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file(path)), None);
         let ScriptedResult::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
@@ -260,7 +260,7 @@ impl Sandbox for ScriptedSandbox {
     }
 }
 
-/// No method waits while it holds one of these.
+/// Locks a mutex. No method awaits while it holds one.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
