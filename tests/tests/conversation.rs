@@ -155,7 +155,7 @@ async fn a_stop_ends_the_command_and_its_observation_still_comes() {
     say(&conversation, "go on");
     reach(&conversation, AgentState::Finished).await;
     conversation.close(Afterwards::Remove).await.unwrap();
-    assert_eq!(world.provider.placed_now(), 0);
+    assert_eq!(world.provider.sandbox_count(), 0);
 }
 
 #[tokio::test]

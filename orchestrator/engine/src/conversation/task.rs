@@ -209,7 +209,7 @@ impl Task {
                 let drafted = match result {
                     Ok(drafted) => drafted,
                     Err(error @ SandboxError::Lost { .. }) => return Some(self.lose_sandbox(&error)),
-                    Err(error) => DraftResult::refused(error.to_string()),
+                    Err(error) => DraftResult::failed(error.to_string()),
                 };
                 Some(InputKind::EditDrafted { action, drafted })
             }

@@ -121,7 +121,7 @@ fn lines_of_a_key_are_redacted_except_its_header() {
 
 /// Between lines of base64 there is nothing else.
 #[test]
-fn adjacent_lines_are_not_redacted() {
+fn only_wrapped_lines_are_joined() {
     let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
     let letters = STANDARD.encode("abcdef");
     let (one, two) = letters.split_at(4);

@@ -128,7 +128,7 @@ impl LogBuilder {
         match turn {
             LogTurn::UserMessage => self.user_message("more"),
             LogTurn::Response { calls, missing } => {
-                self.response(calls, calls.saturating_sub(missing).max(1))
+                self.response(calls, calls.saturating_sub(missing).max(1));
             }
             LogTurn::Browse => self.browse("http://x/"),
             LogTurn::StateChange => {

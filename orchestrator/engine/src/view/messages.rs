@@ -32,7 +32,7 @@ impl View {
                     }
                 }
                 (None, EventBody::Action(action)) => {
-                    messages.extend(render_action(entry.event.source, action))
+                    messages.extend(render_action(entry.event.source, action));
                 }
                 (None, EventBody::Observation(observation)) => {
                     messages.extend(match (&entry.replacement, renderer.setup_step(entry)) {

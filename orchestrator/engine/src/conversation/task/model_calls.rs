@@ -60,8 +60,8 @@ impl Task {
         self.start_action(action, true, |cancel| async move {
             let result = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Ok(DraftResult::refused("the user stopped it")),
-                result = draft_editor::write_out(&draft, &request, sandbox.as_ref(), llm.as_ref()) => result,
+                () = cancel.cancelled() => Ok(DraftResult::failed("the user stopped it")),
+                result = draft_editor::resolve(&draft, &request, sandbox.as_ref(), llm.as_ref()) => result,
             };
             WorkResult::Draft { action, result }
         });

@@ -115,7 +115,7 @@ impl ActionFacts {
     fn from_page(url: &str) -> Self {
         let opaque = Self { is_opaque: true, ..Self::default() };
         // Parsed as the browser does.
-        let Ok(url) = browsing::address(url) else { return opaque };
+        let Ok(url) = browsing::normalize_address(url) else { return opaque };
         match url.split_once(':') {
             Some(("file", rest)) => {
                 let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
