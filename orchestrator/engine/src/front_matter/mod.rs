@@ -1,9 +1,9 @@
-//! The YAML at the head of a Markdown file, between two lines of `---`: texts and lists by name, each with its line.
+//! Parses the front matter of a Markdown file: YAML between two lines of `---`. Keeps the line of each field.
 //!
-//! A subset of our own instead of a library: what is read here are a handful of names and lists, an error must name its
-//! line, and the files are hostile. No anchors, tags or aliases, so nothing grows; nesting beyond what is read is passed
-//! over and not followed. What people write in such files beside that is in it: plain, quoted and folded texts, lists of
-//! both kinds, small maps and lists of them.
+//! Supports a subset of YAML instead of using a library: only a few names and lists are needed, errors must name their
+//! line, and the files are untrusted. There are no anchors, tags or aliases, so nothing expands. Deeper nesting is
+//! skipped. The subset covers what users write: plain, quoted and folded strings, lists of both styles, small maps, and
+//! lists of maps.
 
 mod reader;
 #[cfg(test)]
@@ -11,18 +11,18 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-/// A file taken apart.
+/// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document<'a> {
     fields: Vec<Field>,
-    /// What follows the front matter; the whole file when it has none.
+    /// The text after the front matter; the whole file if it has none.
     pub(crate) body: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     name: String,
-    /// In the file, from 1.
+    /// The line in the file, from 1.
     line: usize,
     value: Value,
 }
@@ -32,7 +32,7 @@ enum Value {
     Text(String),
     List(Vec<Item>),
     Map(Vec<Field>),
-    /// Something beyond the subset.
+    /// A value that is not supported.
     Other,
 }
 
@@ -43,22 +43,22 @@ enum Item {
     Other,
 }
 
-/// What is wrong with a file's head.
+/// The error of invalid front matter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {problem}")]
 pub(crate) struct Malformed {
-    /// From 1.
+    /// The line, from 1.
     pub(crate) line: usize,
-    /// Names the field, where it is one's.
+    /// The problem, with the name of the field if there is one.
     pub(crate) problem: String,
 }
 
 impl<'a> Document<'a> {
-    /// Takes a file apart. One that does not begin with `---` after blank lines, or has no second such line, has no front
-    /// matter. All of the front matter may be indented.
+    /// Parses a file. It has no front matter unless it starts with `---`, after optional blank lines, and has a second such
+    /// line. The front matter may be indented as a whole.
     ///
     /// # Errors
-    /// The first line that is none of a list of fields.
+    /// The first line that is not part of a field.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Malformed> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let Some((line, head, body)) = split(text) else {
@@ -68,20 +68,20 @@ impl<'a> Document<'a> {
         Ok(Self { fields: reader::fields(&reader::without_indent(&lines), 0)?, body })
     }
 
-    /// The line of a field, from 1; the first of the file when it is not there.
+    /// Returns the line of a field, from 1, or 1 if it is missing.
     pub(crate) fn line(&self, name: &str) -> usize {
         self.find(name).map_or(1, |field| field.line)
     }
 
-    /// The names of the fields.
+    /// Returns the names of the fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// A text; nothing when it is missing or empty.
+    /// Returns a string. `None` if it is missing or empty.
     ///
     /// # Errors
-    /// It is no text.
+    /// The value is not a string.
     pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Malformed> {
         match self.find(name).map(|field| &field.value) {
             None => Ok(None),
@@ -90,10 +90,10 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// A list of texts, or one text with commas; the empty ones are left out.
+    /// Returns a list of strings, or the parts of a comma-separated string. Omits empty ones.
     ///
     /// # Errors
-    /// It is something else.
+    /// The value is neither.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, Malformed> {
         let wrong = || self.malformed(name, "must be a list of texts");
         let texts: Vec<_> = match self.find(name).map(|field| &field.value) {
@@ -111,7 +111,7 @@ impl<'a> Document<'a> {
         Ok(texts.into_iter().filter_map(some).map(str::to_owned).collect())
     }
 
-    /// The field `name` of each map in the list `list`, where it is a text. What is no such list holds none.
+    /// Returns the field `name` of each map in the list `list`, if it is a string. Empty if `list` is not a list of maps.
     pub(crate) fn names_in(&self, list: &str, name: &str) -> Vec<&str> {
         let Some(Value::List(items)) = self.find(list).map(|field| &field.value) else { return Vec::new() };
         let maps =
@@ -120,10 +120,10 @@ impl<'a> Document<'a> {
         values.filter_map(|value| if let Value::Text(text) = value { some(text) } else { None }).collect()
     }
 
-    /// The maps of the list `list` in the map `map`; none where one of them is not there.
+    /// Returns the maps of the list `list` in the map `map`. Empty if either is missing.
     ///
     /// # Errors
-    /// The one is no map, or the other no list of maps.
+    /// `map` is not a map, or `list` is not a list of maps.
     pub(crate) fn maps_in(&self, map: &str, list: &str) -> Result<Vec<Fields<'_>>, Malformed> {
         let found = match self.find(map).map(|field| &field.value) {
             None => return Ok(Vec::new()),
@@ -141,7 +141,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The error for a field.
+    /// Creates the error of a field.
     pub(crate) fn malformed(&self, name: &str, problem: &str) -> Malformed {
         Malformed { line: self.line(name), problem: format!("`{name}` {problem}") }
     }
@@ -156,7 +156,7 @@ impl<'a> Document<'a> {
 pub(crate) struct Fields<'f>(&'f [Field]);
 
 impl<'f> Fields<'f> {
-    /// A text; `None` where there is none.
+    /// Returns a string. `None` if it is missing.
     pub(crate) fn text(&self, name: &str) -> Option<&'f str> {
         match &last(self.0, name)?.value {
             Value::Text(text) => some(text),
@@ -164,7 +164,7 @@ impl<'f> Fields<'f> {
         }
     }
 
-    /// The texts of a list, or the words of a command line; `None` if it is neither.
+    /// Returns the strings of a list, or the words of a command line. `None` if the value is neither.
     pub(crate) fn words(&self, name: &str) -> Option<Vec<String>> {
         match last(self.0, name).map(|field| &field.value) {
             None => Some(Vec::new()),
@@ -177,7 +177,7 @@ impl<'f> Fields<'f> {
         }
     }
 
-    /// The texts of a map; `None` if it is not one.
+    /// Returns the strings of a map. `None` if the value is not a map of strings.
     pub(crate) fn texts_by_name(&self, name: &str) -> Option<BTreeMap<String, String>> {
         match last(self.0, name).map(|field| &field.value) {
             None => Some(BTreeMap::new()),
@@ -194,17 +194,17 @@ impl<'f> Fields<'f> {
     }
 }
 
-/// Of a name that is there twice, the last counts, as in V0.
+/// Returns the last field of a name, which counts as in V0.
 fn last<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
     fields.iter().rev().find(|field| field.name == name)
 }
 
-/// YAML's words for nothing are nothing.
+/// Maps YAML's null to `None`.
 fn some(text: &str) -> Option<&str> {
     (!matches!(text, "" | "~" | "null")).then_some(text)
 }
 
-/// The text between the first two lines of `---`, with the number of its first line, and what follows.
+/// Returns the number of the first line of the front matter, its text, and the text after it.
 fn split(text: &str) -> Option<(usize, &str, &str)> {
     let start = text.trim_start();
     let blank_lines = text[..text.len() - start.len()].matches('\n').count();
@@ -222,7 +222,7 @@ fn split(text: &str) -> Option<(usize, &str, &str)> {
     None
 }
 
-/// As V0 reads it, which takes a longer line too.
+/// Whether a line delimits the front matter. Like V0, accepts a longer line.
 fn is_boundary(line: &str) -> bool {
     let line = line.trim_end();
     line.len() >= 3 && line.bytes().all(|byte| byte == b'-')

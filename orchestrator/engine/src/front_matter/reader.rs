@@ -1,21 +1,21 @@
-//! Lines to fields. Recursion goes as deep as [`DEEPEST`] and no deeper.
+//! Parses lines into fields. Recursion is limited to [`MAX_DEPTH`].
 
 use super::{Field, Item, Malformed, Value};
 
 /// A line with its number in the file.
 type Line<'a> = (usize, &'a str);
 
-/// How deep maps are read, the head itself not counted: as deep as `mcp_tools` with the environments of its servers.
-const DEEPEST: usize = 3;
+/// Maximum nesting of maps below the top level: as deep as the environment of a server in `mcp_tools`.
+const MAX_DEPTH: usize = 3;
 
-/// The lines without the indentation of the first field.
+/// Removes the indentation of the first field from all lines.
 pub(super) fn without_indent<'a>(lines: &[Line<'a>]) -> Vec<Line<'a>> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
     let edge = lines.iter().find(|(_, text)| !is_blank(text)).map_or(0, |(_, text)| indent(text));
     lines.iter().map(|(line, text)| (*line, &text[indent(text).min(edge)..])).collect()
 }
 
-/// The fields that stand at the left edge of the lines.
+/// Parses the fields that are not indented.
 pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Malformed> {
     let mut fields = Vec::new();
     let mut rest = lines;
@@ -34,14 +34,14 @@ pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Mal
     Ok(fields)
 }
 
-/// Name and first line of the value, of a line that begins a field.
+/// Returns the name and the first line of the value, if a line starts a field.
 fn field(text: &str) -> Option<(String, &str)> {
     let (name, value) = text.split_once(": ").or_else(|| Some((text.trim_end().strip_suffix(':')?, "")))?;
     let is_name = !name.is_empty() && !name.starts_with(|letter| " \t-[{#&*!?\"'".contains(letter));
     is_name.then(|| (name.trim_end().to_owned(), value.trim()))
 }
 
-/// Whether a line goes on with the field above it: it is further in, belongs to its list, or closes a bracket.
+/// Whether a line continues the preceding field: it is indented, is an item of its list, or closes a bracket.
 fn belongs(text: &str) -> bool {
     text.is_empty() || text.starts_with([' ', '\t', ']', '}']) || is_blank(text) || is_item(text)
 }
@@ -55,7 +55,7 @@ fn is_item(text: &str) -> bool {
     text == "-" || text.starts_with("- ")
 }
 
-/// The value that begins on the field's own line and goes on in the block below it.
+/// Parses a value that starts on the line of the field and continues in the block below.
 fn read(first: &str, block: &[Line<'_>], depth: usize) -> Value {
     match first.chars().next() {
         Some('|') => Value::Text(dedent(block).join("\n").trim_end().to_owned()),
@@ -70,7 +70,7 @@ fn read(first: &str, block: &[Line<'_>], depth: usize) -> Value {
     }
 }
 
-/// A value that begins below its name.
+/// Parses a value that starts below its name.
 fn read_block(block: &[Line<'_>], depth: usize) -> Value {
     let blank = block.iter().take_while(|(_, text)| is_blank(text)).count();
     let block = block.get(blank..).unwrap_or_default();
@@ -79,7 +79,7 @@ fn read_block(block: &[Line<'_>], depth: usize) -> Value {
         return items(block, depth).map_or(Value::Other, Value::List);
     }
     match field(first.trim_start()) {
-        Some(_) if depth < DEEPEST => {
+        Some(_) if depth < MAX_DEPTH => {
             fields(&without_indent(block), depth + 1).map_or(Value::Other, Value::Map)
         }
         Some(_) => Value::Other,
@@ -87,7 +87,7 @@ fn read_block(block: &[Line<'_>], depth: usize) -> Value {
     }
 }
 
-/// The items of a list, each with the lines that are further in than its dash.
+/// Parses the items of a list, each with the lines that are indented more than its dash.
 fn items(block: &[Line<'_>], depth: usize) -> Option<Vec<Item>> {
     let mut groups: Vec<Vec<Line<'_>>> = Vec::new();
     let mut edge = None;
@@ -107,7 +107,7 @@ fn item(lines: &[Line<'_>], depth: usize) -> Item {
     let Some(((number, first), rest)) = lines.split_first() else { return Item::Other };
     let first = first.trim();
     if is_blank(first) {
-        // A list in a list is not read: this is where recursion ends.
+        // A list within a list is not supported, which limits the recursion.
         return if rest.is_empty() { Item::Text(String::new()) } else { Item::Other };
     }
     if field(first).is_none() {
@@ -116,7 +116,7 @@ fn item(lines: &[Line<'_>], depth: usize) -> Item {
             Value::List(_) | Value::Map(_) | Value::Other => Item::Other,
         };
     }
-    if depth == DEEPEST {
+    if depth == MAX_DEPTH {
         return Item::Other;
     }
     let below = dedent(rest);
@@ -125,7 +125,7 @@ fn item(lines: &[Line<'_>], depth: usize) -> Item {
     fields(&all, depth + 1).map_or(Item::Other, Item::Map)
 }
 
-/// The lines without what all of them begin with.
+/// Removes the common indentation of the lines.
 fn dedent(block: &[Line<'_>]) -> Vec<String> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
     let lines = block.iter().map(|(_, text)| *text);
@@ -133,7 +133,7 @@ fn dedent(block: &[Line<'_>]) -> Vec<String> {
     lines.map(|text| text.get(edge..).unwrap_or_default().trim_end().to_owned()).collect()
 }
 
-/// Lines become one; an empty line is a line's end.
+/// Folds lines into one. An empty line is a line break.
 fn fold(lines: &[String]) -> String {
     let mut folded = String::new();
     for line in lines {
@@ -155,7 +155,8 @@ fn joined(first: &str, block: &[Line<'_>]) -> String {
     std::iter::once(first).chain(below).collect::<Vec<_>>().join(" ")
 }
 
-/// A comment begins with a `#` after white space, outside of quotes. Two single quotes within such are one.
+/// Removes a comment, which starts with `#` after white space outside of quotes. Two single quotes within single quotes
+/// are an escaped one.
 fn without_comment(text: &str) -> String {
     let (mut quote, mut is_escaped, mut before) = (None, false, ' ');
     for (at, letter) in text.char_indices() {
@@ -171,7 +172,7 @@ fn without_comment(text: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// What stands between quotes; nothing when the text is not one quoted text.
+/// Returns the content of a quoted string. `None` if the text is not a single quoted string.
 fn unquote(text: &str) -> Option<String> {
     if let Some(inner) = text.strip_prefix('\'') {
         let inner = inner.strip_suffix('\'')?;
@@ -194,7 +195,7 @@ fn unquote(text: &str) -> Option<String> {
     Some(unquoted)
 }
 
-/// `[a, "b, c"]`; nothing when it holds more than texts.
+/// Parses `[a, "b, c"]`. `None` if it holds anything but strings.
 fn flow_list(text: &str) -> Option<Vec<Item>> {
     let text = without_comment(text);
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
