@@ -1,10 +1,10 @@
-//! Whole conversations by chance: a scripted model, a fake sandbox and a fake clock, and a world in which users speak,
-//! hold, stop and confirm at any moment, providers fail, sandboxes are lost or cannot be placed, and the program is killed before and after
-//! any append. A seed decides all of it: the same seed is the same run.
+//! Deterministic simulation of whole conversations with a scripted model, a fake sandbox and a paused clock. Users send
+//! messages, pause, stop and confirm at any moment, providers fail, sandboxes are lost or cannot be created, and the
+//! process is killed before or after any append. The seed determines the run.
 //!
-//! `GLOVEBOX_SIM_SEEDS` says how many seeds are tried (200), `GLOVEBOX_SIM_SEED` tries that one and tells what happens.
+//! `GLOVEBOX_SIM_SEEDS` sets the number of seeds (200). `GLOVEBOX_SIM_SEED` runs a single seed and prints its events.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // a test that cannot go on ends
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // a test that cannot continue panics
 
 mod model;
 mod provider;
@@ -16,7 +16,7 @@ use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use world::World;
+use world::Simulation;
 
 const SEEDS: u64 = 200;
 
@@ -38,7 +38,10 @@ fn every_seed_satisfies_the_invariants() {
                         return;
                     }
                     let ran = catch_unwind(|| simulate(seed, false));
-                    assert!(ran.is_ok(), "seed {seed} breaks a law; GLOVEBOX_SIM_SEED={seed} tells how");
+                    assert!(
+                        ran.is_ok(),
+                        "seed {seed} violates an invariant; run with GLOVEBOX_SIM_SEED={seed} for details"
+                    );
                 }
             });
         }
@@ -52,13 +55,13 @@ fn same_seed_is_the_same_run() {
     }
 }
 
-fn simulate(seed: u64, tells: bool) {
-    drop(run(seed, tells));
+fn simulate(seed: u64, is_verbose: bool) {
+    drop(run(seed, is_verbose));
 }
 
-/// What the log holds at the end.
-fn run(seed: u64, tells: bool) -> Vec<String> {
+/// Runs a seed, and returns the final log.
+fn run(seed: u64, is_verbose: bool) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(World::new(seed, tells).live())
+    runtime.block_on(Simulation::new(seed, is_verbose).live())
 }

@@ -1,4 +1,4 @@
-//! A model that says anything: calls good and bad, several at once, nothing, and errors of its provider.
+//! A model with random responses: valid and invalid tool calls, several at once, none, and errors of its provider.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 
 use super::world::{FILE, HELPER};
 
-/// What a call costs at most, in dollars.
+/// The maximum cost of a call, in US dollars.
 pub(crate) const PRICE: f64 = 0.1;
 
 pub(crate) struct Model {
     chance: Mutex<fastrand::Rng>,
-    /// It only finishes.
+    /// Whether it only finishes.
     is_tired: bool,
     place: Arc<Place>,
 }
 
-/// Whether the process of the model's agents has a sandbox.
+/// Tracks whether the process has a sandbox.
 #[derive(Default)]
 pub(crate) struct Place {
     pub(crate) is_reached: AtomicBool,
-    /// A model was asked without one.
+    /// Whether a model was called without a sandbox.
     pub(crate) was_missed: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! Where sandboxes come from: sometimes none can be had.
+//! A sandbox provider that fails at times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use protocol::record::SandboxLeased;
 
 use super::model::Place;
 
-/// One process's way to the sandboxes.
+/// The provider of one process.
 pub(crate) struct Provider {
     pub(crate) scripted: ScriptedProvider,
     pub(crate) refuses: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! A tool server whose tool takes a while.
+//! A tool server with a slow tool.
 
 use std::sync::Arc;
 use std::time::Duration;

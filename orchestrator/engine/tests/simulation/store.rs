@@ -1,4 +1,4 @@
-//! A store in memory at whose appends the program dies, before they are made or just after.
+//! An in-memory event store that kills the process before or after an append.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +10,9 @@ use protocol::{ConversationId, Event, EventId};
 
 pub(crate) struct DeadlyStore {
     pub(crate) logs: Arc<MemoryStore>,
-    /// How many appends are still made before the program dies.
+    /// The number of appends until the process is killed.
     pub(crate) appends_left: AtomicU32,
-    /// Whether the last one is made.
+    /// Whether the last append takes effect.
     pub(crate) keeps_last: bool,
 }
 

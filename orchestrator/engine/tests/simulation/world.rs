@@ -1,4 +1,4 @@
-//! One life: what happens in it by chance, and the laws that hold whatever happens.
+//! A simulation run: random happenings, and the invariants that hold after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,43 +26,43 @@ use super::provider::Provider;
 use super::servers::Servers;
 use super::store::DeadlyStore;
 
-/// How much happens before the world calms down.
+/// The number of random happenings before the run is brought to its end.
 const HAPPENINGS: u32 = 40;
 
-/// How long a calm world may take to come to rest.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// The timeout of a conversation's end without random happenings.
+const END_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The agent that tasks are handed on to.
+/// The agent that tasks are delegated to.
 pub(crate) const HELPER: &str = "helper";
 
-/// The file that there is.
+/// The existing file.
 pub(crate) const FILE: &str = "/a";
 
-pub(crate) struct World {
+pub(crate) struct Simulation {
     seed: u64,
-    tells: bool,
+    is_verbose: bool,
     chance: fastrand::Rng,
     logs: Arc<MemoryStore>,
     provider: ScriptedProvider,
-    /// Whether no sandbox can be had now.
+    /// Whether creating a sandbox fails.
     refuses: Arc<AtomicBool>,
-    /// Whether a model was asked by a process that had no sandbox.
+    /// Whether a process without a sandbox called a model.
     was_missed: Arc<AtomicBool>,
     confirmation: ConfirmationPolicy,
     lives: u64,
-    /// What was in the log when it was last looked at.
+    /// The log at the latest check.
     seen: Vec<Event>,
 }
 
-impl World {
-    pub(crate) fn new(seed: u64, tells: bool) -> Self {
+impl Simulation {
+    pub(crate) fn new(seed: u64, is_verbose: bool) -> Self {
         let mut chance = fastrand::Rng::with_seed(seed);
         let risky = ConfirmationPolicy::Risky { from: SecurityRisk::High };
         let policies =
             [ConfirmationPolicy::Never, ConfirmationPolicy::Never, risky, ConfirmationPolicy::Always];
         Self {
             seed,
-            tells,
+            is_verbose,
             logs: Arc::default(),
             provider: ScriptedProvider::new(move |request| ending(seed, &request.action)),
             refuses: Arc::default(),
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Lives to the end. What the log holds then, without the times at which it was written.
+    /// Runs to the end, and returns the log without its timestamps.
     pub(crate) async fn live(mut self) -> Vec<String> {
         let mut conversation = self.begin().await;
         for number in 0..HAPPENINGS {
@@ -108,15 +108,15 @@ impl World {
         conversation
     }
 
-    /// A model finds a title, for which it needs no sandbox.
+    /// Generates a title, which needs no sandbox.
     fn entitle(&self, conversation: &Conversation) {
         let place = Place { is_reached: AtomicBool::new(true), ..Place::default() };
         let model = Model::new(self.seed ^ (self.lives << 16), false, Arc::new(place));
-        // A process that has died finds none.
+        // A killed process generates none.
         drop(conversation.entitle(Arc::new(model), "work".into()));
     }
 
-    /// A new process: it dies at some append, or lives for ever.
+    /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
     fn parts(&mut self, is_immortal: bool) -> Parts {
         self.lives += 1;
         let appends = if is_immortal { u32::MAX } else { self.chance.u32(4..40) };
@@ -154,8 +154,8 @@ impl World {
 
     async fn happen(&mut self, conversation: Conversation) -> Conversation {
         let what = self.chance.u32(..16);
-        self.tell(what, &conversation);
-        // A command to a process that has died is lost, as in life.
+        self.log_happening(what, &conversation);
+        // A command to a killed process is lost.
         let _lost = match what {
             0 | 1 => conversation.say(message("and this")),
             2 => conversation.stop(),
@@ -184,14 +184,14 @@ impl World {
 
     async fn restart(&mut self, conversation: Conversation, is_immortal: bool) -> Conversation {
         drop(conversation);
-        // What the dead process had begun ends with it.
+        // The tasks of the killed process end with it.
         tokio::task::yield_now().await;
         self.check();
         let parts = self.parts(is_immortal);
         Conversation::recover(parts, id()).await.unwrap()
     }
 
-    /// Sometimes less than the steps cost that may be taken.
+    /// Returns a random budget, which may be less than the allowed steps cost.
     fn money(&mut self) -> f64 {
         f64::from(self.chance.u32(1..10)) * PRICE
     }
@@ -202,7 +202,7 @@ impl World {
         }
         Terms {
             max_iterations: Some(state.iterations + 12),
-            // Not less than before: the calls that are underway were begun under that.
+            // Not less than before, because running calls were started under the old budget.
             max_budget: Some(
                 state.max_budget.unwrap_or_default().max(state.metrics.accumulated_cost + self.money()),
             ),
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// A user who lets everything pass, a model that finishes: from any state there is a way to the end.
+    /// The user confirms everything and the model finishes, so that every state reaches the end.
     async fn calm_down(&mut self, conversation: Conversation) {
         self.refuses.store(false, Ordering::Relaxed);
         let conversation = self.restart(conversation, true).await;
@@ -221,11 +221,11 @@ impl World {
             confirmation: Some(ConfirmationPolicy::Never),
         };
         conversation.resume(terms).unwrap();
-        let at_rest = tokio::time::timeout(PATIENCE, async {
+        let at_rest = tokio::time::timeout(END_TIMEOUT, async {
             for second in 0_u64.. {
                 let state = conversation.state();
                 match state.agent_state {
-                    // Some commands end only so.
+                    // Some commands end only by a stop.
                     _ if state.is_underway() && second % 30 == 29 => conversation.stop().unwrap(),
                     AgentState::Finished if !state.is_underway() => return,
                     AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
@@ -242,7 +242,7 @@ impl World {
         assert!(at_rest.await.is_ok(), "no way out of {:?}", state());
     }
 
-    /// The laws.
+    /// Checks the invariants.
     fn check(&mut self) {
         let log = self.logs.log(&id());
         assert!(log.starts_with(&self.seen), "no event is lost or changed");
@@ -281,7 +281,7 @@ impl World {
             state.apply(event);
             if event.llm_metrics.is_some() {
                 assert!(state.iterations <= limits.0, "the limit of steps holds");
-                // Whichever passes it is the last.
+                // The call that exceeds it is the last one.
                 assert!(cost < limits.1, "the budget is passed by at most one call");
             }
             assert!(state.metrics.accumulated_cost >= cost, "costs never fall");
@@ -311,8 +311,8 @@ impl World {
         self.seen = log;
     }
 
-    fn tell(&self, what: u32, conversation: &Conversation) {
-        if self.tells {
+    fn log_happening(&self, what: u32, conversation: &Conversation) {
+        if self.is_verbose {
             let state = conversation.state();
             eprintln!("{:>4} events, {}: happening {what}", state.next_id, state.agent_state);
         }
@@ -324,7 +324,7 @@ fn is_notice_of_another(event: &Event) -> bool {
         if error.error_id == SANDBOX_REPLACED)
 }
 
-/// What an action comes to is decided by what it asks for, so that every process is told the same.
+/// Returns the result of an action, which depends only on its content, so that it is the same for every process.
 fn ending(seed: u64, action: &SandboxAction) -> ScriptedResult {
     let run = match action {
         SandboxAction::Run(run) => run,
