@@ -41,7 +41,9 @@ impl Task {
         match self.clone() {
             Self::Message(_) => live,
             Self::Replay { trajectory, continues: true } => Arc::new(Replay::new(trajectory, live)),
-            Self::Replay { trajectory, continues: false } => Arc::new(Replay::without_continuation(trajectory, live)),
+            Self::Replay { trajectory, continues: false } => {
+                Arc::new(Replay::without_continuation(trajectory, live))
+            }
         }
     }
 
