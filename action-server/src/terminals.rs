@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::environment::Environment;
 use crate::process::to_process_exit;
-use crate::shell::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
+use crate::shell::{MAX_TERMINALS, Terminal, TerminalError, TerminalProgram, TerminalScreen};
 
 /// Maximum output of one frame.
 const FRAME_BYTES: usize = 16 << 10;
@@ -96,8 +96,8 @@ impl Terminals {
 
 /// Sends the program's output until its exit has been sent.
 async fn copy_output(
-    screen: &Screen,
-    program: &mut Program,
+    screen: &TerminalScreen,
+    program: &mut TerminalProgram,
     mut to: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut buffer = vec![0; FRAME_BYTES];
@@ -138,7 +138,7 @@ async fn copy_output(
 }
 
 /// Writes input to the terminal until the stream is closed.
-async fn copy_input(screen: &Screen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
+async fn copy_input(screen: &TerminalScreen, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut decoder = FrameDecoder::default();
     let mut buffer = vec![0; FRAME_BYTES];
     let mut pending: VecDeque<u8> = VecDeque::new();

@@ -1,6 +1,4 @@
-//! The observations of run actions, in V0's words where its clients read them.
-//!
-//! Pure: how a look at a command ended goes in, an observation comes out.
+//! Creates the observations of run actions, in V0's words where its clients parse them. Pure.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,49 +6,49 @@ use std::time::Duration;
 use protocol::action::RunAction;
 use protocol::observation::{CommandMetadata, Observation, RunObservation};
 
-use super::facts::Facts;
+use super::facts::MachineInfo;
 use super::output::Folded;
 
-/// V0's bound on what an agent is shown of one observation.
+/// V0's maximum for the output in one observation.
 pub(crate) const SHOWN_CHARS: usize = 30_000;
 
-/// The bound on an observation that is kept from the agent: V0 has none, and programs read long files this way.
+/// Maximum for an observation that is hidden from the agent. V0 has none, and programs read long files this way.
 const HIDDEN_CHARS: usize = 1024 * 1024;
 
 const OMISSION: &str = "\n[... Observation truncated due to length ...]\n";
 const OUT_OF_MEMORY: &str = "\n[Out of memory: the kernel killed what took too much of it.]";
-/// In V0's words, whose clients look for them.
+/// V0's texts, which its clients parse.
 const TRUNCATED: &str = "[Previous command outputs are truncated.]\n";
 const MORE_OUTPUT: &str = "[Below is the output of the previous command.]\n";
 
-/// How many characters an action's observation may hold.
+/// Returns the maximum number of characters in an action's observation.
 pub(super) fn content_limit(action: &RunAction) -> usize {
     if action.hidden { HIDDEN_CHARS } else { SHOWN_CHARS }
 }
 
-/// Why an action is answered now.
+/// Reason why an action is answered now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The shell is at its prompt again.
+pub(super) enum CommandOutcome {
+    /// The shell has reported the end of the command.
     Completed { status: i32 },
-    /// The command ended the shell with itself.
+    /// The command has ended the shell.
     ShellEnded { status: i32 },
-    /// The action's time is over; the command goes on.
+    /// The action has timed out; the command continues.
     TimedOut { after: Duration },
-    /// The command says nothing; it goes on.
+    /// The command has no output; it continues.
     Quiet { after: Duration },
-    /// Another command still runs, and goes on.
+    /// Another command is running, and continues.
     NotExecuted,
-    /// It was cancelled before it could begin.
+    /// It was cancelled before it was started.
     NeverBegun,
-    /// The shell ended before it could begin.
+    /// The shell ended before it had read the command.
     NeverRead,
-    /// Everything the command started was killed.
+    /// The command and all its processes were killed.
     Cancelled { shell_lost: bool },
 }
 
-impl Ending {
-    /// Whether the command is over.
+impl CommandOutcome {
+    /// Returns whether the command has ended.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Completed { .. }
@@ -62,7 +60,7 @@ impl Ending {
         }
     }
 
-    /// Whether what ended was ended by SIGKILL.
+    /// Returns whether it was terminated by SIGKILL.
     pub(super) fn is_a_kill(&self) -> bool {
         self.exit_code() == 137
     }
@@ -76,24 +74,24 @@ impl Ending {
     }
 }
 
-/// What an observation of a command says.
+/// The contents of an observation of a command.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
-    pub(super) ending: &'a Ending,
+pub(super) struct CommandReport<'a> {
+    pub(super) ending: &'a CommandOutcome,
     pub(super) folded: Folded,
-    /// It is the command's first; V0 announces the later ones.
+    /// The first observation of the command. V0 marks later ones.
     pub(super) first: bool,
-    /// The foreground process group of what still runs.
+    /// The foreground process group of a command that continues.
     pub(super) running: Option<i32>,
     pub(super) working_dir: &'a Path,
-    /// Something else the agent should know, a sentence.
+    /// An additional sentence for the agent.
     pub(super) note: Option<&'static str>,
-    /// The kernel has killed for lack of memory.
+    /// The kernel has killed a process because memory ran out.
     pub(super) out_of_memory: bool,
 }
 
-/// The observation of `action`.
-pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> Observation {
+/// Creates the observation of `action`.
+pub(super) fn answer(action: &RunAction, facts: &MachineInfo, answer: CommandReport<'_>) -> Observation {
     let mut suffix = suffix(action, &answer);
     let mut prefix = if answer.first { String::new() } else { MORE_OUTPUT.to_owned() };
     if answer.folded.dropped > 0 {
@@ -118,18 +116,18 @@ pub(super) fn answer(action: &RunAction, facts: &Facts, answer: Answer<'_>) -> O
     run(action, metadata, content(answer.folded))
 }
 
-/// Nothing runs that could be waited for or typed to.
-pub(super) fn nothing_runs(action: &RunAction, facts: &Facts, working_dir: &Path) -> Observation {
+/// Creates the observation of an action that requires a running command.
+pub(super) fn nothing_runs(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
     let wanted = if action.command.is_empty() { "retrieve logs from" } else { "interact with" };
     let metadata =
         CommandMetadata { working_dir: Some(working_dir.to_string_lossy().into_owned()), ..about(facts) };
     run(action, metadata, format!("ERROR: No previous running command to {wanted}."))
 }
 
-/// It was cancelled while it waited for another.
-pub(super) fn never_begun(action: &RunAction, facts: &Facts, working_dir: &Path) -> Observation {
-    let answer_of = Answer {
-        ending: &Ending::NeverBegun,
+/// Creates the observation of an action that was cancelled in the queue.
+pub(super) fn never_begun(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
+    let answer_of = CommandReport {
+        ending: &CommandOutcome::NeverBegun,
         folded: Folded::default(),
         first: true,
         running: None,
@@ -147,7 +145,7 @@ fn run(action: &RunAction, metadata: CommandMetadata, content: String) -> Observ
     )
 }
 
-fn about(facts: &Facts) -> CommandMetadata {
+fn about(facts: &MachineInfo) -> CommandMetadata {
     CommandMetadata {
         username: facts.username.clone(),
         hostname: facts.hostname.clone(),
@@ -156,38 +154,40 @@ fn about(facts: &Facts) -> CommandMetadata {
     }
 }
 
-/// The text, without a blank end.
+/// Returns the text without trailing whitespace.
 pub(crate) fn content(folded: Folded) -> String {
     let Folded { mut head, tail, dropped } = folded;
     if dropped > 0 {
         head += OMISSION;
     }
     head += &tail;
-    // V0's content has no blank end: the suffix brings its own newline.
+    // The suffix starts with a newline.
     head.truncate(head.trim_end().len());
     head
 }
 
-fn suffix(action: &RunAction, answer: &Answer<'_>) -> String {
+fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
     match answer.ending {
-        Ending::Completed { status } => completed(*status, action),
-        Ending::ShellEnded { status } => format!(
+        CommandOutcome::Completed { status } => completed(*status, action),
+        CommandOutcome::ShellEnded { status } => format!(
             "{}\n[It ended the shell. The next command gets a new one, without what was set in this one.]",
             completed(*status, action)
         ),
-        Ending::TimedOut { after } => {
+        CommandOutcome::TimedOut { after } => {
             format!("\n[The command timed out after {:?} seconds. {STILL_RUNNING}", after.as_secs_f64())
         }
-        Ending::Quiet { after } => {
+        CommandOutcome::Quiet { after } => {
             format!("\n[The command has no new output after {} seconds. {STILL_RUNNING}", after.as_secs_f64())
         }
-        Ending::NotExecuted => format!(
+        CommandOutcome::NotExecuted => format!(
             "\n[Your command \"{}\" is NOT executed. The previous command is still running. {STILL_RUNNING}",
             action.command
         ),
-        Ending::NeverRead => "\n[The shell ended before the command began; it was not run.]".to_owned(),
-        Ending::NeverBegun => "\n[The command was cancelled before it began.]".to_owned(),
-        Ending::Cancelled { shell_lost } => {
+        CommandOutcome::NeverRead => {
+            "\n[The shell ended before the command began; it was not run.]".to_owned()
+        }
+        CommandOutcome::NeverBegun => "\n[The command was cancelled before it began.]".to_owned(),
+        CommandOutcome::Cancelled { shell_lost } => {
             let lost = if *shell_lost {
                 " The shell did not let go and was killed too; the next command gets a new one."
             } else {
@@ -207,7 +207,7 @@ fn completed(status: i32, action: &RunAction) -> String {
     format!("\n[The command completed with exit code {status}.{sent}]")
 }
 
-/// The letter of a text like `C-c`.
+/// Returns the letter of a key like `C-c`.
 pub(super) fn key(text: &str) -> Option<char> {
     let mut letters = text.strip_prefix("C-")?.chars();
     let letter = letters.next().filter(char::is_ascii_alphabetic)?;

@@ -1,8 +1,8 @@
-//! Which processes belong to a command, and their end.
+//! Determines which processes belong to a command, and kills them.
 //!
-//! A command's processes are what descends from its shell and was not there when it began, and the orphans among them,
-//! which this process adopts. What an earlier command left in the background, and what that starts, is spared. Signals
-//! and looks at `/proc` only; it never waits.
+//! They are the descendants of the shell that did not exist when the command started, and orphans among them, which the server has
+//! adopted. Background processes of earlier commands and their descendants are excluded. Only sends signals and reads `/proc`; it
+//! never waits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -15,35 +15,34 @@ use crate::os::children::{self, ChildList};
 use crate::os::process_table::{self, ProcessStat};
 use crate::os::process_tree::SESSION_VARIABLE;
 
-/// What was there when a command began.
+/// The processes that existed when a command started.
 #[derive(Debug)]
 pub(super) struct Baseline {
     shell: i32,
     session: String,
-    /// Children of the shell and orphans of this server, each standing for everything below it.
+    /// Children of the shell and orphans of this server. Their descendants are excluded too.
     spared: HashSet<i32>,
 }
 
 impl Baseline {
-    /// To be taken before the command is sent, with the list of the shell's children. Costs two small reads where nothing
-    /// runs in the background.
-    pub(super) fn take(shell: &ChildList, session: &str) -> Self {
+    /// Must be called before the command is sent. Costs two small reads if nothing runs in the background.
+    pub(super) fn capture(shell: &ChildList, session: &str) -> Self {
         let spared = shell.read().into_iter().chain(children::adopted()).collect();
         Self { shell: shell.pid(), session: session.to_owned(), spared }
     }
 
-    /// The baseline of a session's end: nothing is spared.
-    pub(super) fn nothing(shell: i32, session: &str) -> Self {
+    /// The baseline for the end of a session: no process is excluded.
+    pub(super) fn empty(shell: i32, session: &str) -> Self {
         Self { shell, session: session.to_owned(), spared: HashSet::new() }
     }
 
-    /// The session's shell.
+    /// Returns the pid of the session's shell.
     pub(super) fn shell(&self) -> i32 {
         self.shell
     }
 
-    /// Kills what is new, parents before children so that none is replaced, and tells whether there was anything. What
-    /// is forked meanwhile is found the next time.
+    /// Kills the new processes, parents before children so that none is restarted. Returns whether there were any. Processes that
+    /// are forked meanwhile are found by the next call.
     pub(super) fn kill_new(&self) -> bool {
         let new = self.new_processes();
         new.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
@@ -74,8 +73,8 @@ impl Baseline {
         new
     }
 
-    /// Sessions run side by side, and one's daemon is no business of the other. A process that has cleaned its
-    /// environment is taken for ours: nothing else adopts children here.
+    /// Returns whether an orphan belongs to this session and not to another one. A process with a cleared environment counts as ours,
+    /// because nothing else in the server adopts orphans.
     fn owns_orphan(&self, pid: i32) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let prefix = format!("{SESSION_VARIABLE}=");
@@ -85,17 +84,17 @@ impl Baseline {
     }
 }
 
-/// Sends a signal to one process; it may be gone.
+/// Sends a signal to a process that may have exited.
 pub(super) fn send(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-/// Sends a signal to a process group; it may be gone.
+/// Sends a signal to a process group that may have exited.
 pub(super) fn send_to_group(group: i32, signal: Signal) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(group), signal);
 }
 
-/// Whether a process ignores SIGINT, as after `trap '' INT`.
+/// Returns whether a process ignores SIGINT, as after `trap '' INT`.
 pub(super) fn ignores_interrupt(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -17,15 +17,15 @@ use tokio::net::UnixStream;
 
 use super::pty;
 
-/// A path has at most 4,095 bytes on Linux; with the fields before it a report stays well below this.
+/// Longer than any report: a path has at most 4,095 bytes on Linux.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
-/// What the shell reports.
+/// A report of the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
-    /// The shell waits for the next command. Otherwise it goes to its prompt first.
+    /// The shell waits for the next command. Otherwise it first shows its prompt.
     pub(super) is_ready: bool,
-    /// The number of the last *ready*, or of this.
+    /// The number of this report or, if it is not *ready*, of the last *ready*.
     pub(super) turn: u64,
     /// The turn of the last command that the shell started, which has ended. `None` if there is none, or a command has overwritten
     /// the variable.
@@ -41,23 +41,23 @@ pub(super) struct Channel {
     socket: UnixStream,
     /// The process whose reports are accepted.
     shell: i32,
-    /// The start of a report.
+    /// An incomplete report.
     received: Vec<u8>,
-    /// The rest of a command, whose size the server bounds.
+    /// The rest of a command, whose size is limited.
     unsent: VecDeque<u8>,
-    closed: Option<Closed>,
+    closed: Option<ChannelEnd>,
 }
 
-/// How the shell's end was closed: by its exit, or because it became another program.
+/// How the shell's end was closed, on its exit or by another program that has replaced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closed {
+enum ChannelEnd {
     AllRead,
-    /// Before it had read all of what was sent.
+    /// The shell had not read everything.
     Unread,
 }
 
 impl Channel {
-    /// A channel, and the end for the shell. To be called in a runtime.
+    /// Creates a channel, and returns it with the shell's end. Must be called in a runtime.
     pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
         let (ours, shells) = BlockingStream::pair()?;
         setsockopt(&ours, sockopt::PassCred, &true)?;
@@ -72,27 +72,27 @@ impl Channel {
         Ok((channel, shells.into()))
     }
 
-    /// From now on reports of `shell` are accepted. Its process id must not be reaped while this is used.
+    /// Accepts reports of `shell` from now on. The process must not be reaped while the channel is used.
     pub(super) fn accept(&mut self, shell: i32) {
         self.shell = shell;
     }
 
-    /// Whether the shell has closed its end.
+    /// Returns whether the shell has closed its end.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Whether a shell that has ended had not read all that was sent.
+    /// Returns whether the shell has exited before it had read everything.
     pub(super) fn is_unread(&self) -> bool {
-        self.closed == Some(Closed::Unread) || !self.unsent.is_empty()
+        self.closed == Some(ChannelEnd::Unread) || !self.unsent.is_empty()
     }
 
-    /// How much of what was sent the shell has not read, in the kernel's reckoning.
+    /// Returns the number of bytes that the shell has not read.
     pub(super) fn unread(&self) -> usize {
         self.unsent.len() + pty::unread(&self.socket)
     }
 
-    /// Sends what there is room for now; [`Channel::receive`] sends the rest.
+    /// Sends as much as fits. [`Channel::receive`] sends the rest.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         self.unsent.extend(bytes);
         self.send_unsent();
@@ -102,13 +102,13 @@ impl Channel {
         while !self.unsent.is_empty() {
             match self.socket.try_write(self.unsent.as_slices().0) {
                 Ok(count) => drop(self.unsent.drain(..count)),
-                // A closed end is noticed by who receives.
+                // The receiving side detects a closed channel.
                 Err(_) => return,
             }
         }
     }
 
-    /// Waits for a report, and sends meanwhile. `None` once the shell has closed its end. Cancel-safe.
+    /// Waits for a report, and sends the rest of a command meanwhile. `None` once the shell has closed its end. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Option<Report> {
         loop {
             if let Some(report) = self.receive_now() {
@@ -122,13 +122,13 @@ impl Channel {
                 false => Interest::READABLE | Interest::WRITABLE,
             };
             if self.socket.ready(interest).await.is_err() {
-                self.closed = Some(Closed::AllRead);
+                self.closed = Some(ChannelEnd::AllRead);
             }
             self.send_unsent();
         }
     }
 
-    /// A report that is here already.
+    /// Returns a report that has already arrived.
     pub(super) fn receive_now(&mut self) -> Option<Report> {
         loop {
             if let Some(end) = self.received.iter().position(|&byte| byte == 0) {
@@ -145,10 +145,10 @@ impl Channel {
         }
     }
 
-    /// Reads on, and returns whether anything came.
+    /// Reads once. Returns `false` if there was nothing to read.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 1024];
-        // Room for the credentials alone: descriptors that come with them are closed by the kernel.
+        // Only fits credentials. The kernel closes descriptors that are sent with them.
         let mut control = cmsg_space!(UnixCredentials);
         let received = self.socket.try_io(Interest::READABLE, || {
             let mut buffer = [IoSliceMut::new(&mut bytes)];
@@ -161,27 +161,27 @@ impl Channel {
             Ok((message.bytes, writer))
         });
         match received {
-            Ok((0, _)) => self.closed = Some(Closed::AllRead),
-            // The kernel never joins what two processes wrote.
+            Ok((0, _)) => self.closed = Some(ChannelEnd::AllRead),
+            // The kernel never merges messages of two processes.
             Ok((count, Some(writer))) if writer == self.shell => {
                 if self.received.len() + count > MAX_REPORT_BYTES {
                     self.received.clear();
                 }
                 self.received.extend_from_slice(&bytes[..count]);
             }
-            Ok(_) => tracing::debug!("a report that the shell did not write was dropped"),
+            Ok(_) => tracing::debug!("dropped a report that the shell has not written"),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                self.closed = Some(Closed::Unread);
+                self.closed = Some(ChannelEnd::Unread);
             }
-            Err(_) => self.closed = Some(Closed::AllRead),
+            Err(_) => self.closed = Some(ChannelEnd::AllRead),
         }
         true
     }
 }
 
-/// `KIND;TURN;ENDED;STATUS;PATH`. The path is last because it may hold anything but a NUL.
+/// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a NUL byte.
 fn parse(report: &[u8]) -> Option<Report> {
     let mut fields = report.splitn(5, |&byte| byte == b';');
     let is_ready = match fields.next()? {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reports_are_parsed_however_they_are_cut() {
+    async fn reports_are_parsed_for_any_chunk_size() {
         let (mut channel, mut end) = pair();
         for part in ["E;1", "2;12;130;/a;b\nc\0R;13;;0;/", "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0"] {
             end.write_all(part.as_bytes()).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unread_command_is_noticed_when_the_shell_ends() {
+    async fn unread_command_is_detected_when_the_shell_ends() {
         let (mut channel, end) = pair();
         channel.send(b"command");
         drop(end);

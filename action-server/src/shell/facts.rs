@@ -1,4 +1,4 @@
-//! What every observation says about the machine: who, where, which Python. Read once when a session starts.
+//! Information about the machine that every observation contains. Collected once per session.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,17 +7,17 @@ use nix::unistd::{gethostname, getuid};
 use super::program::find_executable;
 use crate::os::accounts::Accounts;
 
-/// The facts.
+/// User, host and Python interpreter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct MachineInfo {
     pub(super) username: Option<String>,
     pub(super) hostname: Option<String>,
     pub(super) python: Option<String>,
 }
 
-impl Facts {
-    /// The facts of a shell with this environment.
-    pub(super) fn gather(environment: &[(OsString, OsString)]) -> Self {
+impl MachineInfo {
+    /// Collects the information for a shell with this environment.
+    pub(super) fn collect(environment: &[(OsString, OsString)]) -> Self {
         let search = search_path(environment);
         let python = ["python3", "python"].into_iter().find_map(|name| find_executable(name, search));
         Self {
@@ -28,7 +28,7 @@ impl Facts {
     }
 }
 
-/// `PATH` of an environment.
+/// Returns the `PATH` of an environment.
 pub(super) fn search_path(environment: &[(OsString, OsString)]) -> Option<&OsStr> {
     environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
 }

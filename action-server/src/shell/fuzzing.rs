@@ -1,9 +1,9 @@
-//! The pure parts of the shell, for fuzz targets.
+//! Entry points of fuzz targets for the pure modules.
 
 use super::marks::{MarkReader, Piece};
-use super::output::Fold;
+use super::output::OutputFold;
 
-/// What stands before each mark, and the mark.
+/// Returns the output before each mark, and the mark.
 pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut reader = MarkReader::new("n");
     let mut pieces = vec![(Vec::new(), Vec::new())];
@@ -22,9 +22,9 @@ pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<
     pieces
 }
 
-/// The folded text.
+/// Returns the folded text.
 pub(crate) fn fold<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut fold = Fold::new(500);
+    let mut fold = OutputFold::new(500);
     chunks.into_iter().for_each(|chunk| fold.feed(chunk));
     let folded = fold.take();
     folded.head + &folded.tail

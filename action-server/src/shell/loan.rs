@@ -1,34 +1,34 @@
-//! Variables that one command has and no other: what a shell is told to take them up, and to have afterwards what it had
-//! before. Pure: values in, text out, the same for bash, dash and ash.
+//! Variables of a single command: the shell code that sets them, and that restores the previous values. Pure, and the same for
+//! bash, dash and ash.
 //!
-//! They reach the shell on its channel, before the command's text, and nowhere else. They are taken back when the command has
-//! ended, however its text ended, before the shell reads another. A shell that does not give them up (`readonly`) is ended.
-//! What is exported is read from `export -p`, whose `$_` can hold any text of a command.
-//! What the command started keeps what it was started with, and so does a program that took the place of the shell (`exec`).
+//! The variables are sent through the channel, before the text of the command. They are restored when the command has ended in
+//! any way, before the shell reads another one. A shell that cannot restore a variable (`readonly`) is killed. Whether a variable
+//! was exported is read from `export -p`, whose `$_` may contain any text of a command. Processes that the command has started keep
+//! the variables, as does a program that has replaced the shell (`exec`).
 
 use protocol::sandbox_api::CommandEnvironment;
 
 use super::prompt::quote;
 
-/// What is lent for a command.
+/// The variables of a command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Loan<'a>(pub(super) &'a CommandEnvironment);
+pub(super) struct CommandVariables<'a>(pub(super) &'a CommandEnvironment);
 
-impl Loan<'_> {
-    /// Whole lines that keep what the shell has, set what is lent, and say in `__glovebox_back` what takes it back. Empty if
-    /// nothing is lent. Here and in what takes back, `$__glovebox_status` is the status of the command before.
-    pub(super) fn lending(self) -> String {
-        let Self(CommandEnvironment(lent)) = self;
-        if lent.is_empty() {
+impl CommandVariables<'_> {
+    /// Returns complete lines that save the previous values, set the variables, and store the code that restores them in
+    /// `__glovebox_back`. Empty without variables. In all of it, `$__glovebox_status` is the status of the previous command.
+    pub(super) fn assignments(self) -> String {
+        let Self(CommandEnvironment(variables)) = self;
+        if variables.is_empty() {
             return String::new();
         }
-        let take: String = lent.keys().map(|name| take(name)).collect();
-        let lend: String = lent.iter().map(|(name, value)| lend(name, value)).collect();
-        format!("__glovebox_back={};{lend}\n", quote(&take))
+        let restore: String = variables.keys().map(|name| restore(name)).collect();
+        let set: String = variables.iter().map(|(name, value)| set(name, value)).collect();
+        format!("__glovebox_back={};{set}\n", quote(&restore))
     }
 }
 
-fn lend(name: &str, value: &str) -> String {
+fn set(name: &str, value: &str) -> String {
     format!(
         "case ${{{name}+$(export -p)}} in '')__glovebox_was_{name}=;;\
          *'export {name}='*|*'declare -'*' {name}='*)__glovebox_was_{name}=x${name};;*)__glovebox_was_{name}=-${name};;esac;\
@@ -37,7 +37,7 @@ fn lend(name: &str, value: &str) -> String {
     )
 }
 
-fn take(name: &str) -> String {
+fn restore(name: &str) -> String {
     format!(
         "command unset -v {name}||exit \"$__glovebox_status\";case ${{__glovebox_was_{name}-}} in \
          x*)export {name}=\"${{__glovebox_was_{name}#x}}\";;-*){name}=${{__glovebox_was_{name}#-}};;esac;"

@@ -1,60 +1,59 @@
-//! Finds the session's marks in what the terminal shows: its prompts, and where a command's output ends.
+//! Finds the session's marks in the terminal's output: at its prompts, and where the output of a command ends.
 //!
-//! Pure and incremental: bytes in, pieces out, the same pieces however the bytes are cut. What is not a whole mark is output,
-//! every byte of it. A mark proves nothing: it only says when to ask the shell, which answers on its
-//! [channel](super::channel), and what was shown after the output of a command whose end is reported there.
+//! Pure and incremental: the pieces are the same for any chunk size. Anything but a complete mark is output. A mark is not
+//! trusted: it only triggers a query to the shell, which responds on its [channel](super::channel), and separates the output of a
+//! command from what is shown after it.
 //!
-//! A mark is `ESC ] NAME ; BODY BEL`, an operating system command that no terminal knows: a screen that shows it by mistake
-//! shows nothing.
+//! A mark is `ESC ] NAME ; BODY BEL`, an operating system command that no terminal implements, so that it is not visible.
 
-/// The longest body is a nonce.
+/// The maximum length of a body, which is a nonce.
 const MAX_BODY_BYTES: usize = 16;
 
 const BELL: u8 = 0x07;
 
-/// A stretch of the terminal's output.
+/// A part of the terminal's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Bytes for people.
+    /// Output.
     Output(&'a [u8]),
-    /// A mark with this body: empty at a prompt, a command's nonce at its end.
+    /// A mark with this body: empty at a prompt, the command's turn at its end.
     Mark(&'a [u8]),
 }
 
-/// A mark of the session with this name.
+/// Returns a mark of the session with this name.
 pub(super) fn mark(name: &str, body: &str) -> String {
     format!("\x1b]{name};{body}\x07")
 }
 
-/// The reader of one terminal.
+/// Parses the output of one terminal.
 #[derive(Debug)]
 pub(super) struct MarkReader {
-    /// `ESC ] NAME ;`. ESC occurs in it only once, so a match that fails can only begin again at the failing byte.
+    /// `ESC ] NAME ;`. ESC occurs in it only once, so a failed match can only restart at the current byte.
     opening: Vec<u8>,
-    /// As much of a mark as has come, at least the ESC; or nothing.
-    begun: Vec<u8>,
+    /// A possible start of a mark, or empty.
+    partial: Vec<u8>,
 }
 
 impl MarkReader {
-    /// Looks for a [`mark`] of `name`, which has no control characters.
+    /// Creates a parser for the marks of `name`, which contains no control characters.
     pub(super) fn new(name: &str) -> Self {
-        Self { opening: format!("\x1b]{name};").into_bytes(), begun: Vec::new() }
+        Self { opening: format!("\x1b]{name};").into_bytes(), partial: Vec::new() }
     }
 
-    /// Reads on. Output that may still become a mark is held back until it is decided.
+    /// Processes output. Output that may be the start of a mark is held back until more arrives.
     pub(super) fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Piece<'_>)) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            rest = match self.begun.is_empty() {
+            rest = match self.partial.is_empty() {
                 true => self.skip_to_escape(rest, &mut sink),
                 false => self.read_mark(rest, &mut sink),
             };
         }
     }
 
-    /// Forgets the start of what may have become a mark: what comes next is of another command.
+    /// Drops an incomplete mark, because the next output belongs to another command.
     pub(super) fn reset(&mut self) {
-        self.begun.clear();
+        self.partial.clear();
     }
 
     fn skip_to_escape<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
@@ -64,31 +63,31 @@ impl MarkReader {
             sink(Piece::Output(output));
         }
         let (escape, rest) = rest.split_at(rest.len().min(1));
-        self.begun.extend_from_slice(escape);
+        self.partial.extend_from_slice(escape);
         rest
     }
 
     fn read_mark<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
         let next = rest[0];
-        let body = self.begun.get(self.opening.len()..);
-        match (body, self.opening.get(self.begun.len())) {
+        let body = self.partial.get(self.opening.len()..);
+        match (body, self.opening.get(self.partial.len())) {
             (Some(body), None) if next == BELL => sink(Piece::Mark(body)),
             (Some(body), None) if body.len() < MAX_BODY_BYTES && next.is_ascii_alphanumeric() => {
-                self.begun.push(next);
+                self.partial.push(next);
                 return &rest[1..];
             }
             (_, Some(&expected)) if next == expected => {
-                self.begun.push(next);
+                self.partial.push(next);
                 return &rest[1..];
             }
-            // The byte at hand may begin another.
+            // The current byte may start another mark.
             _ => {
-                sink(Piece::Output(&self.begun));
-                self.begun.clear();
+                sink(Piece::Output(&self.partial));
+                self.partial.clear();
                 return rest;
             }
         }
-        self.begun.clear();
+        self.partial.clear();
         &rest[1..]
     }
 }
@@ -98,8 +97,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Adjacent output joined, so that runs over differently cut bytes compare equal: what stands before each mark, and its
-    /// body.
+    /// Joins adjacent output, so that the results for different chunk sizes are equal: the output before each mark, and the body of
+    /// the mark.
     fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut reader = MarkReader::new("n0nce");
         let mut pieces = vec![(Vec::new(), None)];
@@ -120,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn output_stands_between_marks() {
+    fn output_is_separated_by_marks() {
         let text = format!("hi\n{}[1]+ Done\n{}", mark("n0nce", "12ab"), mark("n0nce", ""));
         let expected = [piece("hi\n", Some("12ab")), piece("[1]+ Done\n", Some("")), piece("", None)];
         assert_eq!(read([text.as_bytes()]), expected);
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_is_output() {
+    fn incomplete_mark_is_output() {
         let long = mark("n0nce", &"x".repeat(MAX_BODY_BYTES + 1));
         for text in
             ["\x1b]other;\x07", "\x1b]n0nce\x07", "\x1b]n0nce;a;b\x07", "\x1b\x1b]n0nc\x1b]8;;\x07", &long]
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_directly_after_half_a_mark_counts() {
+    fn mark_is_found_after_an_incomplete_one() {
         let text = b"\x1b]n0n\x1b]n0nce;\x1b]n0nce;1\x07".as_slice();
         assert_eq!(read([text]), [piece("\x1b]n0n\x1b]n0nce;", Some("1")), piece("", None)]);
     }
@@ -155,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_changes_nothing(bytes in hostile(), size in 1usize..9) {
+        fn pieces_are_equal_for_any_chunk_size(bytes in hostile(), size in 1usize..9) {
             prop_assert_eq!(read(bytes.chunks(size)), read([bytes.as_slice()]));
         }
     }

@@ -1,13 +1,13 @@
 //! Shells: V0's `run` action on a terminal.
 //!
-//! A [`Shell`] is a handle; behind it one task owns the terminal and the shell's process ([`session`]). Commands of one
-//! shell run one after the other, shells are independent of each other. A command is stopped by its cancellation token,
-//! by a key, or by the end of its shell, never by a lost caller or a timeout. Everything ends with [`Shell::shut_down`] or
-//! with the last handle.
+//! A [`Shell`] is a handle to a task that owns the terminal and the process of the shell ([`session`]). The commands of one shell
+//! run one after the other; shells are independent of each other. A command is stopped by its cancellation token, by a key, or by
+//! the end of its shell, but not by a timeout or a caller that disconnects. All processes end with [`Shell::shut_down`] or with the
+//! last handle.
 //!
-//! The way of a command: [`channel`] carries it to the shell, which reads it because [`prompt`] told it to, and brings back the
-//! report of its end; [`pty`] carries its input and output, [`output`] folds that into text, [`answers`] words the observation.
-//! [`marks`] finds prompts, which say when the shell can be asked.
+//! A command is sent through the [`channel`] to the shell, which reads it because of its [`prompt`], and which sends a report at its
+//! end. [`pty`] carries input and output, [`output`] converts that to text, and [`answers`] creates the observation. [`marks`] detects
+//! prompts, at which the shell can be queried.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,79 +44,79 @@ mod terminal;
 mod tests;
 
 pub(crate) use answers::{SHOWN_CHARS, content};
-pub(crate) use output::Fold;
+pub(crate) use output::OutputFold;
 pub(crate) use program::ShellKind;
 pub(crate) use prompt::PLAIN_TERMINAL;
 pub(crate) use pty::close_inherited_files_on_exec;
 pub(crate) use session::OutputSink;
-pub(crate) use terminal::{MAX_TERMINALS, Program, Screen, Terminal, TerminalError};
+pub(crate) use terminal::{MAX_TERMINALS, Terminal, TerminalError, TerminalProgram, TerminalScreen};
 
 use crate::environment::Environment;
-use facts::Facts;
+use facts::MachineInfo;
 use program::ShellProgram;
-use session::{Request, Session, Told};
+use session::{Request, Session, SharedState};
 use start_error::StartError;
 
-/// What a shell needs to know.
+/// Configuration of a shell.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellConfig {
-    /// Where it begins.
+    /// The initial working directory.
     pub(crate) working_dir: PathBuf,
-    /// The shell's complete environment, but for what keeps programs from paging and for our prompt.
+    /// The environment of the shell. Variables that disable pagers and set the prompt are added.
     pub(crate) environment: Environment,
-    /// For the shell's script, where it cannot be kept in memory.
+    /// Folder for the shell's script, if that cannot be in memory.
     pub(crate) scratch_dir: PathBuf,
-    /// How long a command may be silent before its action is answered; V0's default is 10 s.
+    /// How long a command may have no output before its action is answered. V0's default is 10 s.
     pub(crate) no_change_timeout: Duration,
 }
 
-/// A handle to a shell. Cloning shares it.
+/// A handle to a shell. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Shell(Arc<Handle>);
 
 struct Handle {
     config: Arc<ShellConfig>,
     program: ShellProgram,
-    facts: Facts,
+    facts: MachineInfo,
     requests: mpsc::Sender<Request>,
-    /// One action at a time. Whoever waits holds their own action, so the queue costs us nothing and a cancel leaves it
-    /// at once.
+    /// One action at a time. A caller that waits holds its own action, so the queue uses no memory here, and a cancelled action
+    /// leaves it immediately.
     turn: Arc<Semaphore>,
     working_dir: watch::Receiver<PathBuf>,
-    /// Whether a command runs whose action has been answered.
+    /// Whether a command is running after its action was answered.
     running: Arc<AtomicBool>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// Which shell this machine has: what a client can write.
+/// Returns the kind of the machine's shell.
 pub(crate) fn kind() -> ShellKind {
     ShellProgram::find(std::env::var_os("PATH").as_deref()).kind()
 }
 
 impl Shell {
-    /// Starts the actor, and with it the machine's best shell. It must be called in a runtime.
+    /// Starts the session task, which starts the best shell of the machine. Must be called in a runtime.
     pub(crate) fn start(config: ShellConfig) -> Self {
         let program = ShellProgram::find(facts::search_path(&config.environment.current()));
         Self::start_program(config, program)
     }
 
     fn start_program(config: ShellConfig, program: ShellProgram) -> Self {
-        let facts = Facts::gather(&config.environment.current());
+        let facts = MachineInfo::collect(&config.environment.current());
         Self::start_session(Arc::new(config), program, facts, CancellationToken::new())
     }
 
     fn start_session(
         config: Arc<ShellConfig>,
         program: ShellProgram,
-        facts: Facts,
+        facts: MachineInfo,
         stop: CancellationToken,
     ) -> Self {
         let (folder, working_dir) = watch::channel(config.working_dir.clone());
-        // Room for the one whose turn it is.
+        // Only the action whose turn it is sends a request.
         let (requests, inbox) = mpsc::channel(1);
         let running = Arc::new(AtomicBool::new(false));
-        let told = Told { working_dir: folder, running: Arc::clone(&running) };
+        let told = SharedState { working_dir: folder, running: Arc::clone(&running) };
         let session =
             Session::new(config.as_ref().clone(), program.clone(), facts.clone(), told, stop.clone());
         let tasks = TaskTracker::new();
@@ -126,9 +126,9 @@ impl Shell {
         Self(Arc::new(handle))
     }
 
-    /// Runs one action to its ending. A new command has `environment` beside the shell's own, and it alone. `output` gets
-    /// the raw bytes of the terminal as they come. `cancel` kills all that the command started; the observation still
-    /// comes. Dropping the future does not stop a command that has begun; what it says next is told to the next action.
+    /// Runs one action. A new command has the variables in `environment`, which later commands do not have. `output` receives the
+    /// output of the terminal as it is written. `cancel` kills all processes of the command; the observation is still returned.
+    /// Dropping the future does not stop a command; its further output belongs to the next action.
     pub(crate) async fn run(
         &self,
         action: RunAction,
@@ -152,7 +152,7 @@ impl Shell {
         output: OutputSink,
         cancel: CancellationToken,
     ) -> Result<Observation, StartError> {
-        // The turn first: a cancel that comes with the action still has to end what runs.
+        // The turn first: a cancelled action must still stop the running command.
         let turn = tokio::select! {
             biased;
             turn = Arc::clone(&self.0.turn).acquire_owned() => turn.map_err(|_| StartError::Stopped)?,
@@ -165,8 +165,8 @@ impl Shell {
         observation.await.map_err(|_| StartError::Stopped)
     }
 
-    /// A shell for one action, which ends with it: nobody could ask for more later. So silence does not end it, and
-    /// what is left at its end or its timeout is killed.
+    /// Runs a static action in a shell of its own, which ends with it. As no later action could continue the command, missing output
+    /// does not answer the action, and remaining processes are killed at its end or timeout.
     async fn run_static(
         &self,
         action: RunAction,
@@ -186,7 +186,7 @@ impl Shell {
         let stop = self.0.stop.child_token();
         let shell = Self::start_session(config, self.0.program.clone(), self.0.facts.clone(), stop);
         let action = RunAction { blocking: true, ..action };
-        // A task, so that a lost caller does not stop it; it is the parent shell's, whose end ends it.
+        // A task of the parent shell, so that a caller that disconnects does not stop it.
         let run = self.0.tasks.spawn(async move {
             let observation = shell.run_in_session(action, environment, timeout, output, cancel).await;
             shell.shut_down().await;
@@ -199,17 +199,17 @@ impl Shell {
         answers::never_begun(action, &self.0.facts, &self.0.working_dir.borrow())
     }
 
-    /// Where the session is: what relative paths of file actions begin with.
+    /// Returns the working directory of the shell, which relative paths of file actions refer to.
     pub(crate) fn working_dir(&self) -> PathBuf {
         self.0.working_dir.borrow().clone()
     }
 
-    /// Whether an action is performed, or a command of one still runs.
+    /// Returns whether an action or a command is running.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.turn.available_permits() == 0 || self.0.running.load(Ordering::Relaxed)
     }
 
-    /// Kills everything that runs in this shell, within a second, and ends its task. Actions get their observation before.
+    /// Kills all processes of this shell, within a second, and ends its task. Running actions are answered before.
     pub(crate) async fn shut_down(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();

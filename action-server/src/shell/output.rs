@@ -1,52 +1,56 @@
-//! Folds a terminal's bytes into the text a reader would have been left with.
+//! Converts the output of a terminal to the text that remains visible.
 //!
-//! Pure and incremental, and the same text however the bytes are cut. Escape sequences are gone, a progress bar that
-//! redraws its line is one line, invalid UTF-8 is replaced. It is a line, not a screen: what moves the cursor up or
-//! addresses the whole screen is ignored, because `TERM=dumb` asks for none of it. A program that asks for the other screen
-//! nevertheless, as an editor does under another `TERM`, is its [`screen`] as it was last.
+//! Pure and incremental: the text is the same for any chunk size. Escape sequences are removed, a progress bar that redraws its line
+//! becomes one line, invalid UTF-8 is replaced. Only a single line is emulated: movements to other lines are ignored, because
+//! programs do not use them with `TERM=dumb`. A program that switches to the alternate screen, as an editor does with another `TERM`,
+//! is represented by its last [`screen`].
 //!
-//! Memory is bounded by the limit given, whatever comes: the first half of the limit and the last half are kept, what
-//! was between them is counted.
+//! Memory is bounded: the first and the last half of the limit are kept, and the characters between them are counted.
 
-mod kept;
 mod plain;
 mod screen;
+mod text_buffer;
 
 use vte::{Params, Parser, Perform};
 
-pub(crate) use kept::Folded;
-use kept::Kept;
-use screen::Screen;
+use screen::AlternateScreen;
+pub(crate) use text_buffer::Folded;
+use text_buffer::TextBuffer;
 
-/// Characters of one line that can still be overwritten. A longer line is kept, but its beginning is settled: a
-/// progress bar is never this long, and a file without newlines must not be held twice.
+/// Maximum number of characters of a line that can be overwritten. Progress bars are shorter. The start of a longer line is final,
+/// so that a file without newlines is not stored twice.
 const MAX_LINE_CHARS: usize = 16 * 1024;
 
 const ESCAPE: u8 = 0x1b;
 
-/// Screens of one command: each takes a moment, and output that does nothing but change them would take all of ours.
+/// Maximum number of alternate screens of a command. Output that switches screens continuously would be slow.
 const MAX_SCREENS: u32 = 64;
 
-/// The fold of one command's output.
-pub(crate) struct Fold {
+/// The text of one command's output.
+pub(crate) struct OutputFold {
     parser: Parser,
-    line: Line,
-    /// The beginning of a character whose end has not come, at most 3 bytes. The parser would hold it too, but vte 0.15
-    /// then loses the character after it.
+    line: CursorLine,
+    /// An incomplete character, at most 3 bytes. The parser of vte 0.15 would lose the character after it.
     cut: Vec<u8>,
-    /// While a program draws on all of the terminal.
-    screen: Option<Screen>,
-    /// How many there were.
+    /// The alternate screen, while it is shown.
+    screen: Option<AlternateScreen>,
+    /// Number of alternate screens so far.
     screens: u32,
 }
 
-impl Fold {
-    /// Keeps `limit` characters.
+impl OutputFold {
+    /// Creates a fold that keeps `limit` characters.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { parser: Parser::new(), line: Line::new(limit), cut: Vec::new(), screen: None, screens: 0 }
+        Self {
+            parser: Parser::new(),
+            line: CursorLine::new(limit),
+            cut: Vec::new(),
+            screen: None,
+            screens: 0,
+        }
     }
 
-    /// Reads on.
+    /// Processes output.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if self.cut.is_empty() {
             return self.feed_joined(bytes);
@@ -66,7 +70,7 @@ impl Fold {
         self.cut.extend_from_slice(cut);
     }
 
-    /// Reads on, up to where something else has to be decided, and tells how far.
+    /// Processes output up to a switch of parsers. Returns the number of bytes.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         if self.line.is_plain && self.screen.is_none() {
             return self.advance_plain(bytes);
@@ -86,7 +90,7 @@ impl Fold {
         match switch.take() {
             Some(true) if self.screen.is_none() && self.screens < MAX_SCREENS => {
                 self.screens += 1;
-                self.screen = Some(Screen::new());
+                self.screen = Some(AlternateScreen::new());
             }
             Some(false) => {
                 if let Some(screen) = self.screen.take() {
@@ -98,7 +102,7 @@ impl Fold {
         length
     }
 
-    /// Outside of escape sequences, where nearly all output is: without the parser, which looks at each byte alone.
+    /// Processes output outside of escape sequences without the slower parser.
     fn advance_plain(&mut self, bytes: &[u8]) -> usize {
         let length = plain::text_length(bytes);
         if length > 0 {
@@ -122,8 +126,8 @@ impl Fold {
         }
     }
 
-    /// What came since the last time. An escape sequence or character that is cut here goes on later; a line that is
-    /// cut here cannot be redrawn any more.
+    /// Returns the text since the last call. An incomplete escape sequence or character is continued; an incomplete line cannot be
+    /// redrawn any more.
     pub(crate) fn take(&mut self) -> Folded {
         self.line.settle();
         if let Some(screen) = &self.screen {
@@ -133,7 +137,7 @@ impl Fold {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns the number of bytes of an incomplete character at the end.
 fn cut_character(bytes: &[u8]) -> usize {
     let is_cut = |length: &usize| {
         std::str::from_utf8(&bytes[bytes.len() - length..])
@@ -142,31 +146,31 @@ fn cut_character(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3)).find(is_cut).unwrap_or(0)
 }
 
-/// The line under the cursor.
-struct Line {
-    kept: Kept,
-    /// The line as long as it is nothing but text that came one after the other; then `chars` is empty.
+/// The line with the cursor.
+struct CursorLine {
+    kept: TextBuffer,
+    /// The line, if it is only appended text. Then `chars` is empty.
     text: Vec<u8>,
     chars: Vec<char>,
     column: usize,
-    /// Whether the other screen was asked for, or given back.
+    /// A switch to (`true`) or from the alternate screen.
     switch: Option<bool>,
-    /// Whether no escape sequence has begun that has not surely ended.
+    /// Whether all escape sequences so far are complete.
     is_plain: bool,
 }
 
-impl Line {
+impl CursorLine {
     fn new(limit: usize) -> Self {
         let (text, chars) = (Vec::new(), Vec::new());
-        Self { kept: Kept::new(limit), text, chars, column: 0, switch: None, is_plain: true }
+        Self { kept: TextBuffer::new(limit), text, chars, column: 0, switch: None, is_plain: true }
     }
 
-    fn put_screen(&mut self, screen: &Screen) {
+    fn put_screen(&mut self, screen: &AlternateScreen) {
         self.settle();
         screen.text().chars().for_each(|char| self.kept.push(char));
     }
 
-    /// Printable ASCII and tabs.
+    /// Appends printable ASCII and tabs.
     fn put_text(&mut self, text: &[u8]) {
         if !self.chars.is_empty() || self.column != self.text.len() {
             return text.iter().for_each(|&byte| self.put(byte.into()));
@@ -181,7 +185,7 @@ impl Line {
     }
 
     fn settle(&mut self) {
-        // It holds ASCII alone.
+        // Cannot fail: it contains only ASCII.
         self.kept.extend_ascii(std::str::from_utf8(&self.text).unwrap_or_default());
         self.chars.iter().for_each(|&char| self.kept.push(char));
         self.text.clear();
@@ -189,7 +193,7 @@ impl Line {
         self.column = 0;
     }
 
-    /// The line's characters, to be changed one by one.
+    /// Converts the line to characters, which can be overwritten.
     fn chars(&mut self) -> &mut Vec<char> {
         self.chars.extend(self.text.drain(..).map(char::from));
         &mut self.chars
@@ -204,7 +208,7 @@ impl Line {
         if column == chars.len() {
             chars.push(char);
         } else {
-            // The cursor may stand right of the text, where a terminal shows blanks.
+            // The cursor may be to the right of the text.
             if column > chars.len() {
                 chars.resize(column + 1, ' ');
             }
@@ -217,7 +221,7 @@ impl Line {
         self.column = column.min(MAX_LINE_CHARS - 1);
     }
 
-    /// CSI K.
+    /// Erases a part of the line (CSI K).
     fn erase(&mut self, part: u16) {
         let column = self.column;
         let chars = self.chars();
@@ -229,7 +233,7 @@ impl Line {
         }
     }
 
-    /// CSI P.
+    /// Deletes characters (CSI P).
     fn delete(&mut self, count: usize) {
         let column = self.column;
         let chars = self.chars();
@@ -239,7 +243,7 @@ impl Line {
     }
 }
 
-impl Perform for Line {
+impl Perform for CursorLine {
     fn terminated(&self) -> bool {
         self.is_plain || self.switch.is_some()
     }
@@ -249,7 +253,7 @@ impl Perform for Line {
     }
 
     fn print(&mut self, char: char) {
-        // The parser takes DEL for a character.
+        // The parser treats DEL as a printable character.
         if char != '\x7f' {
             self.put(char);
         }
@@ -263,7 +267,7 @@ impl Perform for Line {
             }
             b'\r' => self.column = 0,
             0x08 => self.column = self.column.saturating_sub(1),
-            // A file's tabs are data, not a movement: a Makefile must survive `cat`.
+            // Tabs are kept, not expanded: a Makefile must be unchanged after `cat`.
             b'\t' => self.put('\t'),
             _ => {}
         }
@@ -294,7 +298,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn fold<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Folded {
-        let mut fold = Fold::new(limit);
+        let mut fold = OutputFold::new(limit);
         chunks.into_iter().for_each(|chunk| fold.feed(chunk));
         fold.take()
     }
@@ -305,16 +309,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_tabs_stay() {
+    fn lines_and_tabs_are_kept() {
         assert_eq!(text(b"a\tb\r\n\n  c\n"), "a\tb\n\n  c\n");
     }
 
     #[test]
-    fn a_full_screen_program_is_its_last_screen() {
+    fn full_screen_program_is_folded_to_its_last_screen() {
         let editor = b"before\n\x1b[?1049h\x1b[2J\x1b[1;1Hone\x1b[3;2Hthree\x1b[1;1HO\x1b[?1049lafter";
         assert_eq!(text(editor), "before\nOne\n\n three\nafter");
         assert_eq!(text(b"\x1b[?47h\x1b[5;1Hnow"), "\n\n\n\nnow\n");
-        let mut fold = Fold::new(1000);
+        let mut fold = OutputFold::new(1000);
         fold.feed(b"\x1b[?1049hfirst");
         assert_eq!(fold.take().head, "first\n");
         fold.feed(b"\rthen, second\x1b[?1049l\x1b[?1049lend");
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_bar_is_its_last_state() {
+    fn progress_bar_is_folded_to_its_last_state() {
         assert_eq!(text(b" 10%\r 20%\r100%\ndone"), "100%\ndone");
         assert_eq!(text(b"downloading\rdone\x1b[K\n"), "done\n");
         assert_eq!(text(b"downloading\rdone\n"), "doneloading\n");
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_moves_within_the_line() {
+    fn cursor_moves_within_the_line() {
         assert_eq!(text(b"abc\x08\x08X"), "aXc");
         assert_eq!(text(b"abcdef\x1b[4D\x1b[2P|"), "ab|f");
         assert_eq!(text(b"abc\x1b[1G>\x1b[2C."), ">bc.");
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_titles_and_bells_are_gone() {
+    fn colours_titles_and_bells_are_removed() {
         assert_eq!(
             text(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x07\x1bP1;2q#\x1b\\."),
             "red link."
@@ -351,14 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn head_and_tail_stay_and_the_rest_is_counted() {
+    fn head_and_tail_are_kept_and_the_rest_is_counted() {
         let folded = fold(6, [b"0123456789\n".as_slice()]);
         assert_eq!(folded, Folded { head: "012".into(), tail: "89\n".into(), dropped: 5 });
     }
 
     #[test]
-    fn a_line_of_ten_megabytes_needs_no_more_memory_than_the_limit() {
-        let mut fold = Fold::new(30_000);
+    fn memory_is_bounded_for_a_line_of_ten_megabytes() {
+        let mut fold = OutputFold::new(30_000);
         for _ in 0..160 {
             fold.feed(&[b'x'; 64 * 1024]);
         }
@@ -369,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_does_not_come_again() {
-        let mut fold = Fold::new(100);
+    fn text_is_returned_only_once() {
+        let mut fold = OutputFold::new(100);
         fold.feed(b"50%");
         assert_eq!(fold.take().head, "50%");
         fold.feed(b"\r60%\x1b[");
@@ -411,18 +415,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_changes_nothing(bytes in terminal_bytes(), size in 1usize..9, limit in 2usize..60) {
+        fn text_is_equal_for_any_chunk_size(bytes in terminal_bytes(), size in 1usize..9, limit in 2usize..60) {
             prop_assert_eq!(fold(limit, bytes.chunks(size)), fold(limit, [bytes.as_slice()]));
         }
 
         #[test]
-        fn no_control_character_is_left(bytes in terminal_bytes()) {
+        fn control_characters_are_removed(bytes in terminal_bytes()) {
             let folded = text(&bytes);
             prop_assert!(!folded.contains(|char: char| char.is_ascii_control() && char != '\n' && char != '\t'), "{folded:?}");
         }
 
         #[test]
-        fn plain_text_is_itself(plain in "[ -~\t\n\u{e0}-\u{ff}]{0,200}") {
+        fn plain_text_is_unchanged(plain in "[ -~\t\n\u{e0}-\u{ff}]{0,200}") {
             prop_assert_eq!(text(plain.as_bytes()), plain);
         }
     }

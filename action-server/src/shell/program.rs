@@ -1,13 +1,11 @@
-//! Which shell this machine has, and how it is spoken to.
-//!
-//! Looks at names and links only: it never runs a candidate to ask what it is.
+//! Detects the shell of the machine and its properties, by names and links only. It does not run any candidate.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 
-/// What a client can expect of the shell's language.
+/// The shell language that a client can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShellKind {
     /// bash.
@@ -16,14 +14,14 @@ pub(crate) enum ShellKind {
     Posix,
 }
 
-/// How a shell reads a line, and what it can be told: what the session has to know about it.
+/// Differences between shells that matter to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// With `--noediting`: the kernel edits the line.
+    /// Started with `--noediting`: the kernel edits the line.
     Bash,
-    /// The kernel edits the line; descriptors have one digit.
+    /// The kernel edits the line. Descriptor numbers have one digit.
     Dash,
-    /// The shell edits the line, needs ECHO for it and asks the terminal for its cursor.
+    /// The shell edits the line. It requires ECHO and queries the cursor position.
     Ash,
 }
 
@@ -36,15 +34,15 @@ pub(super) struct ShellProgram {
 }
 
 impl ShellProgram {
-    /// The best shell on `search` (a `PATH`), with the usual places as a last resort: a container's `PATH` may be
-    /// empty. There is always an answer; that it does not exist shows when it is started.
+    /// Finds the best shell on `search` (a `PATH`), or in `/bin`, because a container's `PATH` may be empty. If there is none, starting
+    /// the result fails.
     pub(super) fn find(search: Option<&OsStr>) -> Self {
         let bash = find_executable("bash", search).or_else(|| executable("/bin/bash"));
         let posix = || find_executable("sh", search).or_else(|| executable("/bin/sh"));
         Self::at(bash.or_else(posix).unwrap_or_else(|| "/bin/sh".into()))
     }
 
-    /// The shell at `path`. Links are followed only to learn what it is: busybox decides by the name it is called.
+    /// Returns the shell at `path`. The path is not replaced by the target of a link, because busybox depends on the name.
     pub(super) fn at(path: PathBuf) -> Self {
         let target = path.canonicalize().unwrap_or_else(|_| path.clone());
         let named = |path: &Path, name: &str| path.file_name().is_some_and(|file| file == name);
@@ -68,9 +66,9 @@ impl ShellProgram {
         Self { path, arguments, dialect: Dialect::Ash }
     }
 
-    /// What it is called with for a person at a terminal, or to run one command there.
+    /// Returns the arguments for an interactive terminal, or for a single command in one.
     pub(super) fn arguments_for_a_person(&self, command: Option<&str>) -> Vec<OsString> {
-        // A busybox that is called by its own name has to be told which of its programs is meant.
+        // If busybox is called by its own name, the first argument is the applet.
         let applet = self.arguments.first().filter(|first| *first == "ash").cloned();
         let command = command.map(|command| ["-c".into(), command.into()]);
         applet.into_iter().chain(command.into_iter().flatten()).collect()
@@ -84,7 +82,7 @@ impl ShellProgram {
     }
 }
 
-/// The first executable called `name` on `search`.
+/// Returns the first executable with this name on `search`.
 pub(super) fn find_executable(name: &str, search: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(search?).map(|folder| folder.join(name)).find_map(executable)
 }

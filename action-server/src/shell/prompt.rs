@@ -1,44 +1,43 @@
-//! What the shell is told, in its own language: the script that makes it take commands from its
-//! [channel](super::channel) and report there how they ended.
+//! The shell's side of the protocol: the script that reads commands from the [channel](super::channel), runs them, and reports
+//! their end there.
 //!
-//! Pure: values in, text out. All the session's shell code stands here and in [`super::loan`]. It is the same for bash, dash
-//! and ash.
+//! Pure. All shell code of the session is here and in [`super::loan`]. It is the same for bash, dash and ash.
 //!
-//! What is typed at the prompt is always the same line, which sources a file that never changes. The script in it reports *ready*
-//! and reads one command from the channel, evaluates it, and does the same again, [`COMMANDS`] times; then, or where something
-//! of the user's waits for a prompt, it reports the *end* and leaves for the prompt, and the line is typed again. Each *ready* says which
-//! command has ended before it. So where a command was interrupted or left the script by `return`, the shell comes to its prompt,
-//! and the next *ready* says how the command ended. An end that is lost costs time and is never wrong.
+//! The server always types the same line at the prompt, which sources a file that never changes. The script in it reports *ready*,
+//! reads one command from the channel and evaluates it. It repeats that [`COMMANDS`] times. Then, or if something of the user's
+//! requires a prompt, it reports the *end* and returns to the prompt, and the line is typed again. Each *ready* contains the command
+//! that has ended before it. So if a command was interrupted, or has left the script by `return`, the shell returns to its prompt,
+//! and the next *ready* reports the end of the command. A lost report causes a delay, but never a wrong result.
 //!
-//! - Each *ready* has a number, its turn. A [frame] is the answer to one turn, and the shell runs none that answers another. So
-//!   a command whose frame was lost can be sent again, and never runs twice. That a report is the shell's own, the channel
-//!   proves; the turn need not be secret.
-//! - It is no loop, in which a command's `break` would have a meaning and SIGINT another.
-//! - The prompt is gone to where `PROMPT_COMMAND` is set, and once a background job was started, which may have to be announced.
-//! - The exit status of the user's last command is carried through everything of ours, so that `$?` is theirs. `&&:` keeps
-//!   that status and yet is no failure under `set -e`.
-//! - What is ours stands in groups whose redirection holds before a trace (`set -x`) is written, and as one group in all,
-//!   so that `set -v` shows none of it. `set -x` and `set -a` are off while a command is read: the first would show how it is
-//!   evaluated, the second export it.
-//! - `command` keeps apart what a user has defined (`eval() { … }`), and keeps a syntax error from ending our script in dash
-//!   and ash.
-//! - The blank before the text keeps `eval` from reading options in it.
-//! - `exit` is silent in a sourced file, and says `exit` in bash at a prompt.
-//! - With `execfail` an `exec` that fails leaves the bash, as it does when it is typed.
-//! - An ash that edits a line while its terminal is reset takes that for the end of its input: with `ignoreeof` it goes on.
-//! - Where a function of the user's has the name `command`, nothing works, but nothing loops. A report of the program `printf`
-//!   (`enable -n printf`) would not be the shell's own, and the shell would wait in vain for the answer.
-//! - Lines are collected in pieces: a text that grows by a line at a time is copied for each.
+//! - Each *ready* has a number, its turn. A [frame] responds to one turn, and the shell ignores frames for other turns. So a command
+//!   whose frame was lost can be sent again and never runs twice. The turn need not be secret, because the channel proves that a
+//!   report is the shell's.
+//! - It is not a loop, which would change the meaning of `break` in a command and of SIGINT.
+//! - It returns to the prompt if `PROMPT_COMMAND` is set, or if a background job was started, which may have to be announced.
+//! - The exit status of the user's last command is preserved, so that `$?` is correct. `&&:` keeps the status without failing under
+//!   `set -e`.
+//! - Our commands are in groups whose redirection applies before a trace (`set -x`) is written, and in one group in total, so that
+//!   `set -v` shows none of them. `set -x`, `set -a` and `set -k` are off while a command is read: they would show how it is evaluated,
+//!   export our variables, and change what `export` does.
+//! - `command` bypasses functions of the user (`eval() { … }`), and keeps a syntax error from ending our script in dash and ash.
+//! - The space before the text prevents `eval` from parsing options in it.
+//! - `exit` prints nothing in a sourced file, but prints `exit` in bash at a prompt.
+//! - With `execfail`, a failed `exec` does not end bash, as if it was typed.
+//! - An ash that edits a line treats a reset of its terminal as the end of input. With `ignoreeof` it continues.
+//! - If the user has a function named `command`, nothing works, but nothing loops. A report of the program `printf`
+//!   (`enable -n printf`) would not be the shell's own, and the shell would wait forever for a response.
+//! - Lines are collected in chunks, because appending to a text copies it.
 
-use super::loan::Loan;
+use super::loan::CommandVariables;
 use super::marks;
 use super::program::Dialect;
 
-/// How many commands are run between two prompts. Each makes the script longer, which the shell parses whole.
+/// Number of commands between two prompts. Each makes the script longer, and the shell parses all of it.
 const COMMANDS: usize = 16;
 
-/// bash saves what a redirection replaces in a descriptor that programs do not inherit, and neither do they a copy of that.
-/// So commands need no redirection, in which the channel would be where a script may look for a file of its own (10).
+/// Makes bash's end of the channel close on exec. bash saves the target of a redirection in a descriptor that is closed on exec, and
+/// so is a copy of that. The alternative, a redirection for each command, would keep the channel in descriptor 10 meanwhile, which
+/// scripts use.
 const START_BASH: &str = "shopt -s execfail
 __glovebox_keep() {
 for __glovebox_left in 10 11 12 13 14 15 16 17 18 19;do
@@ -48,7 +47,8 @@ done
 __glovebox_keep 251>&-
 exec 251<&252 252<&-";
 
-/// Which descriptor is the shell's end of its channel. dash reads one digit only. Others get a number that no script uses.
+/// Returns the descriptor of the shell's end of the channel. dash only supports one digit. The others use a number that scripts do
+/// not use.
 pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
     match dialect {
         Dialect::Dash => 9,
@@ -56,12 +56,12 @@ pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
     }
 }
 
-/// What is in `PS1`. A mark only once it is expanded: a command may print its variables.
+/// Returns the value of `PS1`. It only becomes a mark when it is expanded, because a command may print its variables.
 pub(super) fn prompt_variable(name: &str) -> String {
     marks::mark(name, "${__glovebox_nothing-}")
 }
 
-/// The shell's side of the protocol. `name` is that of its [mark](marks::mark).
+/// Returns the script. `name` is the name of the session's [marks](marks::mark).
 pub(super) fn script(dialect: Dialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
     let prompt = prompt_variable(name);
@@ -159,38 +159,38 @@ __glovebox_next "$__glovebox_status" ''||\return 0
     )
 }
 
-/// A command as the shell reads it: what is lent to it, and its text.
+/// A command in the format that the script reads: its variables and its text.
 #[derive(Debug)]
 pub(super) struct Frame {
-    lending: String,
+    assignments: String,
     command: String,
 }
 
 impl Frame {
-    /// Of a command that has what is lent to it. A shell's text holds no NUL.
-    pub(super) fn new(command: &str, loan: Loan<'_>) -> Self {
-        Self { lending: loan.lending(), command: command.replace('\0', "") }
+    /// Creates a frame. NUL bytes are removed from the command, because a shell's text cannot contain any.
+    pub(super) fn new(command: &str, variables: CommandVariables<'_>) -> Self {
+        Self { assignments: variables.assignments(), command: command.replace('\0', "") }
     }
 
-    /// Its bytes in answer to `turn` of the shell whose marks have this `name`. A command that is one line, and is lent nothing,
-    /// stands in the first line; of others the second says how many lines follow. What a shell that was interrupted has left of
-    /// another frame it skips.
-    pub(super) fn answering(&self, name: &str, turn: u64) -> String {
-        let Self { lending, command } = self;
-        if lending.is_empty() && !command.contains('\n') {
+    /// Encodes the frame as the response to `turn` of the shell with these marks. A command of one line without variables is in the
+    /// first line. Otherwise the second line contains the number of lines that follow. The shell skips what an interrupt has left of
+    /// another frame.
+    pub(super) fn encode(&self, name: &str, turn: u64) -> String {
+        let Self { assignments, command } = self;
+        if assignments.is_empty() && !command.contains('\n') {
             return format!("{name}{turn};{command}\n");
         }
         let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
-        format!("{name}{turn}\n{};{}\n{lending}{command}\n", count(lending), count(command) + 1)
+        format!("{name}{turn}\n{};{}\n{assignments}{command}\n", count(assignments), count(command) + 1)
     }
 }
 
-/// What is typed to have the script read from `path` run.
+/// Returns the line to type, which runs the script in `path`.
 pub(super) fn line(path: &str) -> String {
     format!(". {}\n", quote(path))
 }
 
-/// `text` as one word.
+/// Quotes `text` as one word.
 pub(super) fn quote(text: &str) -> String {
     if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)) {
         return text.to_owned();
@@ -198,7 +198,7 @@ pub(super) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Programs must neither page, nor draw, nor ask a person for a password that no one will type.
+/// Variables that keep programs from paging, drawing, and prompting for passwords.
 pub(crate) const PLAIN_TERMINAL: [(&str, &str); 8] = [
     ("TERM", "dumb"),
     ("PAGER", "cat"),

@@ -1,10 +1,10 @@
 //! The terminal of one shell, and how a child enters it between fork and exec.
 //!
-//! Only the master side is held. The slave side is opened to start the shell and closed at once, so that the terminal
-//! hangs up when the last process leaves it; that the shell itself ended is told by its exit, never by the terminal,
-//! because a background job may hold it open. Dropping this hangs up.
+//! Only the master side is kept open. The slave side is closed once the shell has started, so that the terminal hangs up when the
+//! last process closes it. The exit of the shell itself is detected by waiting for it, because background jobs may keep the terminal
+//! open. Dropping the master hangs up the terminal.
 
-// Between fork and exec the child has to make its session and terminal; the standard library leaves that to `pre_exec`.
+// The standard library cannot create a session with a controlling terminal between fork and exec, except through `pre_exec`.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -30,7 +30,7 @@ nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
 nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
 nix::ioctl_read_bad!(unread_by_peer, libc::TIOCOUTQ, libc::c_int);
 
-/// Wide enough that no program wraps or cuts its lines for us; as tall as a screen, for those that ask.
+/// Wide enough that programs do not wrap or cut lines.
 pub(super) const COLUMNS: u16 = 1000;
 pub(super) const ROWS: u16 = 50;
 const WINDOW: Winsize = window(COLUMNS, ROWS);
@@ -39,22 +39,22 @@ const fn window(columns: u16, rows: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// After a read of so much there is likely more; after a shorter one, to look would cost each short answer a call.
+/// After a read of this size there is probably more. After a shorter one, another read would cost a system call per response.
 pub(super) const FLOOD_BYTES: usize = 2 * 1024;
 
-/// Above all numbers that a shell's descriptors get.
-const OUT_OF_THE_WAY: RawFd = 256;
+/// Above the descriptors of the shell.
+const MIN_MOVED_DESCRIPTOR: RawFd = 256;
 
 /// The master side.
 pub(super) struct Pty {
     master: AsyncFd<PtyMaster>,
     slave_path: PathBuf,
-    /// The kernel's type: nix's cannot be shared between threads.
+    /// The kernel's type, because that of nix cannot be shared between threads.
     settings: libc::termios,
 }
 
 impl Pty {
-    /// A new terminal, set as `dialect` needs it.
+    /// Opens a terminal with the settings that `dialect` requires.
     ///
     /// # Errors
     /// No `/dev/ptmx`, no devpts mounted, or no terminal left.
@@ -66,18 +66,18 @@ impl Pty {
         })
     }
 
-    /// A new terminal for a person, as the kernel makes them.
+    /// Opens an interactive terminal with the kernel's default settings.
     ///
     /// # Errors
     /// As [`Pty::open`].
-    pub(super) fn for_a_person(columns: u16, rows: u16) -> io::Result<Self> {
+    pub(super) fn interactive(columns: u16, rows: u16) -> io::Result<Self> {
         Self::set_up(window(columns, rows), &|_| {})
     }
 
     fn set_up(size: Winsize, set: &dyn Fn(&mut Termios)) -> io::Result<Self> {
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let master = posix_openpt(flags)?;
-        // No grantpt: devpts gives the slave to who opened the master, and older C libraries look up a group for it.
+        // No grantpt: devpts sets the owner, and older C libraries would look up a group.
         unlockpt(&master)?;
         let slave_path = ptsname_r(&master)?.into();
         // SAFETY: the descriptor is open, and the kernel only reads the size behind the pointer.
@@ -86,13 +86,13 @@ impl Pty {
         settings.input_flags.insert(InputFlags::IUTF8);
         set(&mut settings);
         tcsetattr(&master, SetArg::TCSANOW, &settings)?;
-        // Only for reading: that the terminal has room again would wake us after each line that the shell reads.
+        // Not writable: the task would be woken after each line that the shell reads.
         // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
         let master = unsafe { AsyncFd::register_with_interest(master, Interest::READABLE) }?;
         Ok(Self { master, slave_path, settings: settings.into() })
     }
 
-    /// Gives it another size, and whoever is in front of it a SIGWINCH.
+    /// Sets the size, which sends SIGWINCH to the foreground process group.
     pub(super) fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
         let size = window(columns, rows);
         // SAFETY: as in `set_up`.
@@ -100,11 +100,11 @@ impl Pty {
         Ok(())
     }
 
-    /// Makes `command`, once started, the leader of a session of its own on this terminal, with `inherited` under the numbers
-    /// given, and with every signal at its default: a server that was started with `nohup` or in the background ignores some,
-    /// and a child that inherits that could not be interrupted.
+    /// Makes `command` the leader of a new session on this terminal, with the descriptors in `inherited` at the given numbers. Resets
+    /// all signals: a server that was started with `nohup` or in the background ignores some, and a child that inherits that could
+    /// not be interrupted.
     ///
-    /// The caller keeps `inherited` open until `command` was started.
+    /// The caller must keep `inherited` open until `command` has started.
     pub(super) fn attach<const N: usize>(
         &self,
         command: &mut Command,
@@ -120,8 +120,7 @@ impl Pty {
         Ok(())
     }
 
-    /// Waits for output, and takes all there is of a flood that has room. Cancel-safe. 0 means that no process has the
-    /// terminal open any more.
+    /// Waits for output, and fills the buffer if there is much. Returns 0 if no process has the terminal open. Cancel-safe.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
@@ -135,7 +134,7 @@ impl Pty {
         }
     }
 
-    /// The end of the terminal shows again the next time.
+    /// Reads more. The end of the terminal is reported by the next read.
     fn read_on(&self, buffer: &mut [u8], mut filled: usize) -> usize {
         loop {
             match self.read_now(&mut buffer[filled..]) {
@@ -145,18 +144,17 @@ impl Pty {
         }
     }
 
-    /// What has been written to the terminal and not been read; 0 when there is nothing. Exact: the kernel hands over
-    /// what a process wrote before it looks whether there is anything.
+    /// Reads without waiting; 0 if there is no output. All output that a process has written before is available.
     pub(super) fn read_now(&self, buffer: &mut [u8]) -> usize {
         self.master.get_ref().read(buffer).unwrap_or(0)
     }
 
-    /// Types at once what the terminal has room for.
+    /// Writes as much input as fits, without waiting.
     pub(super) fn write_now(&self, bytes: &[u8]) -> usize {
         self.master.get_ref().write(bytes).unwrap_or(0)
     }
 
-    /// Waits until the terminal takes input. Cancel-safe.
+    /// Waits until the terminal accepts input, and writes. Cancel-safe.
     pub(super) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let master = File::from(self.master.get_ref().as_fd().try_clone_to_owned()?);
         // SAFETY: as in `open`, of a file.
@@ -171,20 +169,19 @@ impl Pty {
         }
     }
 
-    /// Drops what was typed and not read, and undoes what `stty` and dead programs did.
+    /// Drops unread input, and restores the settings that `stty` and other programs have changed.
     pub(super) fn reset(&self) -> io::Result<()> {
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
     }
 
-    /// As [`Pty::reset`], and what is typed then is not echoed: the kernel may do that after it was read.
+    /// Like [`Pty::reset`], but also disables echo, because the kernel may echo input after it was read.
     pub(super) fn reset_without_echo(&self) -> io::Result<()> {
         let mut settings = Termios::from(self.settings);
         settings.local_flags.remove(LocalFlags::ECHO);
         Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &settings)?)
     }
 
-    /// Has the kernel act on what was typed, and drops it: the kernel does so later, and a key that interrupts would reach what
-    /// runs then.
+    /// Makes the kernel process all input, and drops it. Otherwise a key could interrupt a later command.
     pub(super) fn settle(&self) {
         let _ = self.reset_without_echo();
         let mut options = OpenOptions::new();
@@ -194,14 +191,14 @@ impl Pty {
         }
     }
 
-    /// The process group that ^C would reach.
+    /// Returns the process group that ^C would interrupt.
     pub(super) fn foreground_group(&self) -> Option<i32> {
         tcgetpgrp(self.master.get_ref()).ok().map(nix::unistd::Pid::as_raw).filter(|&group| group > 0)
     }
 }
 
-/// How much of what was written to `socket` its other end has not read; each piece counts until it is read whole. 0 where the
-/// kernel does not say.
+/// Returns how much of the data written to `socket` the peer has not read. A message counts until it is read completely. 0 if the
+/// kernel does not support the query.
 pub(super) fn unread(socket: &impl AsRawFd) -> usize {
     let mut bytes = 0;
     // SAFETY: the descriptor is open, and the kernel writes one number, which the pointer has room for.
@@ -211,25 +208,25 @@ pub(super) fn unread(socket: &impl AsRawFd) -> usize {
     }
 }
 
-/// Runs in the child. Standard input is the slave already.
+/// Runs in the child. Standard input is the slave side.
 fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io::Result<()> {
     setsid()?;
     // SAFETY: descriptor 0 is the terminal; the argument 0 means not to steal one.
     unsafe { take_terminal(0, 0) }?;
     for each in Signal::iterator().filter(|each| !matches!(each, Signal::SIGKILL | Signal::SIGSTOP)) {
-        // SAFETY: the default disposition is no function that could run.
+        // SAFETY: the default disposition runs no handler.
         unsafe { signal(each, SigHandler::SigDfl) }?;
     }
-    // First all out of the way: one may have the number that another is to get.
+    // All are moved first, because one may have the number of another's destination.
     let mut moved = inherited;
     for (file, _) in &mut moved {
         if let Some(file) = file {
             // SAFETY: plain descriptors of this process.
-            *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
+            *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, MIN_MOVED_DESCRIPTOR) };
         }
     }
     for (file, number) in moved {
-        // SAFETY: both are plain descriptors of this process; nothing in it owns what has the number.
+        // SAFETY: both are plain descriptors of this process, and nothing in it owns the destination.
         if file.is_some_and(|file| unsafe { libc::dup2(file, number) } < 0) {
             return Err(io::Error::last_os_error());
         }
@@ -237,9 +234,9 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
     Ok(())
 }
 
-/// Keeps what this process has inherited from the programs that it starts, standard streams apart. Whoever started the
-/// server may have left anything open. Kernels before 5.11 cannot; nothing is closed there.
+/// Closes the inherited descriptors on exec, except for the standard streams, so that commands do not inherit them. No effect on
+/// kernels before 5.11.
 pub(crate) fn close_inherited_files_on_exec() {
-    // SAFETY: it only marks descriptors, none of which are ours yet, to be closed on exec.
+    // SAFETY: only sets close-on-exec on descriptors that this program has not opened.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }

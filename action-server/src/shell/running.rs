@@ -1,37 +1,36 @@
-//! One command between its first byte and its ending: what it said that nobody has been told yet.
-//!
-//! Pure bookkeeping; bounded by the fold's limit and [`MAX_UNHEARD_BYTES`].
+//! The output of a running command that was not reported yet, and its outcome. Pure. Memory is bounded by the limit of the text
+//! and by [`MAX_UNSENT_BYTES`].
 
 use std::collections::VecDeque;
 
-use super::answers::Ending;
+use super::answers::CommandOutcome;
 use super::baseline::Baseline;
-use super::output::{Fold, Folded};
+use super::output::{Folded, OutputFold};
 
-/// Raw output kept for the next action while none listens: what a person would scroll back, not a log. The observation
-/// does not depend on it.
-const MAX_UNHEARD_BYTES: usize = 64 * 1024;
+/// Maximum raw output that is kept for the next action while no action is attached. Only for display: the observation does not
+/// depend on it.
+const MAX_UNSENT_BYTES: usize = 64 * 1024;
 
-/// Who hears the raw output as it comes, if anyone.
+/// Receives raw output, if an action is attached.
 pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A command that was sent to the shell.
-pub(super) struct Running {
+pub(super) struct RunningCommand {
     baseline: Baseline,
     limit: usize,
-    fold: Fold,
-    unheard: VecDeque<u8>,
+    fold: OutputFold,
+    unsent: VecDeque<u8>,
     answered: bool,
-    ending: Option<Ending>,
+    ending: Option<CommandOutcome>,
 }
 
-impl Running {
+impl RunningCommand {
     pub(super) fn new(baseline: Baseline, limit: usize) -> Self {
-        let (fold, unheard) = (Fold::new(limit), VecDeque::new());
-        Self { baseline, limit, fold, unheard, answered: false, ending: None }
+        let (fold, unsent) = (OutputFold::new(limit), VecDeque::new());
+        Self { baseline, limit, fold, unsent, answered: false, ending: None }
     }
 
-    /// Takes what the terminal shows. After the command's end that is a background job's, belongs to no action and is dropped.
+    /// Processes output of the terminal. Output after the end of the command is of a background job and is dropped.
     pub(super) fn on_output(&mut self, bytes: &[u8], output: &mut Listener<'_>) {
         if self.ending.is_some() {
             return;
@@ -39,45 +38,45 @@ impl Running {
         self.fold.feed(bytes);
         match output {
             Some(output) => output(bytes),
-            None => self.keep_unheard(bytes),
+            None => self.keep_unsent(bytes),
         }
     }
 
-    fn keep_unheard(&mut self, bytes: &[u8]) {
-        self.unheard.extend(bytes);
-        let excess = self.unheard.len().saturating_sub(MAX_UNHEARD_BYTES);
-        self.unheard.drain(..excess);
+    fn keep_unsent(&mut self, bytes: &[u8]) {
+        self.unsent.extend(bytes);
+        let excess = self.unsent.len().saturating_sub(MAX_UNSENT_BYTES);
+        self.unsent.drain(..excess);
     }
 
-    /// What was said while no action listened, for the action that listens now.
+    /// Sends the raw output that was kept to an action that attaches.
     pub(super) fn catch_up(&mut self, output: &mut dyn FnMut(&[u8])) {
-        let (front, back) = self.unheard.as_slices();
+        let (front, back) = self.unsent.as_slices();
         [front, back].into_iter().filter(|bytes| !bytes.is_empty()).for_each(output);
-        self.unheard.clear();
+        self.unsent.clear();
     }
 
-    /// It has not begun yet: what was shown is not its own. Who listens has heard that.
-    pub(super) fn begin_anew(&mut self) {
-        self.fold = Fold::new(self.limit);
-        self.unheard.clear();
+    /// Drops the output so far, because the command has not started yet. An attached action may have received it.
+    pub(super) fn restart(&mut self) {
+        self.fold = OutputFold::new(self.limit);
+        self.unsent.clear();
     }
 
-    /// Ends it, if it has not ended before.
-    pub(super) fn end(&mut self, ending: Ending) {
+    /// Sets the outcome, unless it was set before.
+    pub(super) fn end(&mut self, ending: CommandOutcome) {
         self.ending.get_or_insert(ending);
     }
 
-    /// How it ended.
-    pub(super) fn ending(&self) -> Option<&Ending> {
+    /// Returns the outcome if the command has ended.
+    pub(super) fn ending(&self) -> Option<&CommandOutcome> {
         self.ending.as_ref()
     }
 
-    /// What was there before it.
+    /// Returns the processes that existed before the command.
     pub(super) fn baseline(&self) -> &Baseline {
         &self.baseline
     }
 
-    /// What has not been told yet, and whether it is the first that is told.
+    /// Returns the text that was not reported yet, and whether it is the first report.
     pub(super) fn take(&mut self) -> (Folded, bool) {
         let first = !std::mem::replace(&mut self.answered, true);
         (self.fold.take(), first)

@@ -1,8 +1,8 @@
-//! The file from which the shell reads its side of the protocol ([`super::prompt`]).
+//! The file with the shell's side of the protocol ([`super::prompt`]).
 //!
-//! A sealed memory file that the shell inherits: what the shell starts can read it, which reveals nothing, and cannot change
-//! it. Nothing is written to a disk and `/tmp` may be read-only; where `/proc` is missing, it is a file in the server's scratch
-//! folder. Ends with its shell: the memory with the last descriptor, the file when this is dropped.
+//! It is a sealed memory file that the shell inherits. Commands can read it, which discloses nothing, but not change it. Nothing is
+//! written to the disk, and `/tmp` may be read-only. Without `/proc`, a file in the scratch folder of the server is used, which is
+//! removed on drop.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,20 +14,20 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fchmod};
 
-/// The shell's descriptor of the memory file: above what scripts use, below what bash keeps for itself (255).
+/// The shell's descriptor of the memory file: above those of scripts, and below the one that bash uses (255).
 pub(super) const SCRIPT_DESCRIPTOR: i32 = 250;
 
-/// A text that one shell reads as often as it likes.
+/// A script that one shell reads repeatedly.
 #[derive(Debug)]
-pub(super) enum Script {
+pub(super) enum ShellScript {
     /// In memory.
     Memory { shell_end: OwnedFd },
     /// On disk.
     Disk { path: PathBuf },
 }
 
-impl Script {
-    /// A script for one shell. `name` is unique among the server's sessions.
+impl ShellScript {
+    /// Creates the script of one shell. `name` is unique among the sessions.
     pub(super) fn create(text: &str, scratch_dir: &Path, name: &str) -> io::Result<Self> {
         Self::in_memory(text).or_else(|_| Self::on_disk(text, scratch_dir.join(format!("shell-{name}"))))
     }
@@ -36,12 +36,12 @@ impl Script {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let mut file = File::from(memfd_create(c"shell", flags)?);
         file.write_all(text.as_bytes())?;
-        // A bash that is interrupted while it reads a line runs the rest of it: the path alone must start nothing.
+        // A bash that is interrupted while it reads the line runs the rest of it, so the file must not be executable.
         fchmod(&file, Mode::S_IRUSR)?;
         let seals =
             SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-        // Opening it again needs /proc, exactly as the shell will.
+        // Reopening requires /proc, as in the shell.
         let shell_end = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into();
         Ok(Self::Memory { shell_end })
     }
@@ -53,7 +53,7 @@ impl Script {
         Ok(script)
     }
 
-    /// What the shell must inherit as [`SCRIPT_DESCRIPTOR`]. `None` if it reads a file on disk.
+    /// Returns the file that the shell must inherit as [`SCRIPT_DESCRIPTOR`]. `None` if it is on the disk.
     pub(super) fn shell_end(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Memory { shell_end } => Some(shell_end.as_fd()),
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// Its name in the shell.
+    /// Returns the path for the shell.
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::Memory { .. } => format!("/proc/self/fd/{SCRIPT_DESCRIPTOR}").into(),
@@ -70,7 +70,7 @@ impl Script {
     }
 }
 
-impl Drop for Script {
+impl Drop for ShellScript {
     fn drop(&mut self) {
         if let Self::Disk { path } = self {
             let _ = std::fs::remove_file(path);

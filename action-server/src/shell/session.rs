@@ -1,8 +1,7 @@
-//! The session actor: one task that owns a shell and answers one action after the other.
+//! The session task, which owns a shell and performs one action after the other.
 //!
-//! It never signals a command because of a timeout, and never runs two commands at once. Between actions it goes on
-//! reading, so that nothing blocks on a full terminal. It ends when it is told to or when no handle is left, and kills
-//! everything the shell started.
+//! It never signals a command on a timeout, and never runs two commands concurrently. Between actions it keeps reading, so that no
+//! process blocks on a full terminal. It ends on request or when no handle is left, and kills all processes of the shell.
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -23,21 +22,21 @@ mod quiet_timer;
 mod starting;
 
 use super::ShellConfig;
-use super::answers::{self, Answer, Ending};
-use super::facts::Facts;
+use super::answers::{self, CommandOutcome, CommandReport};
+use super::facts::MachineInfo;
 use super::output::Folded;
 use super::program::ShellProgram;
-use super::running::{Listener, Running};
-use super::shell_process::{Event, ShellProcess};
+use super::running::{Listener, RunningCommand};
+use super::shell_process::{ShellEvent, ShellProcess};
 use super::start_error::StartError;
 use crate::os::out_of_memory::OomKillCounter;
 use quiet_timer::QuietTimer;
 
-/// How long a killed shell is waited for.
-const KILL_PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time to wait for a killed shell.
+const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What no command takes less than to fill a memory worth the name.
-const GREED_TIME: Duration = Duration::from_millis(5);
+/// A shorter command cannot use up the memory.
+const MIN_OOM_TIME: Duration = Duration::from_millis(5);
 
 const NEW_SHELL: &str = "The shell had ended before this command, which ran in a new one.";
 
@@ -46,10 +45,10 @@ const SILENCED: &str = "The shell could not report how its commands ended, and w
 const REPLACED: &str =
     "It runs in the place of the shell, by `exec`. The next command gets a new shell when it has ended.";
 
-/// Where an action's raw output goes.
+/// Receives the raw output of an action.
 pub(crate) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
 
-/// One action, and where its observation goes.
+/// An action, and the channel for its observation.
 pub(super) struct Request {
     pub(super) action: RunAction,
     pub(super) environment: CommandEnvironment,
@@ -57,28 +56,29 @@ pub(super) struct Request {
     pub(super) output: OutputSink,
     pub(super) cancel: CancellationToken,
     pub(super) reply: oneshot::Sender<Observation>,
+    /// Released when the action is answered, for the next one in the queue.
     /// Held until the action is answered: the next in the queue goes on when it is dropped.
     pub(super) turn: OwnedSemaphorePermit,
 }
 
-/// What the handles of the shell can see.
-pub(super) struct Told {
-    /// Where it is.
+/// State that the handles of the shell read.
+pub(super) struct SharedState {
+    /// The working directory.
     pub(super) working_dir: watch::Sender<PathBuf>,
-    /// Whether a command runs whose action has been answered.
+    /// Whether a command is running after its action was answered.
     pub(super) running: Arc<AtomicBool>,
 }
 
-/// The actor's state.
+/// The state of the task.
 pub(super) struct Session {
     config: ShellConfig,
     program: ShellProgram,
-    facts: Facts,
+    facts: MachineInfo,
     stop: CancellationToken,
-    told: Told,
+    shared: SharedState,
     process: Option<ShellProcess>,
-    /// The command that was sent last, until its ending has been told.
-    running: Option<Running>,
+    /// The last command, until its outcome was reported.
+    running: Option<RunningCommand>,
     quiet: QuietTimer,
     note: Option<&'static str>,
     oom_kills: OomKillCounter,
@@ -88,8 +88,8 @@ impl Session {
     pub(super) fn new(
         config: ShellConfig,
         program: ShellProgram,
-        facts: Facts,
-        told: Told,
+        facts: MachineInfo,
+        shared: SharedState,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Session {
             program,
             facts,
             stop,
-            told,
+            shared,
             process: None,
             running: None,
             quiet: QuietTimer::default(),
@@ -106,16 +106,16 @@ impl Session {
         }
     }
 
-    /// Serves until the end.
+    /// Serves requests until the end.
     pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
-        // Early, so that the first command does not wait for it; an error shows when a command needs the shell.
+        // Before the first command, so that it does not wait. An error is reported by a command that needs the shell.
         if let Err(error) = self.start_process() {
-            tracing::debug!(error = &error as &dyn std::error::Error, "the shell does not start yet");
+            tracing::debug!(error = &error as &dyn std::error::Error, "cannot start the shell yet");
         }
         let stop = self.stop.clone();
         loop {
             let runs = self.running.as_ref().is_some_and(|running| running.ending().is_none());
-            self.told.running.store(runs, Ordering::Relaxed);
+            self.shared.running.store(runs, Ordering::Relaxed);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -134,22 +134,22 @@ impl Session {
             Ok(observation) => observation,
             Err(error) => error.into_observation(),
         };
-        // Before the reply: whoever has it may come again at once, and must not find the turn taken.
+        // Before the reply, so that the caller can send its next action immediately.
         drop(request.turn);
-        // Whoever asked may be gone; the command is not theirs alone, and what it says next goes to who asks next.
+        // Fails if the caller has disconnected. Further output of the command belongs to the next action.
         let _ = request.reply.send(observation);
     }
 
     async fn perform(&mut self, request: &mut Request) -> Result<Observation, StartError> {
-        let (action, begun) = (&request.action, Instant::now());
-        let wants_new_command = !action.is_input && !action.command.is_empty();
-        if wants_new_command && self.running.as_ref().is_some_and(|running| running.ending().is_some()) {
-            // It ended while nobody listened, and nobody asked.
+        let (action, started) = (&request.action, Instant::now());
+        let is_new_command = !action.is_input && !action.command.is_empty();
+        if is_new_command && self.running.as_ref().is_some_and(|running| running.ending().is_some()) {
+            // It has ended while no action was attached.
             self.running = None;
         }
         let ending = match &mut self.running {
-            None if wants_new_command => self.run_command(request).await?,
-            None => return Ok(answers::nothing_runs(action, &self.facts, &self.told.working_dir.borrow())),
+            None if is_new_command => self.run_command(request).await?,
+            None => return Ok(answers::nothing_runs(action, &self.facts, &self.shared.working_dir.borrow())),
             Some(running) => {
                 running.catch_up(&mut request.output);
                 match running.ending() {
@@ -160,7 +160,7 @@ impl Session {
                         }
                         ending
                     }
-                    None if wants_new_command => Ending::NotExecuted,
+                    None if is_new_command => CommandOutcome::NotExecuted,
                     None => {
                         self.send_input(action);
                         self.watch(request).await
@@ -168,15 +168,14 @@ impl Session {
                 }
             }
         };
-        let out_of_memory = self.is_out_of_memory(&ending, begun.elapsed());
+        let out_of_memory = self.is_out_of_memory(&ending, started.elapsed());
         Ok(self.report(&request.action, &ending, out_of_memory))
     }
 
-    /// Starts a command and watches it. A shell that ends before it has read the command is replaced once: nothing has been
-    /// run.
-    async fn run_command(&mut self, request: &mut Request) -> Result<Ending, StartError> {
+    /// Starts a command and watches it. A shell that ends before it has read the command is replaced once, because nothing was run.
+    async fn run_command(&mut self, request: &mut Request) -> Result<CommandOutcome, StartError> {
         let ending = self.try_command(request).await?;
-        if ending != Ending::NeverRead {
+        if ending != CommandOutcome::NeverRead {
             return Ok(ending);
         }
         self.running = None;
@@ -184,16 +183,16 @@ impl Session {
         self.try_command(request).await
     }
 
-    async fn try_command(&mut self, request: &mut Request) -> Result<Ending, StartError> {
+    async fn try_command(&mut self, request: &mut Request) -> Result<CommandOutcome, StartError> {
         tokio::select! {
             biased;
-            () = request.cancel.cancelled() => return Ok(Ending::NeverBegun),
+            () = request.cancel.cancelled() => return Ok(CommandOutcome::NeverBegun),
             ready = self.make_ready() => ready?,
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
         let sent = process.send_command(&request.action.command, &request.environment);
         let baseline = sent.map_err(StartError::Command)?;
-        self.running = Some(Running::new(baseline, answers::content_limit(&request.action)));
+        self.running = Some(RunningCommand::new(baseline, answers::content_limit(&request.action)));
         Ok(self.watch(request).await)
     }
 
@@ -202,44 +201,44 @@ impl Session {
         match answers::key(&action.command) {
             _ if action.command.is_empty() => {}
             Some(letter) => process.send_input(&[letter as u8 & 0x1f]),
-            // Enter is CR on a terminal; it makes NL of it unless a program asked for the key itself.
+            // The Enter key sends CR, which the terminal converts to NL, unless a program reads raw keys.
             None => process.send_input(format!("{}\r", action.command).as_bytes()),
         }
     }
 
-    /// Listens to the running command until the action has an ending.
-    async fn watch(&mut self, request: &mut Request) -> Ending {
+    /// Watches the running command until the action can be answered.
+    async fn watch(&mut self, request: &mut Request) -> CommandOutcome {
         let Request { action, timeout, output, cancel, .. } = request;
         let stop = self.stop.clone();
         let mut deadline = pin!(until(timeout.and_then(|timeout| Instant::now().checked_add(timeout))));
-        let patience = self.config.no_change_timeout;
-        let mut said_at = Instant::now();
+        let no_change_timeout = self.config.no_change_timeout;
+        let mut last_output_at = Instant::now();
         loop {
-            if let Some(ending) = self.running.as_ref().and_then(Running::ending) {
+            if let Some(ending) = self.running.as_ref().and_then(RunningCommand::ending) {
                 return ending.clone();
             }
-            // In this order: a command that floods the terminal must not hold up its own end.
+            // In this order: a command that floods the terminal must not delay its cancellation.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return self.kill().await,
                 () = cancel.cancelled() => return self.cancel(output).await,
-                () = &mut deadline => return Ending::TimedOut { after: timeout.unwrap_or_default() },
+                () = &mut deadline => return CommandOutcome::TimedOut { after: timeout.unwrap_or_default() },
                 event = next_event(&mut self.process) => {
-                    said_at = Instant::now();
+                    last_output_at = Instant::now();
                     self.on_event(event, &mut Some(&mut **output));
                 }
-                () = self.quiet.passed(said_at, patience), if !action.blocking => {
-                    return Ending::Quiet { after: patience };
+                () = self.quiet.elapsed(last_output_at, no_change_timeout), if !action.blocking => {
+                    return CommandOutcome::Quiet { after: no_change_timeout };
                 }
             }
         }
     }
 
-    /// Takes what happened to the command it belongs to.
-    fn on_event(&mut self, event: Event, output: &mut Listener<'_>) {
-        let Self { process, running, told, note, .. } = self;
+    /// Handles an event of the shell.
+    fn on_event(&mut self, event: ShellEvent, output: &mut Listener<'_>) {
+        let Self { process, running, shared, note, .. } = self;
         match event {
-            Event::Output(count) => {
+            ShellEvent::Output(count) => {
                 let Some(process) = process else { return };
                 process.output(count, |bytes| {
                     if let Some(running) = running {
@@ -247,43 +246,44 @@ impl Session {
                     }
                 });
             }
-            Event::Prompted { working_dir, ended, is_lost } => {
+            ShellEvent::Prompted { working_dir, ended, is_lost } => {
                 match (ended, running) {
-                    (Some(status), Some(running)) => running.end(Ending::Completed { status }),
-                    (None, Some(running)) if is_lost => running.begin_anew(),
+                    (Some(status), Some(running)) => running.end(CommandOutcome::Completed { status }),
+                    (None, Some(running)) if is_lost => running.restart(),
                     _ => {}
                 }
                 if working_dir.is_absolute() {
-                    told.working_dir.send_if_modified(|known| {
+                    shared.working_dir.send_if_modified(|known| {
                         let is_new = *known != working_dir;
                         *known = working_dir;
                         is_new
                     });
                 }
             }
-            Event::Exited { status, unread, is_silenced } => {
+            ShellEvent::Exited { status, unread, is_silenced } => {
                 *process = None;
                 if is_silenced && running.is_some() {
                     *note = Some(SILENCED);
                 }
                 match running {
-                    Some(running) if unread => running.end(Ending::NeverRead),
-                    Some(running) => running.end(Ending::ShellEnded { status }),
+                    Some(running) if unread => running.end(CommandOutcome::NeverRead),
+                    Some(running) => running.end(CommandOutcome::ShellEnded { status }),
                     None => *note = Some(NEW_SHELL),
                 }
             }
         }
     }
 
-    /// Whether the kernel has killed for lack of memory since this was asked last. Not asked after what was too short to
-    /// take much, unless it was killed itself: short commands are many.
-    fn is_out_of_memory(&mut self, ending: &Ending, lasted: Duration) -> bool {
-        (lasted >= GREED_TIME || ending.is_a_kill()) && self.oom_kills.has_increased()
+    /// Returns whether the kernel has killed a process because memory ran out, since the last call. Skipped for commands that were
+    /// too short, unless they were killed, because there are many short commands.
+    fn is_out_of_memory(&mut self, ending: &CommandOutcome, lasted: Duration) -> bool {
+        (lasted >= MIN_OOM_TIME || ending.is_a_kill()) && self.oom_kills.has_increased()
     }
 
-    /// The observation, and the end of the command if that is what it tells.
-    fn report(&mut self, action: &RunAction, ending: &Ending, out_of_memory: bool) -> Observation {
-        let (folded, first) = self.running.as_mut().map_or_else(|| (Folded::default(), true), Running::take);
+    /// Creates the observation, and ends the command if it has ended.
+    fn report(&mut self, action: &RunAction, ending: &CommandOutcome, out_of_memory: bool) -> Observation {
+        let (folded, first) =
+            self.running.as_mut().map_or_else(|| (Folded::default(), true), RunningCommand::take);
         if ending.is_final() {
             self.running = None;
         }
@@ -291,12 +291,12 @@ impl Session {
         if running.is_some_and(ShellProcess::is_replaced) {
             self.note.get_or_insert(REPLACED);
         }
-        let answer = Answer {
+        let answer = CommandReport {
             ending,
             folded,
             first,
             running: running.and_then(ShellProcess::foreground_group),
-            working_dir: &self.told.working_dir.borrow(),
+            working_dir: &self.shared.working_dir.borrow(),
             note: self.note.take(),
             out_of_memory,
         };
@@ -304,7 +304,7 @@ impl Session {
     }
 }
 
-async fn next_event(process: &mut Option<ShellProcess>) -> Event {
+async fn next_event(process: &mut Option<ShellProcess>) -> ShellEvent {
     match process {
         Some(process) => process.next_event().await,
         None => pending().await,

@@ -1,7 +1,7 @@
-//! One shell on one terminal: starting it, having it take commands, reading what it shows, typing to it, killing it.
+//! One shell on one terminal: starts it, sends commands, reads its output, types input, kills it.
 //!
-//! Knows nothing of actions and never decides anything. Ends when the shell's process ends, which is reported once, after
-//! the last of its output; dropping it hangs up its terminal.
+//! Knows nothing of actions. Ends when the process of the shell exits, which is reported once, after the last of its output.
+//! Dropping it hangs up the terminal.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -24,103 +24,104 @@ use uuid::Uuid;
 use super::baseline::{self, Baseline};
 use super::channel::{Channel, Report};
 use super::cursor_query::{self, CursorQuery};
-use super::loan::Loan;
+use super::loan::CommandVariables;
 use super::marks::{MarkReader, Piece};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{self, Frame, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
-use super::script::{SCRIPT_DESCRIPTOR, Script};
+use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
 use crate::os::children::{self, ChildList, OwnChild};
 use crate::os::process_tree::SESSION_VARIABLE;
 
-/// What is read in one go. A terminal gives at most 4 KiB a read, and the way of each through here costs more than the read.
+/// Buffer size. A terminal returns at most 4 KiB per read, but handling an event costs more than a read.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// After so many reads of a flood others have their turn. After each, a flood would take a third longer.
+/// Number of long reads after which other tasks run. Yielding after each would make a flood of output a third slower.
 const LONG_READS: u32 = 8;
 
-/// Reads after the shell's exit or a report: more than a terminal can hold, but an end, should a background job flood it.
+/// Maximum number of reads after the exit of the shell or a report. More than a terminal buffers, but bounded in case a background
+/// job writes continuously.
 const LAST_READS: u32 = 64;
 
-/// After how long without a visible prompt, or without an answer, the shell is asked: it answers immediately, or never.
+/// How long to wait for a visible prompt, or for a response, before the shell is queried. It responds immediately, or never.
 const ASK_DELAY: Duration = Duration::from_millis(100);
 
-/// How often that is looked at while a command that was interrupted still has the terminal.
+/// How often the terminal is checked while an interrupted command still has it.
 const INTERRUPT_LOOKS: u32 = 20;
 
-/// How often a shell is asked that comes to its prompt without an answer, before it is killed. After the first
-/// [`QUICK_ASKS`] it is asked so much later each time that these take 10 s.
+/// Maximum number of queries to a shell that shows its prompt without responding, before it is killed. After [`QUICK_ASKS`], the
+/// delay between them increases, so that all take 10 s.
 const MAX_ASKS: u32 = 14;
 
-/// More than an interrupt and another that comes late take.
+/// More than an interrupt and another delayed one require.
 const QUICK_ASKS: u32 = 3;
 
-/// How long a command is sent again to a shell that does not come to start it, before the shell is killed.
+/// How long a command is sent again to a shell that does not start it, before the shell is killed.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After how long without progress a command that was sent is taken for unread. A shell that waits for one reads immediately.
+/// Time without progress after which a command counts as not read. A shell that waits for a command reads it immediately.
 const UNREAD_DELAY: Duration = Duration::from_secs(1);
 
-/// The exit status of a command that SIGINT ended.
+/// The exit status of a command that was terminated by SIGINT.
 const INTERRUPTED: i32 = 128 + Signal::SIGINT as i32;
 
 /// ^C, ^\ and ^Z.
 const INTERRUPT_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 
-/// What happened.
+/// An event of the shell.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// So many bytes, perhaps none, to be had from [`ShellProcess::output`].
+pub(super) enum ShellEvent {
+    /// This many bytes, or none, can be taken with [`ShellProcess::output`].
     Output(usize),
     /// The shell is or was at its prompt, in this folder.
     Prompted {
         working_dir: PathBuf,
-        /// The exit status of the command that was sent last, if this is its end. All of its output came before.
+        /// The exit status of the last command, if it has ended. All of its output came before.
         ended: Option<i32>,
-        /// The command that was sent last has not begun, and is sent again: nothing that was shown is its output.
+        /// The last command was not started and is sent again. The output so far is not its own.
         is_lost: bool,
     },
-    /// The shell is gone.
+    /// The shell has exited.
     Exited {
-        /// Its exit status, 128 and the signal's number if it was killed.
+        /// Its exit status, or 128 plus the number of the signal.
         status: i32,
-        /// It had not read the command that was sent last.
+        /// It had not read the last command.
         unread: bool,
         /// It was killed because it did not report how its commands ended.
         is_silenced: bool,
     },
 }
 
-/// Whether the shell takes a command.
+/// Whether the shell accepts a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Readiness {
-    /// It runs one, or has not come to its prompt.
+    /// It runs one, or has not shown its prompt.
     Busy,
-    /// The line that makes it ready was typed.
+    /// The line that runs the script was typed.
     Asked,
     /// It waits for a command, in this turn.
     Ready { turn: u64 },
-    /// It did, but may have been interrupted since. The line was typed again, which a shell at its prompt answers.
+    /// It was ready, but may have been interrupted. The line was typed again; a shell at its prompt responds to it.
     Doubtful { turn: u64 },
 }
 
-/// What the shell does if it does not stay silent.
+/// The event that is expected of the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
-    /// It answers the line that was typed.
+enum Expectation {
+    /// It responds to the line.
     ForAnswer,
-    /// It shows its prompt; so often that is still looked for while a command has the terminal.
+    /// It shows its prompt. `looks` is the number of checks while a command has the terminal.
     ForPrompt { looks: u32 },
-    /// It reads what was sent, of which this was left.
+    /// It reads the command, of which this many bytes were not read at the last check.
     ToBeRead { unread: usize },
 }
 
 /// A command that was sent to the shell.
-struct Sent {
+struct SentCommand {
     frame: Frame,
     /// The one that it was sent in last.
     turn: u64,
-    /// When the shell is killed that has lost it again.
+    /// When the shell is killed if it has not started the command.
     deadline: Instant,
     /// The shell was interrupted since.
     is_interrupted: bool,
@@ -132,49 +133,49 @@ pub(super) struct ShellProcess {
     hung_up: bool,
     channel: Channel,
     dialect: Dialect,
-    /// Kept for the shell, which may read a file.
-    script: Script,
+    /// Kept for the shell, which may read a file on the disk.
+    script: ShellScript,
     marks: MarkReader,
     child: OwnChild,
-    /// The program that the child was started as, where the system tells.
+    /// The executable of the child. `None` if the system does not provide it.
     executable: Option<PathBuf>,
     children: ChildList,
     exited: Option<i32>,
-    /// To be passed on after the output before it.
+    /// A report that follows the output before it.
     report: Option<Report>,
     last_reads: u32,
     session: String,
-    /// Of the session's marks.
+    /// The name of the session's marks.
     name: String,
-    /// The command that runs.
-    sent: Option<Sent>,
-    /// Which command had ended last, in the shell's reports.
+    /// The running command.
+    sent: Option<SentCommand>,
+    /// The turn of the last command that has ended, as the shell last reported it.
     ended: Option<u64>,
-    /// Something was typed that the kernel may act on later: interrupt what runs then, or echo.
+    /// The kernel may still process typed input: interrupt a later command, or echo.
     is_unsettled: bool,
-    /// What is shown now is not the command's, or not known to be.
+    /// Current output is not, or not certainly, the command's.
     is_muted: bool,
     readiness: Readiness,
-    /// What is waited for, and when that is over.
-    ask_at: Option<(Instant, Waiting)>,
-    /// How often it was asked since its last report.
+    /// What is expected, and until when.
+    ask_at: Option<(Instant, Expectation)>,
+    /// Number of queries since the last report.
     asks: u32,
     is_silenced: bool,
-    /// What looks like its prompt was shown while `report`, which says that it is ready, was to be passed on: before or after it.
+    /// What looks like a prompt was shown while a *ready* report was pending in `report`.
     is_prompted: bool,
     query: Option<CursorQuery>,
-    /// Typed, but the terminal has no room yet. As long as the input of one action, whose size the server bounds.
+    /// Input that does not fit into the terminal yet. As long as the input of one action, whose size is limited.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
-    /// How many reads in a row brought much.
+    /// Number of consecutive long reads.
     long_reads: u32,
 }
 
 impl ShellProcess {
-    /// Starts `program` in `working_dir`. Its first prompt is still to come.
+    /// Starts `program` in `working_dir`. Does not wait for its first prompt.
     ///
     /// # Errors
-    /// No terminal, no program, or no process could be had.
+    /// No terminal or process is available, or the program does not exist.
     pub(super) fn start(
         program: &ShellProgram,
         environment: &[(OsString, OsString)],
@@ -185,9 +186,9 @@ impl ShellProcess {
         let pty = Pty::open(dialect)?;
         let session = Uuid::now_v7().simple().to_string();
         let name = new_name();
-        let script = Script::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
+        let script = ShellScript::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
         let (mut channel, shell_end) = Channel::create()?;
-        // One longer would keep the shell from starting at all.
+        // A longer variable would keep the shell from starting.
         let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() <= MAX_VARIABLE_BYTES;
         let mut command = Command::new(&program.path);
         command
@@ -238,11 +239,11 @@ impl ShellProcess {
         Ok(process)
     }
 
-    /// Waits for what happens next, and goes on typing and sending meanwhile. Cancel-safe.
-    pub(super) async fn next_event(&mut self) -> Event {
+    /// Waits for the next event, and writes pending input meanwhile. Cancel-safe.
+    pub(super) async fn next_event(&mut self) -> ShellEvent {
         if self.long_reads >= LONG_READS {
             self.long_reads = 0;
-            // The runtime would make us do so only after 128 reads, and all others of this thread wait for that.
+            // Tokio would only force a yield after 128 reads, and other tasks of this thread would wait for that.
             yield_now().await;
         }
         loop {
@@ -255,7 +256,7 @@ impl ShellProcess {
                     Ok(0) | Err(_) => self.hung_up = true,
                     Ok(count) => {
                         self.long_reads = if count >= FLOOD_BYTES { self.long_reads + 1 } else { 0 };
-                        return Event::Output(count);
+                        return ShellEvent::Output(count);
                     }
                 },
                 written = self.pty.write(self.unsent.as_slices().0), if !self.unsent.is_empty() => match written {
@@ -265,21 +266,21 @@ impl ShellProcess {
                 status = self.child.child.wait(), if self.exited.is_none() => {
                     self.exited = Some(status.map_or(-1, exit_code));
                 }
-                waiting = silence(self.ask_at) => {
-                    self.on_silence(waiting);
+                expectation = silence(self.ask_at) => {
+                    self.on_silence(expectation);
                     if self.is_ready() {
-                        return Event::Output(0);
+                        return ShellEvent::Output(0);
                     }
                 }
             }
         }
     }
 
-    /// A report or an exit that is known, after the output that came before it: what a process wrote to the terminal can be
-    /// read before what it did then is seen.
-    fn waiting_event(&mut self) -> Option<Event> {
+    /// Returns a pending report or exit, after the output that was written before it. That output is already readable when the
+    /// report or exit is seen.
+    fn waiting_event(&mut self) -> Option<ShellEvent> {
         if self.report.is_none() && self.exited.is_some() {
-            // Its last words.
+            // The last report.
             self.report = self.channel.receive_now();
         }
         if self.report.is_none() && self.exited.is_none() {
@@ -289,7 +290,7 @@ impl ShellProcess {
             self.last_reads += 1;
             match self.pty.read_now(&mut self.buffer) {
                 0 => {}
-                count => return Some(Event::Output(count)),
+                count => return Some(ShellEvent::Output(count)),
             }
         }
         self.last_reads = 0;
@@ -297,13 +298,13 @@ impl ShellProcess {
             (Some(report), _) => Some(self.on_report(report)),
             (None, Some(status)) => {
                 let (unread, is_silenced) = (self.channel.is_unread(), self.is_silenced);
-                Some(Event::Exited { status, unread, is_silenced })
+                Some(ShellEvent::Exited { status, unread, is_silenced })
             }
             (None, None) => None,
         }
     }
 
-    fn on_report(&mut self, report: Report) -> Event {
+    fn on_report(&mut self, report: Report) -> ShellEvent {
         self.asks = 0;
         let mut ended = None;
         if let Some(sent) = &self.sent {
@@ -323,13 +324,13 @@ impl ShellProcess {
         } else {
             self.on_ready(report.turn);
         }
-        Event::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended, is_lost }
+        ShellEvent::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended, is_lost }
     }
 
-    /// Whether the command has run before this report. Commands can change the variables that a report is made of: they restore
-    /// them (`declare -p >saved`) or unset them. So only a report as the script alone makes it says that the command has not:
-    /// none runs twice.
-    fn has_run(&self, sent: &Sent, report: &Report) -> bool {
+    /// Returns whether the command was started before this report. Commands can change the variables that a report consists of, when
+    /// they restore (`declare -p >saved`) or unset all variables. Therefore the command counts as not started only if the report is
+    /// what an unchanged script sends, so that no command runs twice.
+    fn has_run(&self, sent: &SentCommand, report: &Report) -> bool {
         report.turn <= sent.turn || report.ended != self.ended
     }
 
@@ -341,12 +342,12 @@ impl ShellProcess {
                 self.sent = Some(sent);
                 self.silence();
             }
-            Some(Sent { frame, deadline, .. }) => self.send(frame, turn, deadline),
+            Some(SentCommand { frame, deadline, .. }) => self.send(frame, turn, deadline),
             None => {}
         }
     }
 
-    /// The `count` bytes read last, as far as they are a command's output.
+    /// Passes the output of the command among the last `count` bytes to `sink`.
     pub(super) fn output(&mut self, count: usize, mut sink: impl FnMut(&[u8])) {
         let Self { marks, buffer, dialect, query, sent, is_muted, .. } = self;
         let mut prompted = false;
@@ -372,20 +373,20 @@ impl ShellProcess {
         }
     }
 
-    /// Something that looks like the shell's prompt was shown. Where a command has the terminal it is the command's.
+    /// Handles what looks like the shell's prompt. While a command has the terminal, it is output of the command.
     fn on_prompt(&mut self) {
         if self.report.as_ref().is_some_and(|report| report.is_ready) {
             self.is_prompted = true;
         } else if self.query.as_ref().is_some_and(|query| !query.is_asked()) {
-            // On a damaged terminal it does not ask for the cursor.
+            // Without a cursor query, the terminal is damaged.
             self.doubt();
         } else if let Readiness::Ready { turn } | Readiness::Doubtful { turn } = self.readiness {
-            // Others may show what looks like a prompt.
+            // Another process may print what looks like a prompt.
             self.ask_in_doubt(turn);
         } else if self.sent.is_some() && !self.has_terminal() {
-            // The command's own.
+            // Output of the command.
         } else if self.channel.is_closed() {
-            // What took its place by `exec` may show what it likes.
+            // The channel is closed by a program that has replaced the shell, which may print anything.
             if self.executable.is_some() && self.executable == executable(self.child.pid()) {
                 self.silence();
             }
@@ -395,11 +396,11 @@ impl ShellProcess {
             self.ask();
         } else if !self.expects_prompt() {
             self.readiness = Readiness::Busy;
-            self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Waiting::ForPrompt { looks: 0 }));
+            self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Expectation::ForPrompt { looks: 0 }));
         }
     }
 
-    /// The shell was interrupted, or a key typed that interrupts it.
+    /// Must be called after an interrupt, or a key that interrupts.
     pub(super) fn on_interrupt(&mut self) {
         if let Some(sent) = &mut self.sent {
             sent.is_interrupted = true;
@@ -407,48 +408,48 @@ impl ShellProcess {
         self.expect_prompt();
     }
 
-    /// The shell will come to its prompt, but may not show it: as after `PS1=x` or `exec 2>file`.
+    /// Expects a prompt that may not be visible, as after `PS1=x` or `exec 2>file`.
     fn expect_prompt(&mut self) {
-        self.ask_at = Some((Instant::now() + ASK_DELAY, Waiting::ForPrompt { looks: INTERRUPT_LOOKS }));
+        self.ask_at = Some((Instant::now() + ASK_DELAY, Expectation::ForPrompt { looks: INTERRUPT_LOOKS }));
     }
 
     fn expects_prompt(&self) -> bool {
-        matches!(self.ask_at, Some((_, Waiting::ForPrompt { .. })))
+        matches!(self.ask_at, Some((_, Expectation::ForPrompt { .. })))
     }
 
-    fn on_silence(&mut self, waiting: Waiting) {
+    fn on_silence(&mut self, expectation: Expectation) {
         self.ask_at = None;
-        // What is typed would reach a program in the place of the shell.
+        // Input would reach the program that has replaced the shell.
         if self.is_ready() || self.channel.is_closed() {
             return;
         }
         if let Readiness::Doubtful { turn } = self.readiness {
-            match waiting {
-                Waiting::ForPrompt { .. } if self.asks < QUICK_ASKS => self.ask_in_doubt(turn),
+            match expectation {
+                Expectation::ForPrompt { .. } if self.asks < QUICK_ASKS => self.ask_in_doubt(turn),
                 _ => self.on_ready(turn),
             }
             return;
         }
-        match (waiting, &self.sent) {
-            (Waiting::ForAnswer, None) if self.asks == MAX_ASKS => self.silence(),
-            (Waiting::ForAnswer, None) => self.ask(),
-            // The line was typed to a command.
-            (Waiting::ForAnswer, Some(_)) => {
+        match (expectation, &self.sent) {
+            (Expectation::ForAnswer, None) if self.asks == MAX_ASKS => self.silence(),
+            (Expectation::ForAnswer, None) => self.ask(),
+            // The line was read by a command.
+            (Expectation::ForAnswer, Some(_)) => {
                 self.readiness = Readiness::Busy;
                 self.is_muted = false;
             }
-            (Waiting::ForPrompt { looks }, Some(_)) if !self.has_terminal() => {
+            (Expectation::ForPrompt { looks }, Some(_)) if !self.has_terminal() => {
                 self.ask_at = looks
                     .checked_sub(1)
-                    .map(|looks| (Instant::now() + ASK_DELAY, Waiting::ForPrompt { looks }));
+                    .map(|looks| (Instant::now() + ASK_DELAY, Expectation::ForPrompt { looks }));
             }
-            (Waiting::ForPrompt { .. }, _) => self.ask(),
-            (Waiting::ToBeRead { .. }, None) => {}
-            (Waiting::ToBeRead { unread }, Some(_)) => match self.channel.unread() {
+            (Expectation::ForPrompt { .. }, _) => self.ask(),
+            (Expectation::ToBeRead { .. }, None) => {}
+            (Expectation::ToBeRead { unread }, Some(_)) => match self.channel.unread() {
                 0 => {}
                 left if left == unread && self.has_terminal() => self.ask(),
                 unread => {
-                    self.ask_at = Some((Instant::now() + UNREAD_DELAY, Waiting::ToBeRead { unread }));
+                    self.ask_at = Some((Instant::now() + UNREAD_DELAY, Expectation::ToBeRead { unread }));
                 }
             },
         }
@@ -458,7 +459,7 @@ impl ShellProcess {
         self.foreground_group() == Some(self.child.pid())
     }
 
-    /// Has the shell that is at its prompt, if it is, say so.
+    /// Queries the shell, which responds if it is at its prompt.
     fn ask(&mut self) {
         self.asks = MAX_ASKS.min(self.asks + 1);
         self.readiness = Readiness::Asked;
@@ -466,7 +467,7 @@ impl ShellProcess {
         self.type_line(ASK_DELAY * self.asks);
     }
 
-    /// The shell may be about to show its prompt.
+    /// Expects a prompt of a shell that was ready.
     fn doubt(&mut self) {
         if let Readiness::Ready { turn } = self.readiness {
             self.readiness = Readiness::Doubtful { turn };
@@ -476,7 +477,7 @@ impl ShellProcess {
         }
     }
 
-    /// Has the shell that was ready say so if it is at its prompt.
+    /// Queries a shell that was ready, which responds if it is at its prompt.
     fn ask_in_doubt(&mut self, turn: u64) {
         if self.asks < QUICK_ASKS {
             self.asks += 1;
@@ -485,17 +486,17 @@ impl ShellProcess {
         }
     }
 
-    /// Kills a shell that cannot say how its commands end.
+    /// Kills a shell that cannot report how its commands end.
     fn silence(&mut self) {
         self.ask_at = None;
         self.is_silenced = true;
         baseline::send(self.child.pid(), Signal::SIGKILL);
     }
 
-    /// Types the line that makes a shell at its prompt ready. Whatever else was typed is dropped first: it was for a command.
-    fn type_line(&mut self, patience: Duration) {
+    /// Types the line that runs the script. Other input is dropped, because it was for a command.
+    fn type_line(&mut self, timeout: Duration) {
         self.unsent.clear();
-        self.ask_at = Some((Instant::now() + patience, Waiting::ForAnswer));
+        self.ask_at = Some((Instant::now() + timeout, Expectation::ForAnswer));
         if self.pty.reset_without_echo().is_err() {
             return;
         }
@@ -507,7 +508,7 @@ impl ShellProcess {
         self.type_text(line.as_bytes());
     }
 
-    /// Whether a command can be sent. What was shown before is dropped.
+    /// Returns whether a command can be sent. Earlier output is dropped.
     pub(super) fn make_ready(&mut self) -> bool {
         if self.is_ready() && std::mem::take(&mut self.is_unsettled) {
             self.pty.settle();
@@ -528,36 +529,40 @@ impl ShellProcess {
         matches!(self.readiness, Readiness::Ready { .. })
     }
 
-    /// Sends a command to a shell that is ready, which has `environment` for this command alone. What it starts is what is not
-    /// in the returned baseline.
+    /// Sends a command to a ready shell, with variables for this command only. Processes of the command are those that are not in
+    /// the returned baseline.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal is closed.
     pub(super) fn send_command(
         &mut self,
         command: &str,
         environment: &CommandEnvironment,
     ) -> io::Result<Baseline> {
-        let baseline = Baseline::take(&self.children, &self.session);
+        let baseline = Baseline::capture(&self.children, &self.session);
         self.unsent.clear();
         self.pty.reset()?;
         if let Readiness::Ready { turn } = self.readiness {
             self.marks.reset();
-            self.send(Frame::new(command, Loan(environment)), turn, Instant::now() + START_TIMEOUT);
+            self.send(
+                Frame::new(command, CommandVariables(environment)),
+                turn,
+                Instant::now() + START_TIMEOUT,
+            );
         }
         Ok(baseline)
     }
 
     fn send(&mut self, frame: Frame, turn: u64, deadline: Instant) {
-        self.channel.send(frame.answering(&self.name, turn).as_bytes());
-        self.sent = Some(Sent { frame, turn, deadline, is_interrupted: false });
+        self.channel.send(frame.encode(&self.name, turn).as_bytes());
+        self.sent = Some(SentCommand { frame, turn, deadline, is_interrupted: false });
         self.readiness = Readiness::Busy;
         self.is_muted = false;
-        self.ask_at = Some((Instant::now() + UNREAD_DELAY, Waiting::ToBeRead { unread: usize::MAX }));
+        self.ask_at = Some((Instant::now() + UNREAD_DELAY, Expectation::ToBeRead { unread: usize::MAX }));
         self.query = None;
     }
 
-    /// Types for the running command.
+    /// Writes input for the running command.
     pub(super) fn send_input(&mut self, bytes: &[u8]) {
         if bytes.iter().any(|byte| INTERRUPT_KEYS.contains(byte)) {
             self.is_unsettled = true;
@@ -571,51 +576,50 @@ impl ShellProcess {
         self.unsent.extend(&bytes[sent..]);
     }
 
-    /// The process group that has the terminal.
+    /// Returns the process group in the foreground.
     pub(super) fn foreground_group(&self) -> Option<i32> {
         self.pty.foreground_group()
     }
 
-    /// Whether another program runs in the shell's place.
+    /// Returns whether another program has replaced the shell.
     pub(super) fn is_replaced(&self) -> bool {
         self.channel.is_closed() && self.exited.is_none()
     }
 
-    /// Kills the shell alone, and waits for its end no longer than `patience`: one that hangs in the kernel is left to
-    /// the runtime to reap.
-    pub(super) async fn kill(mut self, patience: Duration) {
+    /// Kills the shell only, and waits at most `timeout`. A shell in uninterruptible I/O is reaped later by the runtime.
+    pub(super) async fn kill(mut self, timeout: Duration) {
         baseline::send(self.child.pid(), Signal::SIGKILL);
-        let _ = tokio::time::timeout(patience, self.child.child.wait()).await;
+        let _ = tokio::time::timeout(timeout, self.child.child.wait()).await;
     }
 
-    /// Kills the shell and everything that ever came of it.
-    pub(super) async fn kill_all(self, patience: Duration) {
-        let everything = Baseline::nothing(self.child.pid(), &self.session);
-        // Stopped, it starts nothing new while its children die.
+    /// Kills the shell and all its descendants.
+    pub(super) async fn kill_all(self, timeout: Duration) {
+        let everything = Baseline::empty(self.child.pid(), &self.session);
+        // A stopped shell starts no processes while its children die.
         baseline::send(self.child.pid(), Signal::SIGSTOP);
         everything.kill_new();
-        self.kill(patience).await;
+        self.kill(timeout).await;
         everything.kill_new();
     }
 }
 
-/// A part of an id that is random: what a command prints by accident is no mark. Short, for the shell reads each byte alone.
+/// Returns a random name, so that a command does not print a mark by accident. Short, because the shell reads byte by byte.
 fn new_name() -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("{:08x}", random & u64::from(u32::MAX))
 }
 
-/// The program that a process runs.
+/// Returns the executable of a process.
 fn executable(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// What was waited for in vain until the time was over.
-async fn silence(ask_at: Option<(Instant, Waiting)>) -> Waiting {
+/// Completes when an expectation has timed out.
+async fn silence(ask_at: Option<(Instant, Expectation)>) -> Expectation {
     match ask_at {
-        Some((at, waiting)) => {
+        Some((at, expectation)) => {
             sleep_until(at).await;
-            waiting
+            expectation
         }
         None => pending().await,
     }

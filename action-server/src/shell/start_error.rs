@@ -1,4 +1,4 @@
-//! Why a command could not be given to a shell. None of these ran anything, so each may be tried again.
+//! Errors of starting a command. The command was not run, so it can be retried.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,31 +7,31 @@ use std::time::Duration;
 use nix::libc;
 use protocol::Observation;
 
-/// The command was not run.
+/// Reason why the command was not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
-    /// No terminal, no such program, or no process to be had.
+    /// No terminal or process is available, or the program does not exist.
     #[error("starting the shell {}", program.display())]
     Spawn { program: PathBuf, source: io::Error },
-    /// It is there, but says nothing.
+    /// It was started, but shows no prompt.
     #[error("waiting for the shell's prompt for {} seconds", .0.as_secs())]
     NoPrompt(Duration),
-    /// It ended before its first prompt.
+    /// It exited before its first prompt.
     #[error("the shell ended with exit code {status} before its first prompt")]
     Ended { status: i32 },
-    /// The terminal is gone.
+    /// The terminal is closed.
     #[error("sending the command to the shell")]
     Command(#[source] io::Error),
-    /// The folder of a static command.
+    /// The folder of a static command does not exist.
     #[error("{} is not a folder to run a command in", .0.display())]
     NoFolder(PathBuf),
-    /// The server is going down.
+    /// The server is shutting down.
     #[error("the shell was shut down")]
     Stopped,
 }
 
 impl StartError {
-    /// What the client is told. An observation, not an HTTP error: the agent can do something about most of them.
+    /// Converts it to an observation. Not an HTTP error, because the agent can react to most of them.
     pub(super) fn into_observation(self) -> Observation {
         let id = match &self {
             Self::Stopped => "shell_stopped",
@@ -43,7 +43,7 @@ impl StartError {
         Observation::error(text, id)
     }
 
-    /// What to do about the two faults of an image that nothing in it can repair.
+    /// Returns what to do about a broken image.
     fn advice(&self) -> &'static str {
         match self {
             Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
-//! A shell, or one command, on a terminal of its own, for a person: nothing is announced, marked or folded here, the bytes
-//! are the terminal's. Whoever has it carries them, and says when it is to end.
+//! An interactive shell or a command on its own terminal. The bytes are passed through unchanged; the caller copies them and decides
+//! when to end it.
 //!
-//! Ends by itself, or with [`Terminal::kill`], which takes all that came of it. Dropped without, it hangs up.
+//! Ends when the program exits, or with [`Terminal::kill`], which kills the whole process tree. Dropping it hangs up the terminal.
 
 use std::io;
 use std::path::Path;
@@ -19,56 +19,56 @@ use crate::environment::Variables;
 use crate::os::children::{self, OwnChild};
 use crate::os::process_tree::{ProcessTree, SESSION_VARIABLE};
 
-/// The longest name of a kind of terminal.
+/// Maximum length of `TERM`.
 const MAX_TERM_BYTES: usize = 64;
 
-/// More terminals than people look at.
+/// Maximum number of terminals.
 pub(crate) const MAX_TERMINALS: usize = 64;
 
-/// Why there is no terminal.
+/// Reason why a terminal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TerminalError {
     #[error("parameter `{name}`: {problem}")]
     Invalid { name: &'static str, problem: &'static str },
-    #[error("starting {program} on a terminal: {source}")]
+    #[error("cannot start {program} on a terminal: {source}")]
     Spawn { program: String, source: io::Error },
-    #[error("{MAX_TERMINALS} terminals are open, no more are begun")]
+    #[error("{MAX_TERMINALS} terminals are open, which is the maximum")]
     TooMany,
 }
 
-/// A running one.
+/// A terminal with its program.
 pub(crate) struct Terminal {
-    pub(crate) screen: Screen,
-    pub(crate) program: Program,
+    pub(crate) screen: TerminalScreen,
+    pub(crate) program: TerminalProgram,
 }
 
-/// What is in front of the program.
-pub(crate) struct Screen(Pty);
+/// The terminal.
+pub(crate) struct TerminalScreen(Pty);
 
-/// What runs on it.
-pub(crate) struct Program {
+/// The program on it.
+pub(crate) struct TerminalProgram {
     child: OwnChild,
     tree: Arc<ProcessTree>,
 }
 
 impl Terminal {
-    /// Starts what was asked for in `working_dir`.
+    /// Starts the requested program in `working_dir`.
     pub(crate) fn start(
-        asked: &TerminalQuery,
+        query: &TerminalQuery,
         environment: &Variables,
         working_dir: &Path,
     ) -> Result<Self, TerminalError> {
-        check(asked)?;
+        check(query)?;
         let shell = ShellProgram::find(search_path(environment));
         let mark = Uuid::now_v7().simple().to_string();
         let started = || {
-            let pty = Pty::for_a_person(asked.columns, asked.rows)?;
+            let pty = Pty::interactive(query.columns, query.rows)?;
             let mut command = Command::new(&shell.path);
             command
-                .args(shell.arguments_for_a_person(asked.command.as_deref()))
+                .args(shell.arguments_for_a_person(query.command.as_deref()))
                 .env_clear()
                 .envs(environment.iter().map(|(name, value)| (name, value)))
-                .env("TERM", &asked.term)
+                .env("TERM", &query.term)
                 .env(SESSION_VARIABLE, &mark)
                 .current_dir(working_dir);
             pty.attach(&mut command, [])?;
@@ -77,28 +77,28 @@ impl Terminal {
         let (pty, child) = started()
             .map_err(|source| TerminalError::Spawn { program: shell.path.display().to_string(), source })?;
         let tree = Arc::new(ProcessTree::new(child.pid(), mark));
-        Ok(Self { screen: Screen(pty), program: Program { child, tree } })
+        Ok(Self { screen: TerminalScreen(pty), program: TerminalProgram { child, tree } })
     }
 }
 
-fn check(asked: &TerminalQuery) -> Result<(), TerminalError> {
+fn check(query: &TerminalQuery) -> Result<(), TerminalError> {
     let refuse = |name, problem| Err(TerminalError::Invalid { name, problem });
-    let is_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
-    match asked {
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    match query {
         TerminalQuery { columns: 0, .. } => refuse("columns", "a terminal has at least one"),
         TerminalQuery { rows: 0, .. } => refuse("rows", "a terminal has at least one"),
-        TerminalQuery { term, .. } if term.len() > MAX_TERM_BYTES || !term.bytes().all(is_of_a_name) => {
-            refuse("term", "it is no terminal's name")
+        TerminalQuery { term, .. } if term.len() > MAX_TERM_BYTES || !term.bytes().all(is_name_byte) => {
+            refuse("term", "it is not a valid terminal name")
         }
         TerminalQuery { command: Some(command), .. } if command.contains('\0') => {
-            refuse("command", "it holds a NUL")
+            refuse("command", "it contains a NUL byte")
         }
         _ => Ok(()),
     }
 }
 
-impl Screen {
-    /// As [`Pty::read`]: what is to be shown; 0 when nobody has the terminal open any more.
+impl TerminalScreen {
+    /// Reads output, like [`Pty::read`]; 0 if no process has the terminal open.
     pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer).await
     }
@@ -116,31 +116,31 @@ impl Screen {
         }
     }
 
-    /// As [`Pty::resize`]. A size of nothing is passed over.
+    /// Like [`Pty::resize`], but ignores an empty size.
     pub(crate) fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
         if columns == 0 || rows == 0 { Ok(()) } else { self.0.resize(columns, rows) }
     }
 }
 
-impl Program {
-    /// Whether its end was waited for.
+impl TerminalProgram {
+    /// Returns whether the program has exited.
     pub(crate) fn has_ended(&self) -> bool {
         self.child.child.id().is_none()
     }
 
-    /// Waits for its end. Cancel-safe.
+    /// Waits for the exit of the program. Cancel-safe.
     pub(crate) async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.child.wait().await;
         self.tree.set_root_reaped();
         status
     }
 
-    /// Kills it and all that came of it, and waits for its end.
+    /// Kills the process tree, and waits for the exit of the program.
     pub(crate) async fn kill(&mut self) -> io::Result<ExitStatus> {
         let tree = Arc::clone(&self.tree);
         let killing = tokio::task::spawn_blocking(move || tree.kill());
         let status = self.exited().await;
-        // It fails when the runtime ends, and every process with it.
+        // Fails if the runtime shuts down, which kills all processes.
         _ = killing.await;
         status
     }

@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use crate::shell::{Fold, OutputSink, SHOWN_CHARS, content};
+use crate::shell::{OutputFold, OutputSink, SHOWN_CHARS, content};
 
 /// The output of one cell.
 pub(super) struct CellOutput {
-    fold: Fold,
+    fold: OutputFold,
     sink: OutputSink,
     /// The mark that the kernel writes after the output. Other programs cannot guess it. It is not a secret, because the cell
     /// runs in the interpreter that has it.
@@ -18,7 +18,7 @@ pub(super) struct CellOutput {
 
 impl CellOutput {
     pub(super) fn new(sink: OutputSink) -> Self {
-        let (fold, mark) = (Fold::new(SHOWN_CHARS), format!("\0{}\n", Uuid::now_v7().simple()));
+        let (fold, mark) = (OutputFold::new(SHOWN_CHARS), format!("\0{}\n", Uuid::now_v7().simple()));
         Self { fold, sink, mark, held: Vec::new(), is_over: false }
     }
 

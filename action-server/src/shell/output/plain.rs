@@ -1,11 +1,11 @@
-//! How far plain text goes: eight bytes at a look, because a flood of output is looked at whole.
+//! Finds the length of plain text, eight bytes at a time, because all output is scanned.
 
-/// The same byte in all places.
+/// Repeats a byte.
 const fn all(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// How many bytes at the beginning are printable ASCII or tabs.
+/// Returns the number of bytes at the start that are printable ASCII or tabs.
 pub(super) fn text_length(bytes: &[u8]) -> usize {
     let (words, _) = bytes.as_chunks::<8>();
     let whole = words.iter().take_while(|word| is_printable(u64::from_ne_bytes(**word))).count() * 8;
@@ -17,9 +17,9 @@ pub(super) fn text_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// Whether all eight are in `' '..='~'`: of any other, the sum, the difference or the byte itself has its highest bit set.
+/// Returns whether all eight bytes are in `' '..='~'`: for any other, the sum, the difference or the byte has its highest bit set.
 fn is_printable(word: u64) -> bool {
-    // A carry or borrow comes only from a byte that has its own bit set already.
+    // A carry or borrow only comes from a byte that has its highest bit set.
     (word | word.wrapping_add(all(1)) | word.wrapping_sub(all(b' '))) & all(0x80) == 0
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_byte_is_told() {
+    fn every_byte_is_classified() {
         for byte in 0..=u8::MAX {
             for place in 0..8 {
                 let mut bytes = [b'x'; 8];
@@ -42,7 +42,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_goes_as_far_as_byte_by_byte(bytes in proptest::collection::vec(prop_oneof![9 => b' '..=b'~', 1 => any::<u8>()], 0..60)) {
+        fn length_is_equal_to_a_bytewise_scan(bytes in proptest::collection::vec(prop_oneof![9 => b' '..=b'~', 1 => any::<u8>()], 0..60)) {
             let is_text = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
             let length = bytes.iter().take_while(|&&byte| is_text(byte)).count();
             prop_assert_eq!(text_length(&bytes), length);

@@ -1,34 +1,32 @@
-//! The other screen, on which editors and pagers draw, as text.
-//!
-//! Exists only while a program uses it: it is larger than all else that a session holds.
+//! The alternate screen, on which editors and pagers draw, as text. Only exists while a program uses it, because it is large.
 
 use vte::{Params, Perform};
 
 use crate::shell::pty::{COLUMNS, ROWS};
 
-/// The screen as it is now.
-pub(super) struct Screen {
+/// The current contents of the screen.
+pub(super) struct AlternateScreen {
     parser: vt100::Parser,
-    /// Looks for its end.
-    pub(super) watch: Watch,
+    /// Detects the end of its use.
+    pub(super) watch: ScreenSwitch,
 }
 
-/// Hears nothing but the change of screens.
+/// Only handles switches of screens.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct ScreenSwitch {
     pub(super) switch: Option<bool>,
 }
 
-impl Screen {
+impl AlternateScreen {
     pub(super) fn new() -> Self {
-        Self { parser: vt100::Parser::new(ROWS, COLUMNS, 0), watch: Watch::default() }
+        Self { parser: vt100::Parser::new(ROWS, COLUMNS, 0), watch: ScreenSwitch::default() }
     }
 
     pub(super) fn draw(&mut self, bytes: &[u8]) {
         self.parser.process(bytes);
     }
 
-    /// Its lines, without blanks at their ends and without empty lines at the end.
+    /// Returns its lines, without trailing whitespace and trailing empty lines.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for line in self.parser.screen().rows(0, COLUMNS) {
@@ -41,7 +39,7 @@ impl Screen {
     }
 }
 
-impl Perform for Watch {
+impl Perform for ScreenSwitch {
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         if !ignore {
             self.switch = switch(params, intermediates, action);
@@ -53,7 +51,7 @@ impl Perform for Watch {
     }
 }
 
-/// Whether a sequence asks for the other screen (`CSI ? 1049 h`, or one of its ancestors) or gives it back.
+/// Parses a switch to (`CSI ? 1049 h`, or an older variant) or from the alternate screen.
 pub(super) fn switch(params: &Params, intermediates: &[u8], action: char) -> Option<bool> {
     let asked = match (intermediates, action) {
         (b"?", 'h') => true,

@@ -1,36 +1,36 @@
-//! The end of a command by force, within [`CANCEL_PATIENCE`], whatever it does.
+//! Cancels a command within [`CANCEL_TIMEOUT`], whatever it does.
 //!
-//! What the command started is killed; its shell is interrupted, and killed only if it does not come back to its prompt.
+//! Kills the processes of the command. Its shell is interrupted, and only killed if it does not return to its prompt.
 
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::super::answers::Ending;
+use super::super::answers::CommandOutcome;
 use super::super::baseline;
-use super::{KILL_PATIENCE, OutputSink, Session, next_event};
+use super::{KILL_TIMEOUT, OutputSink, Session, next_event};
 
-/// How long a shell may take to come back to its prompt after everything it ran was killed.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time for a shell to return to its prompt after its processes were killed.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After how long a cancel looks again for what was forked while it killed. Doubled each time: a shell that is
-/// interrupted again and again never gets to its prompt.
-const CANCEL_ROUND: Duration = Duration::from_millis(10);
+/// Delay after which processes that were forked meanwhile are killed. Doubled each time, because a shell that is interrupted
+/// repeatedly does not return to its prompt.
+const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 impl Session {
-    /// Kills what the running command started, and the shell too if that does not bring it back to its prompt.
-    pub(super) async fn cancel(&mut self, output: &mut OutputSink) -> Ending {
-        let give_up = Instant::now() + CANCEL_PATIENCE;
+    /// Kills the processes of the running command, and the shell if it does not return to its prompt.
+    pub(super) async fn cancel(&mut self, output: &mut OutputSink) -> CommandOutcome {
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
         let mut shell_lost = self.ignores_interrupt();
-        let mut patience = CANCEL_ROUND;
+        let mut retry_delay = CANCEL_RETRY_DELAY;
         while !shell_lost && !self.has_ended() {
             self.kill_once();
             if let Some(process) = &mut self.process {
                 process.on_interrupt();
             }
-            let round = give_up.min(Instant::now() + patience);
-            patience *= 2;
+            let round = deadline.min(Instant::now() + retry_delay);
+            retry_delay *= 2;
             while !self.has_ended() {
                 tokio::select! {
                     biased;
@@ -38,35 +38,34 @@ impl Session {
                     event = next_event(&mut self.process) => self.on_event(event, &mut Some(&mut **output)),
                 }
             }
-            shell_lost = round == give_up && !self.has_ended();
+            shell_lost = round == deadline && !self.has_ended();
         }
         shell_lost |= self.process.is_none();
         if shell_lost && let Some(process) = self.process.take() {
-            process.kill(KILL_PATIENCE).await;
+            process.kill(KILL_TIMEOUT).await;
         }
-        self.kill_stragglers(give_up).await;
-        Ending::Cancelled { shell_lost }
+        self.kill_remaining(deadline).await;
+        CommandOutcome::Cancelled { shell_lost }
     }
 
-    /// Kills the shell and everything that ever came of it, in half a second, whatever hangs.
-    pub(super) async fn kill(&mut self) -> Ending {
+    /// Kills the shell and all its descendants, within half a second.
+    pub(super) async fn kill(&mut self) -> CommandOutcome {
         if let Some(process) = self.process.take() {
-            process.kill_all(KILL_PATIENCE).await;
+            process.kill_all(KILL_TIMEOUT).await;
         }
-        Ending::Cancelled { shell_lost: true }
+        CommandOutcome::Cancelled { shell_lost: true }
     }
 
     fn has_ended(&self) -> bool {
         self.running.as_ref().is_none_or(|running| running.ending().is_some())
     }
 
-    /// A shell that ignores SIGINT would go on with the rest of the script when what it waits for is killed.
+    /// Returns whether the shell ignores SIGINT. It would continue its script when the process that it waits for is killed.
     fn ignores_interrupt(&self) -> bool {
         self.running.as_ref().is_some_and(|running| baseline::ignores_interrupt(running.baseline().shell()))
     }
 
-    /// SIGINT first: it is what makes a shell give up the rest of its script, and it has it before it can notice that
-    /// the process it waits for is dead.
+    /// Sends SIGINT first, which makes a shell abort its script, before it can notice that the process that it waits for is dead.
     fn kill_once(&self) {
         let (Some(process), Some(running)) = (&self.process, &self.running) else { return };
         let shell = running.baseline().shell();
@@ -77,13 +76,13 @@ impl Session {
         running.baseline().kill_new();
     }
 
-    /// What was forked while the last were killed. Bounded: a fork bomb may be quicker than we are, and a process that
-    /// hangs in the kernel dies when it can.
-    async fn kill_stragglers(&mut self, give_up: Instant) {
+    /// Kills processes that were forked while others were killed. Bounded: a fork bomb may be faster, and a process in
+    /// uninterruptible I/O dies later.
+    async fn kill_remaining(&mut self, deadline: Instant) {
         while self.running.as_ref().is_some_and(|running| running.baseline().kill_new())
-            && Instant::now() < give_up
+            && Instant::now() < deadline
         {
-            sleep(CANCEL_ROUND).await;
+            sleep(CANCEL_RETRY_DELAY).await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tells that nothing was said for a while. Output and commands come far more often than that: the timer is moved only when
-//! it fires, so that none of them pays for it.
+//! Detects that a command has no output for a while. The timer is only moved when it fires, because there are many more outputs and
+//! commands than timeouts.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,12 +13,12 @@ pub(super) struct QuietTimer {
 }
 
 impl QuietTimer {
-    /// Waits until `patience` has passed since `said_at`. Cancel-safe. A patience beyond the clock never ends.
-    pub(super) async fn passed(&mut self, said_at: Instant, patience: Duration) {
-        let Some(due) = said_at.checked_add(patience) else { return std::future::pending().await };
+    /// Waits until `timeout` has elapsed since `last_output_at`; forever if that overflows the clock. Cancel-safe.
+    pub(super) async fn elapsed(&mut self, last_output_at: Instant, timeout: Duration) {
+        let Some(due) = last_output_at.checked_add(timeout) else { return std::future::pending().await };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
         loop {
-            // One that fires too early is moved; one that would fire too late is of a longer patience.
+            // It may be too early, or too late because of an earlier, longer timeout.
             if sleep.is_elapsed() || sleep.deadline() > due {
                 sleep.as_mut().reset(due);
             }
@@ -35,15 +35,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_fires_when_it_is_quiet_and_not_before() {
+    async fn timer_fires_after_the_timeout_without_output() {
         let mut timer = QuietTimer::default();
-        let begin = Instant::now();
-        for said_after in [0, 7, 8, 30] {
-            let said_at = begin + Duration::from_secs(said_after);
-            timer.passed(said_at, Duration::from_secs(10)).await;
-            assert_eq!(begin.elapsed().as_secs(), said_after + 10);
+        let start = Instant::now();
+        for output_after in [0, 7, 8, 30] {
+            let last_output_at = start + Duration::from_secs(output_after);
+            timer.elapsed(last_output_at, Duration::from_secs(10)).await;
+            assert_eq!(start.elapsed().as_secs(), output_after + 10);
         }
-        timer.passed(begin, Duration::from_secs(1)).await;
-        assert_eq!(begin.elapsed().as_secs(), 40);
+        timer.elapsed(start, Duration::from_secs(1)).await;
+        assert_eq!(start.elapsed().as_secs(), 40);
     }
 }

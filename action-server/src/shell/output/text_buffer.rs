@@ -1,28 +1,28 @@
-//! The beginning and the end of a text of any length, in bounded memory.
+//! The start and the end of a text of any length, in bounded memory.
 
-/// What was folded since the last [`super::Fold::take`].
+/// The text since the last [`super::OutputFold::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folded {
     /// The first characters.
     pub(crate) head: String,
-    /// The last characters; follows `head` directly if nothing is missing.
+    /// The last characters; follows `head` directly if nothing was dropped.
     pub(crate) tail: String,
-    /// How many characters between them are gone.
+    /// Number of characters that were dropped between them.
     pub(crate) dropped: u64,
 }
 
-/// The first half and the last half of `limit` characters.
-pub(super) struct Kept {
+/// Keeps the first and the last half of `limit` characters.
+pub(super) struct TextBuffer {
     limit: usize,
     head: String,
     head_chars: usize,
-    /// The last characters, and some before them: they are dropped by the half, because each drop moves the rest.
+    /// The last characters, and some before them. Half of it is dropped at a time, because each drop moves the rest.
     tail: String,
     tail_chars: usize,
     dropped: usize,
 }
 
-impl Kept {
+impl TextBuffer {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, head: String::new(), head_chars: 0, tail: String::new(), tail_chars: 0, dropped: 0 }
     }
@@ -38,12 +38,12 @@ impl Kept {
         }
     }
 
-    /// ASCII is counted without a look at it.
+    /// Appends ASCII, whose characters need not be counted.
     pub(super) fn extend_ascii(&mut self, ascii: &str) {
         let (head, tail) = ascii.split_at(ascii.len().min(self.head_room()));
         self.head.push_str(head);
         self.head_chars += head.len();
-        // Of more than is kept only the end is taken.
+        // Only the end of a long text is kept.
         let skipped = tail.len().saturating_sub(self.tail_limit());
         if skipped > 0 {
             self.dropped += self.tail_chars + skipped;
@@ -63,7 +63,7 @@ impl Kept {
         self.limit - self.limit / 2
     }
 
-    /// Drops what is too much, once it is as much again as may stay.
+    /// Drops the excess once the tail has twice its maximum length.
     fn shorten(&mut self) {
         if self.tail_chars >= 2 * self.tail_limit() {
             self.drop_excess();
@@ -87,7 +87,7 @@ impl Kept {
         Folded { head: taken.head, tail: taken.tail, dropped: taken.dropped as u64 }
     }
 
-    /// How many bytes of the tail there is memory for.
+    /// Returns the capacity of the tail in bytes.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.tail.capacity()
