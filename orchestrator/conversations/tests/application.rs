@@ -6,11 +6,12 @@
 mod embedded;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conversations::{
     CloseReason, ConversationFilter, ConversationSelector, ConversationStatus, Conversations,
-    ConversationsError, DeleteMode, FollowOptions, HostError, NewConversation, NoWorkspaces, ProcessLocks,
-    Progress, ResumeRequest, RunOutcome, Task,
+    ConversationsError, DeleteMode, FollowOptions, Follower, HostError, NewConversation, NoWorkspaces,
+    ProcessLocks, Progress, ResumeRequest, RunOutcome, Task,
 };
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
@@ -67,6 +68,27 @@ async fn running_conversation_is_locked_until_closed() {
     assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
     drop(closed);
     conversations.open(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn running_conversation_is_steered_by_its_id() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    conversations.pause(&id).unwrap();
+    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    until(&mut follower, AgentState::Paused).await;
+    conversations.send(&id, MessageAction { content: "Ada".to_owned(), ..Default::default() }).unwrap();
+    until(&mut follower, AgentState::Finished).await;
+    assert_eq!(follower.answer(), Some("Hello, Ada!"));
+    conversations.stop(&id).unwrap();
+    until(&mut follower, AgentState::Stopped).await;
+}
+
+/// Follows until the agent is in this state.
+async fn until(follower: &mut Follower, expected: AgentState) {
+    while follower.state().agent_state != expected || !follower.is_at_rest() {
+        tokio::time::timeout(Duration::from_secs(10), follower.next()).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
