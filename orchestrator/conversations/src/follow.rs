@@ -120,6 +120,11 @@ impl Follower {
         self.conversation.state()
     }
 
+    /// Whether progress is queued that [`next`](Self::next) returns immediately.
+    pub fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether all events are reported and nothing more happens by itself.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state();
@@ -244,7 +249,8 @@ impl Follower {
         let replayed = self.replayed.as_ref();
         let due = replayed
             .and_then(|replayed| replayed.message_after(self.replayed_messages, self.replayed_actions))
-            .filter(|_| !state.is_underway() && !self.is_stopping);
+            .filter(|_| !state.is_underway() && !self.is_stopping)
+            .filter(|_| !matches!(state.agent_state, AgentState::Stopped | AgentState::Paused));
         let Some(message) = due.cloned() else { return Ok(false) };
         self.replayed_messages += 1;
         self.say(message)?;
@@ -282,6 +288,10 @@ pub(crate) fn decide(
     action: Option<EventId>,
     decision: Decision,
 ) -> Result<(), ConversationsError> {
+    let action = match decision {
+        Decision::ApproveSimilar => action.or_else(|| asked(&conversation.state())),
+        Decision::Approve | Decision::Reject(_) => action,
+    };
     match (decision, action) {
         (Decision::ApproveSimilar, Some(action)) => conversation.confirm_similar(action)?,
         (Decision::Approve | Decision::ApproveSimilar, action) => conversation.confirm(action)?,

@@ -68,6 +68,18 @@ impl Conversations {
         selector.find_in(&self.store.conversations().await?.conversations)
     }
 
+    /// Finds the conversations that are meant, and reads the list of conversations once.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`]. For each selector, see [`ConversationSelector::find_in`].
+    pub async fn find_all(
+        &self,
+        selectors: &[ConversationSelector],
+    ) -> Result<Vec<Result<ConversationId, ConversationsError>>, ConversationsError> {
+        let list = self.store.conversations().await?.conversations;
+        Ok(selectors.iter().map(|selector| selector.find_in(&list)).collect())
+    }
+
     /// Finds the conversations that no process runs and whose last event is older than `age_secs` seconds.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use engine::testing::MemoryStore;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{AgentState, ConversationId, EventId};
+use protocol::{Action, AgentState, ConversationId, EventBody, EventId, EventSource};
 
 fn conversations() -> Conversations {
     let store = Arc::new(MemoryStore::default());
@@ -82,6 +82,23 @@ async fn running_conversation_is_steered_by_its_id() {
     assert_eq!(follower.answer(), Some("Hello, Ada!"));
     conversations.stop(&id).unwrap();
     until(&mut follower, AgentState::Stopped).await;
+}
+
+/// A front end that stopped the conversation between the two would stop it after its end.
+#[tokio::test]
+async fn question_is_queued_with_its_change_of_state() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    loop {
+        let Progress::Event(event) = follower.next().await.unwrap() else { continue };
+        let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
+        if is_message && event.source == EventSource::Agent {
+            break;
+        }
+    }
+    assert!(follower.has_queued() && !follower.is_at_rest());
+    assert_eq!(follower.state().agent_state, AgentState::AwaitingUserInput);
 }
 
 /// Follows until the agent is in this state.

@@ -79,12 +79,15 @@ impl Follow<'_> {
         terminal.screen.status("creating the sandbox");
         let mut is_hinted = false;
         loop {
-            if terminal.deadline.is_none() && print::has_lost_reader() && !follower.is_at_rest() {
+            // Events that were appended together are shown together: a stop between them would reach a conversation that has
+            // already finished or asked.
+            let may_stop = !follower.has_queued();
+            if may_stop && terminal.deadline.is_none() && print::has_lost_reader() && !follower.is_at_rest() {
                 terminal.stop(follower)?;
             }
             let progress = tokio::select! {
                 biased;
-                () = terminal.interrupts.next() => {
+                () = terminal.interrupts.next(), if may_stop => {
                     if terminal.deadline.is_some() {
                         return Ok(Exit::Interrupted);
                     }
@@ -92,7 +95,7 @@ impl Follow<'_> {
                     terminal.stop(follower)?;
                     continue;
                 }
-                () = wait_until(terminal.deadline) => {
+                () = wait_until(terminal.deadline), if may_stop => {
                     print::warning("what was running could not be ended in time");
                     return Ok(Exit::Interrupted);
                 }

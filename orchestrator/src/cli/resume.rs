@@ -140,9 +140,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let from = stored.last_message.filter(|_| asks).unwrap_or(stored.state.next_id);
     conversations.resume(stored, parts, request, compose::security(&config)?.0).await?;
     let course = Course { from, has_answer: true, trajectory };
-    let exit = session::finish(&conversations, &id, &config, &work, course).await;
-    sweep.finish().await;
-    exit
+    session::finish(&conversations, &id, &config, &work, course, sweep).await
 }
 
 /// Runtime, model and network of a conversation stay what they were unless the command line names others.

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use conversations::{Claim, CloseReason, ConversationParts, Conversations, FolderUse, NewConversation, Task};
+use conversations::{
+    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, FolderUse, NewConversation,
+    Sweep, Task,
+};
 use engine::conversation::State;
 use engine::memory::Memory;
 use engine::sandbox::SandboxSpec;
@@ -77,9 +80,7 @@ pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir
     let conversation = NewConversation { started, parts, title: new.title, task: new.task };
     conversations.start(claim, conversation).await?;
     let course = Course { from: EventId::FIRST, has_answer, trajectory };
-    let exit = finish(&conversations, &id, config, &new.work, course).await;
-    sweep.finish().await;
-    exit
+    finish(&conversations, &id, config, &new.work, course, sweep).await
 }
 
 /// What is followed of a conversation.
@@ -99,6 +100,7 @@ pub(super) async fn finish(
     config: &Config,
     work: &WorkArguments,
     course: Course,
+    sweep: Sweep,
 ) -> anyhow::Result<Exit> {
     let following = Follow {
         conversations,
@@ -119,9 +121,30 @@ pub(super) async fn finish(
         Ok(Exit::Interrupted) => CloseReason::Interrupted,
         _ => CloseReason::AtRest,
     };
-    let closed = conversations.close(id, reason).await?;
-    let exit = exit?;
-    if let Some(file) = course.trajectory {
+    let closed = conversations.close(id, reason).await;
+    let exit = match (&closed, exit) {
+        (Ok(closed), Ok(exit)) => {
+            conclude(conversations, closed, config, work, course.trajectory, exit).await
+        }
+        (_, exit) => exit,
+    };
+    // The claim in `closed` keeps the sweep from the conversation's sandbox until here.
+    sweep.finish().await;
+    closed?;
+    exit
+}
+
+/// Saves the trajectory of a closed conversation, and says how it ended.
+async fn conclude(
+    conversations: &Conversations,
+    closed: &ClosedConversation,
+    config: &Config,
+    work: &WorkArguments,
+    trajectory: Option<TrajectoryFile>,
+    exit: Exit,
+) -> anyhow::Result<Exit> {
+    let id = closed.claim.id();
+    if let Some(file) = trajectory {
         trajectory_file::save(conversations, id, file, config.saves_screenshots).await?;
     }
     if work.output() == Output::Transcript {

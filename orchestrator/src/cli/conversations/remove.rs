@@ -90,8 +90,9 @@ async fn choose(
         return Ok((conversations.older_than(seconds).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
-    for prefix in &arguments.ids {
-        match conversations.find(&ConversationSelector::IdPrefix(prefix.clone())).await {
+    let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPrefix).collect();
+    for found in conversations.find_all(&selectors).await? {
+        match found {
             Ok(id) if chosen.contains(&id) => {}
             Ok(id) => chosen.push(id),
             Err(error) if error.is_bad_request() => {
