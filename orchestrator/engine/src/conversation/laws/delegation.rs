@@ -155,6 +155,19 @@ fn other_agents_step_while_one_awaits_confirmation() {
 }
 
 #[test]
+fn pause_holds_other_agents_while_one_awaits_confirmation() {
+    let mut world = handed_on(2, ConfirmationPolicy::Always);
+    let tasks = children(&world);
+    tasks.iter().for_each(|task| world.step_ends(Some(*task), Decision::Run));
+    world.happen(&Confirm);
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    world.happen(&Pause);
+    world.happen(&ActionEnds);
+    assert_eq!(world.state.agent_state, AgentState::Paused);
+    assert!(!world.is_stepping());
+}
+
+#[test]
 fn confirmation_applies_only_to_the_named_action() {
     let mut world = handed_on(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
@@ -214,6 +227,27 @@ fn unconfirmed_action_of_a_failed_agent_is_not_performed() {
             if error.error_id == NOT_PERFORMED)
     );
     assert_eq!((children(&world), world.state.is_stepping(None)), (Vec::new(), true));
+}
+
+/// The other calls of a response are free, and are made although the budget is reached while other agents work.
+#[test]
+fn calls_of_one_response_end_when_the_budget_is_reached() {
+    let mut world = World::begun(None, ConfirmationPolicy::Never);
+    for happening in [SandboxComes, Message, StepEnds(Decision::Think), StepEnds(Decision::Think)] {
+        world.happen(&happening);
+    }
+    world.step_ends(None, Decision::Delegate(3));
+    let child = children(&world)[0];
+    world.step_ends(Some(child), Decision::Delegate(3));
+    let grandchild = children(&world)[1];
+    world.step_ends(Some(grandchild), Decision::Run);
+    assert!(world.state.is_budget_reached());
+    for agent in [None, Some(child), None, Some(child)] {
+        world.step_ends(agent, Decision::Think);
+    }
+    let delegations =
+        world.log.iter().filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_)))).count();
+    assert_eq!(delegations, 6);
 }
 
 #[test]

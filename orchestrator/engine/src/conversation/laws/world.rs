@@ -35,6 +35,9 @@ use crate::view::View;
 const PRICE: f64 = 0.5;
 const BUDGET: f64 = 2.5;
 
+/// More than all pairs of nine agents.
+const MAX_ESTIMATES: usize = 100;
+
 /// What the world does next. What needs something to be going on is passed over when nothing is.
 #[derive(Debug, Clone)]
 pub(in crate::conversation) enum Happening {
@@ -97,6 +100,8 @@ pub(in crate::conversation) struct World {
     is_finding_title: bool,
     /// Calls whose maximum cost is to be reported.
     estimated: Vec<ModelCallId>,
+    /// Costs reported since anything else happened.
+    estimates: usize,
     /// How much has happened: whose turn it is where several could be meant.
     turns: usize,
     last_ended: Option<EventId>,
@@ -140,6 +145,9 @@ impl World {
 
     pub(super) fn tell(&mut self, kind: InputKind) {
         self.turns += 1;
+        let is_estimate = matches!(kind, InputKind::CostEstimated { .. });
+        self.estimates = if is_estimate { self.estimates + 1 } else { 0 };
+        assert!(self.estimates <= MAX_ESTIMATES, "costs are not measured without end");
         let before = self.state.clone();
         let (state, effects) = transition(std::mem::take(&mut self.state), Input { at: timestamp(), kind });
         for (index, effect) in effects.iter().enumerate() {

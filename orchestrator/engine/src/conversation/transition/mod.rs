@@ -191,8 +191,11 @@ impl Turn {
     /// Ends abandoned tasks and drafts, continues the set-up, and schedules the steps that are due.
     fn settle(&mut self) {
         if self.state.is_budget_reached() {
-            // What waits for the calls in flight to end is decided again: it does not start any more.
-            self.state.schedule.steps.retain(|_, work| work.is_started());
+            // A step that waits for the calls in flight is decided again, and not started. The free ones are kept, with their
+            // measured cost: to measure it again would not end.
+            let mut steps = std::mem::take(&mut self.state.schedule.steps);
+            steps.retain(|agent, work| work.is_started() || self.state.waits_for_children(*agent));
+            self.state.schedule.steps = steps;
         }
         loop {
             if let Some(child) = self.abandoned_child() {

@@ -92,8 +92,8 @@ impl Turn {
     pub(super) fn pause(&mut self) {
         let is_at_work = match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => true,
-            // The others.
-            AgentState::AwaitingUserConfirmation => !self.state.schedule.steps.is_empty(),
+            // Other agents.
+            AgentState::AwaitingUserConfirmation => self.state.is_working(),
             _ => false,
         };
         if is_at_work {
