@@ -138,7 +138,7 @@ fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
         "the path relative is not absolute",
         "a secret stands in these lines",
         "did not answer with one block",
-        "the model that writes drafts out failed: ",
+        "the model that applies drafts failed: ",
     ];
     assert_eq!(errors.len(), parts.len(), "{errors:#?}");
     for (error, part) in errors.iter().zip(parts) {

@@ -35,6 +35,6 @@ async fn logs_are_what_the_server_wrote() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert!(logs.contains("the server was ended by SIGKILL"), "{logs:?}");
+    assert!(logs.contains("the server was terminated by SIGKILL"), "{logs:?}");
     remove(&backend, sandbox).await;
 }

@@ -153,7 +153,7 @@ impl World {
         for (index, effect) in effects.iter().enumerate() {
             assert_eq!(
                 matches!(effect, Effect::Append(_)),
-                index == 0 && folded(&state) != folded(&before),
+                index == 0 && state.without_schedule() != before.without_schedule(),
                 "append comes first, once"
             );
         }
@@ -389,8 +389,8 @@ impl World {
     }
 
     fn crash(&mut self) {
-        assert_eq!(State::fold(&self.log), folded(&self.state), "the state is the fold of the log");
-        self.state = folded(&self.state);
+        assert_eq!(State::fold(&self.log), self.state.without_schedule(), "the state is the fold of the log");
+        self.state = self.state.without_schedule();
         self.stepping.clear();
         self.executing.clear();
         self.is_finding_title = false;
@@ -588,10 +588,6 @@ impl World {
 }
 
 /// The part of a state that its log folds to.
-fn folded(state: &State) -> State {
-    State { schedule: Schedule::default(), ..state.clone() }
-}
-
 fn decide(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
     let body: EventBody = match decision {
         Decision::Run => Action::from(RunAction {

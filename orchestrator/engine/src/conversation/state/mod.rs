@@ -178,6 +178,11 @@ impl State {
         children.map(|(id, _)| Some(*id)).chain(own)
     }
 
+    /// Returns what the events determine: the state without what this process has started or is about to start.
+    pub fn without_schedule(&self) -> Self {
+        Self { schedule: Schedule::default(), ..self.clone() }
+    }
+
     /// Whether something goes on: a step is being taken, or an action is being performed.
     pub fn is_working(&self) -> bool {
         self.agents().any(|(agent, _)| self.is_stepping(agent))
