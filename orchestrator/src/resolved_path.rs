@@ -85,25 +85,25 @@ mod tests {
     fn each_folder_and_link_on_the_way_to_a_file_counts() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
-        for folder in ["own", "work/sub", "other"] {
+        for folder in ["own", "base/sub", "other"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         std::fs::write(root.join("own/c.toml"), "").unwrap();
         let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
-        link("../own/c.toml", "work/c.toml");
-        link("../../own", "work/sub/own");
-        link("../work/sub", "other/sub");
-        for (name, is_reached_through_work) in [
+        link("../own/c.toml", "base/c.toml");
+        link("../../own", "base/sub/own");
+        link("../base/sub", "other/sub");
+        for (name, is_reached_through_base) in [
             ("own/c.toml", false),
-            ("work/c.toml", true),
-            ("work/sub/own/c.toml", true),
+            ("base/c.toml", true),
+            ("base/sub/own/c.toml", true),
             ("other/sub/own/c.toml", true),
-            ("work/../own/c.toml", false),
+            ("base/../own/c.toml", false),
             ("other/../own/./c.toml", false),
         ] {
             let file = ResolvedPath::new(&root.join(name)).unwrap();
             assert_eq!(*file, *root.join("own/c.toml"));
-            assert_eq!(file.leads_out_of(&root.join("work")), is_reached_through_work, "{name}");
+            assert_eq!(file.leads_out_of(&root.join("base")), is_reached_through_base, "{name}");
             assert!(file.is_reached_through(&root.join("own")) && file.is_reached_through(&file));
         }
     }

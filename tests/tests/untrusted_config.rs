@@ -171,12 +171,12 @@ fn config_that_an_agent_wrote_is_refused_at_resume() {
 fn resume_is_refused_when_a_link_replaced_the_workspace() {
     let home = Home::new();
     home.write("other/readme", "");
-    home.write("outer/work/readme", "");
+    home.write("outer/project/readme", "");
     let model = home.script(&json!([bash("touch made"), finish()]));
     let resume = |id: &str| home.run(&["resume", id, "--json", "-t", "go on"]);
     let part = "/other: start a new conversation";
     // In a folder that the user named, and in the conversation's own.
-    for named in [&["-d", "outer/work"][..], &[]] {
+    for named in [&["-d", "outer/project"][..], &[]] {
         run_in(&home, home.path(), &[&["-l", &model, "-i", "1"], named].concat()).expect(3);
         let id = &home.conversations()[0];
         let workspace = named.get(1).map_or(format!(".glovebox/workspaces/{id}"), ToString::to_string);

@@ -120,7 +120,7 @@ async fn serve(
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot handle SIGXFSZ")?;
     let listener = Listener::open(&config.address, inherited)?;
     if config.is_detached {
-        // Its end tells the launcher that the socket listens.
+        // Its end signals to the launcher that the socket listens.
         stdio::release_stderr()?;
     }
     let activity = Activity::default();

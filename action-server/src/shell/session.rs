@@ -57,7 +57,6 @@ pub(super) struct Request {
     pub(super) cancel: CancellationToken,
     pub(super) reply: oneshot::Sender<Observation>,
     /// Released when the action is answered, for the next one in the queue.
-    /// Held until the action is answered: the next in the queue goes on when it is dropped.
     pub(super) turn: OwnedSemaphorePermit,
 }
 

@@ -42,7 +42,7 @@ fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Strin
     Ok(faults)
 }
 
-/// A file that is missing tells no command: that is a fault among the others, not the end of the step.
+/// A missing file names no command, which is reported with the other faults.
 fn test_command(workspace: &Workspace) -> Option<String> {
     let [script, readme] =
         [".ci/run", "README.md"].map(|file| workspace.read(Path::new(file)).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Follows a running conversation: its events, what happens between them, and when it waits for the user.
 //!
-//! A slow follower misses live output, which the observation has too, but no event. Says what a replayed user said, and
-//! tells an agent to continue by itself where no user is there.
+//! A slow follower misses live output, which the observation has too, but no event. Sends the messages of a replayed
+//! user, and asks an agent to continue by itself if there is no user.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::ConversationsError;
 use crate::progress::{Progress, ProgressQueue, Waiting};
 use crate::resume::Decision;
 
-/// How often an agent that only talks is told to continue before its question stands.
+/// How often an agent that only sends messages is asked to continue, before its question remains open.
 const MAX_NUDGES: u32 = 3;
 
 const NUDGE: &str = "Nobody is here to answer. Go on with what you think best. If the task is done, or cannot be, \
@@ -26,7 +26,7 @@ const NUDGE: &str = "Nobody is here to answer. Go on with what you think best. I
 pub struct FollowOptions {
     /// The first event to report.
     pub from: EventId,
-    /// Whether an agent that asks a question is told to continue by itself, because no user is there.
+    /// Whether an agent that asks a question is asked to continue by itself, because there is no user.
     pub auto_continue: bool,
 }
 
@@ -131,12 +131,12 @@ impl Follower {
         self.queue.is_empty() && self.next >= state.next_id && is_at_rest(&state)
     }
 
-    /// What the agent said last to the user. `None` if it said nothing since the user did.
+    /// The agent's last message to the user. `None` if it sent none after the user's.
     pub fn answer(&self) -> Option<&str> {
         self.answer.as_deref()
     }
 
-    /// Says something as the user.
+    /// Sends a message as the user.
     ///
     /// # Errors
     /// [`ConversationsError::Conversation`] if the conversation is busy or closed.

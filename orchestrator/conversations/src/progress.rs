@@ -22,7 +22,7 @@ pub enum Progress {
     LiveGap,
     /// All events are reported, and the conversation waits for the user.
     Waiting(Waiting),
-    /// The conversation's task has ended by itself. Closing the conversation tells why.
+    /// The conversation's task has ended by itself. Closing the conversation returns the reason.
     Closed,
 }
 

@@ -19,7 +19,7 @@ pub struct StoredConversation {
     pub started: ConversationStarted,
     /// What the log folds to.
     pub state: State,
-    /// The names of the secrets that its agent was told of.
+    /// The names of the secrets that its agent was informed of.
     pub secrets: BTreeSet<String>,
     /// What the agent said last.
     pub last_message: Option<EventId>,
@@ -47,7 +47,7 @@ pub enum Decision {
     Approve,
     /// It is performed, and those like it are no longer asked about in this conversation.
     ApproveSimilar,
-    /// It is not performed. The agent is told this reason and continues; without a reason it waits for the user.
+    /// It is not performed. The agent receives this reason and continues; without a reason it waits for the user.
     Reject(String),
 }
 

@@ -137,7 +137,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Has the person answer a conversation that waits. Returns how the program ends if nobody does.
+    /// Asks the person at the terminal to answer a conversation that waits. Returns the exit code if there is no answer.
     async fn answer(
         &mut self,
         follower: &mut Follower,

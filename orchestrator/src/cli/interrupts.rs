@@ -42,8 +42,8 @@ impl Drop for Interrupts {
     }
 }
 
-/// Ends the program that neither of two interrupts has ended, some time after the second or at the third: a reader of ours
-/// that reads no more holds up whoever writes to it, who then hears nothing.
+/// Ends the program if two interrupts have not, a grace period after the second one or at the third. A reader of our output
+/// that stopped reading blocks the writing task, which then handles no interrupt.
 async fn last_resort(mut signals: Signals) {
     signals.next().await;
     signals.next().await;

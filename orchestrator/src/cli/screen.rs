@@ -30,7 +30,7 @@ pub(super) struct Screen {
     output: Output,
     transcript: Transcript,
     status: ProgressBar,
-    /// The last line that was shown goes on: the status would overdraw it, and is away.
+    /// The last line is incomplete. The status is hidden, because it would overwrite it.
     is_line_open: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::files::resolved_path::ResolvedPath;
 use crate::files::temporary::unused_name;
 use crate::files::{Files, PART_BYTES};
 
-/// ArchiveLimits of one archive.
+/// Limits of one archive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ArchiveLimits {
     pub(crate) entries: u64,

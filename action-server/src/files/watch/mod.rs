@@ -142,7 +142,8 @@ impl Watcher {
         }
     }
 
-    /// Of what is watched, not of what lies in it. WatchedFolders below are told of by those above them.
+    /// Handles an event of the watched path itself. Its entries are handled elsewhere, and folders below it are reported by
+    /// their parents.
     fn handle_own(&mut self, below: &Path, mask: Flags) {
         if !below.as_os_str().is_empty() {
             return;

@@ -55,7 +55,7 @@ impl Drop for SpoolFile {
     }
 }
 
-/// SpoolReservation space and files, which are released on drop.
+/// Reserved space and files, which are released on drop.
 #[derive(Debug)]
 pub(super) struct SpoolReservation {
     shared: Arc<Shared>,

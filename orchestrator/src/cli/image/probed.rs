@@ -25,7 +25,7 @@ const FACTS: [(&str, &str); 18] = [
     ("package_manager", "package manager"),
 ];
 
-/// SandboxFacts that only a part of ours looks at.
+/// Facts that only some of our features use.
 const VSCODE: &str = "vscode";
 /// The last line.
 const END: &str = "end";

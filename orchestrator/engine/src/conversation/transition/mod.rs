@@ -214,8 +214,8 @@ impl Turn {
         }
     }
 
-    /// The draft of an edit that no model is asked to write out any more, with the reason. Its agent is told so, and where
-    /// the budget is reached it is held at its next step.
+    /// The draft of an edit that no model is asked to write out any more, with the reason. Its agent receives the
+    /// reason and, if the budget is reached, is held at its next step.
     fn refused_draft(&self) -> Option<(AgentId, &'static str)> {
         let reason = if self.state.agent_state == AgentState::Stopped {
             "the user stopped it"
