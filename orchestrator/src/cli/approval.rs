@@ -173,6 +173,7 @@ mod tests {
             setup: None,
             cancelled_at: None,
             is_asked: true,
+            is_stopped: false,
             risk_reason: risk_reason.into(),
         };
         describe(&pending, "none")

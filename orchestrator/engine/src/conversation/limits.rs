@@ -82,7 +82,7 @@ impl State {
         if !unknown.is_empty() {
             return Admission::Estimate(unknown);
         }
-        let title = self.schedule.work(ModelCallId::Title).filter(|work| work.is_started());
+        let title = self.schedule.work(ModelCallId::Title).filter(|work| work.is_started);
         let others = others.iter().map(|(_, work)| *work).chain(title).filter_map(|work| work.max_cost);
         let own = own.max_cost.unwrap_or_default();
         match covers(budget, self.metrics.accumulated_cost, others, own) {
@@ -98,7 +98,7 @@ impl State {
         let drafts = drafts.filter_map(|(_, pending)| {
             Some((ModelCallId::Draft(pending.action), self.schedule.actions.get(&pending.action)?))
         });
-        steps.chain(drafts).filter(|(_, work)| work.is_started())
+        steps.chain(drafts).filter(|(_, work)| work.is_started)
     }
 }
 
@@ -119,7 +119,7 @@ fn covers(budget: f64, spent: f64, others: impl Iterator<Item = f64>, own: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::state::{TitleSearch, WorkStatus};
+    use crate::conversation::state::TitleSearch;
 
     #[test]
     fn calls_are_concurrent_only_while_the_budget_covers_all() {
@@ -134,8 +134,7 @@ mod tests {
         assert!(covers(1.0, 0.99, std::iter::empty(), f64::INFINITY));
         assert!(covers(1.0, 0.99, [0.0, 0.0].into_iter(), 5.0), "the price of the others is unknown");
         assert!(covers(1.0, 0.99, [5.0].into_iter(), 0.0));
-        let state =
-            scheduled(None, &[(1, Some(f64::INFINITY), WorkStatus::Started), (2, None, WorkStatus::Waiting)]);
+        let state = scheduled(None, &[(1, Some(f64::INFINITY), true), (2, None, false)]);
         assert_eq!(state.admission(step(2)), Admission::Start, "there is no budget");
     }
 
@@ -143,10 +142,10 @@ mod tests {
         ModelCallId::Step(Some(protocol::EventId(id)))
     }
 
-    fn scheduled(max_budget: Option<f64>, steps: &[(u64, Option<f64>, WorkStatus)]) -> State {
+    fn scheduled(max_budget: Option<f64>, steps: &[(u64, Option<f64>, bool)]) -> State {
         let mut state = State { max_budget, ..State::default() };
-        for (id, max_cost, status) in steps {
-            let work = Work { status: *status, max_cost: *max_cost };
+        for (id, max_cost, is_started) in steps {
+            let work = Work { is_started: *is_started, max_cost: *max_cost };
             state.schedule.steps.insert(Some(protocol::EventId(*id)), work);
         }
         state
@@ -154,19 +153,19 @@ mod tests {
 
     #[test]
     fn costs_are_estimated_only_for_concurrent_calls() {
-        let waiting = (2, None, WorkStatus::Waiting);
+        let waiting = (2, None, false);
         let state = scheduled(Some(1.0), &[waiting]);
         assert_eq!(state.admission(step(2)), Admission::Start);
-        let state = scheduled(Some(1.0), &[(1, None, WorkStatus::Started), waiting]);
+        let state = scheduled(Some(1.0), &[(1, None, true), waiting]);
         assert_eq!(state.admission(step(2)), Admission::Estimate(vec![step(1), step(2)]));
-        let waiting = (2, Some(0.6), WorkStatus::Waiting);
-        let state = scheduled(Some(1.0), &[(1, Some(0.5), WorkStatus::Started), waiting]);
+        let waiting = (2, Some(0.6), false);
+        let state = scheduled(Some(1.0), &[(1, Some(0.5), true), waiting]);
         assert_eq!(state.admission(step(2)), Admission::Wait);
     }
 
     #[test]
     fn a_title_waits_for_several_calls_that_leave_it_nothing() {
-        let started = |id| (id, Some(0.4), WorkStatus::Started);
+        let started = |id| (id, Some(0.4), true);
         for (calls, admission) in
             [(vec![started(1)], Admission::Start), (vec![started(1), started(2)], Admission::Wait)]
         {

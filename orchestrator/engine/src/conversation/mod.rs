@@ -26,8 +26,7 @@ pub use input::{Begin, Effect, Input, InputKind, Notice, Terms};
 pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{
-    AgentId, Child, ModelCallId, Pending, Request, Run, SandboxConnection, Schedule, State, TitleSearch,
-    Work, WorkStatus,
+    AgentId, Child, ModelCallId, Pending, Request, Run, SandboxConnection, Schedule, State, TitleSearch, Work,
 };
 pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};

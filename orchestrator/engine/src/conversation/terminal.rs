@@ -9,6 +9,9 @@ pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
 /// `error_id` of the observation of an action that was never sent to a sandbox.
 pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
 
+/// Why a draft is not written out once the user has stopped the conversation.
+pub(super) const STOPPED: &str = "the user stopped it";
+
 /// Observation of an action that was started and whose result is unknown.
 pub(super) fn interrupted(detail: &str) -> Observation {
     let text = format!("The action was interrupted: {detail}. Whether it ran to its end is unknown.");

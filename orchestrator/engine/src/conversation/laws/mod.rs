@@ -191,6 +191,22 @@ fn setup_continues_with_the_same_step_after_crash_or_stop() {
 }
 
 #[test]
+fn setup_repeats_a_step_stopped_before_a_message() {
+    for done in [0, 1] {
+        let (mut world, _) = after(&[Message, SandboxComes]);
+        (0..done).for_each(|_| world.happen(&ActionEnds));
+        let (step, action) = (world.state.setup_step(), world.executing());
+        for happening in [Stop, Message, Crash, SandboxFails, Message, SandboxComes] {
+            world.happen(&happening);
+        }
+        assert_eq!(world.executing(), action, "it is attached to, and cancelled");
+        world.happen(&ActionFails);
+        assert_eq!((world.state.setup_step(), world.state.agent_state), (step, AgentState::Loading));
+        assert!(world.executing().is_some_and(|again| Some(again) != action));
+    }
+}
+
+#[test]
 fn agent_does_not_step_without_its_sandbox() {
     let mut world = World::begun(None, ConfirmationPolicy::Never);
     for happening in [SandboxFails, Message] {

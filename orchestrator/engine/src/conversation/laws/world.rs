@@ -97,6 +97,8 @@ pub(in crate::conversation) struct World {
     sandbox: Sandbox,
     /// Actions in flight; of each whether it is the sandbox's.
     executing: BTreeMap<EventId, bool>,
+    /// Actions in flight that were cancelled.
+    cancelled: BTreeSet<EventId>,
     is_finding_title: bool,
     /// Calls whose maximum cost is to be reported.
     estimated: Vec<ModelCallId>,
@@ -218,6 +220,7 @@ impl World {
             }
             Effect::Cancel { action } => {
                 assert!(self.executing.contains_key(&action), "only what is performed is cancelled");
+                self.cancelled.insert(action);
                 if !self.state.pending().any(|(_, pending)| pending.action == action) {
                     self.executing.remove(&action);
                 }
@@ -227,6 +230,7 @@ impl World {
 
     fn begin(&mut self, action: EventId, is_for_sandbox: bool) {
         self.check_confirmed(action);
+        self.cancelled.remove(&action);
         assert_eq!(self.executing.insert(action, is_for_sandbox), None, "an action is started once");
     }
 
@@ -411,7 +415,7 @@ impl World {
         let due = self.state.agents().map(|(agent, _)| agent).filter(|agent| self.state.is_stepping(*agent));
         let schedule = &self.state.schedule;
         assert!(schedule.steps.keys().copied().eq(due.collect::<BTreeSet<_>>()), "what is due is scheduled");
-        let steps = schedule.steps.iter().filter(|(_, work)| work.is_started()).map(|(agent, _)| agent);
+        let steps = schedule.steps.iter().filter(|(_, work)| work.is_started).map(|(agent, _)| agent);
         assert!(steps.eq(self.stepping.keys()), "the schedule knows the steps in flight");
         let connection = match self.sandbox {
             Sandbox::Absent => SandboxConnection::Absent,
@@ -425,9 +429,13 @@ impl World {
         for (_, pending) in self.state.pending().filter(|(_, pending)| self.state.is_performing(pending)) {
             assert!(schedule.actions.contains_key(&pending.action), "no pending action is forgotten");
         }
-        let actions = schedule.actions.iter().filter(|(_, work)| work.is_started()).map(|(id, _)| id);
+        let actions = schedule.actions.iter().filter(|(_, work)| work.is_started).map(|(id, _)| id);
         assert!(actions.eq(performed.iter()), "the schedule knows the actions in flight");
-        let is_title_started = schedule.title.as_ref().is_some_and(|search| search.work.is_started());
+        for (_, pending) in self.state.pending().filter(|(_, pending)| pending.is_stopped) {
+            let is_cancelled = self.cancelled.contains(&pending.action);
+            assert!(is_cancelled || !performed.contains(&pending.action), "a stopped action is cancelled");
+        }
+        let is_title_started = schedule.title.as_ref().is_some_and(|search| search.work.is_started);
         assert_eq!(is_title_started, self.is_finding_title, "the schedule knows the search for a title");
         assert!(self.state.iterations <= self.state.max_iterations, "the limit holds");
         if self.estimated.is_empty() {
@@ -471,17 +479,17 @@ impl World {
         let drafts = actions.iter().filter(|(action, _)| is_draft(action)).map(|(_, work)| work);
         let calls: Vec<_> = steps.values().chain(drafts).collect();
         let in_flight: f64 =
-            calls.iter().filter(|work| work.is_started()).filter_map(|work| work.max_cost).sum();
+            calls.iter().filter(|work| work.is_started).filter_map(|work| work.max_cost).sum();
         let title = if self.is_finding_title { PRICE } else { 0.0 };
         let spent = self.state.metrics.accumulated_cost + in_flight + title;
         let budget = self.state.max_budget.unwrap_or(f64::MAX);
         let is_connecting = *sandbox == SandboxConnection::Connecting;
-        for work in calls.iter().filter(|work| !work.is_started()) {
+        for work in calls.iter().filter(|work| !work.is_started) {
             let waits_for_calls =
                 in_flight > 0.0 && work.max_cost.is_some_and(|cost| cost > 0.0 && spent + cost > budget);
             assert!(is_connecting || waits_for_calls, "{work:?} waits for nothing");
         }
-        let mut others = actions.iter().filter(|(action, work)| !work.is_started() && !is_draft(action));
+        let mut others = actions.iter().filter(|(action, work)| !work.is_started && !is_draft(action));
         assert!(is_connecting || others.next().is_none(), "an action waits only for the connection");
     }
 

@@ -23,7 +23,7 @@ use crate::clock;
 
 pub use child::{AgentId, Child};
 pub use run::{Pending, Request, Run};
-pub use schedule::{ModelCallId, SandboxConnection, Schedule, TitleSearch, Work, WorkStatus};
+pub use schedule::{ModelCallId, SandboxConnection, Schedule, TitleSearch, Work};
 
 /// What the log says, and the work that this process does on it. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,15 +235,16 @@ impl State {
         SetupStep::all_of(setup).get(self.setup_done).copied()
     }
 
-    /// A step that the user stopped is taken again from its beginning, and so is one that the agent cannot do without.
-    fn end_setup_step(&mut self, step: Option<SetupStep>, observation: &Observation) {
-        let Some(step) = step else { return };
-        let is_behind = match SetupStep::outcome(observation) {
+    /// Counts a step of the set-up as done, unless it is repeated: because the user stopped it, because the agent cannot
+    /// work without it, or because its sandbox was lost.
+    fn end_setup_step(&mut self, pending: &Pending, observation: &Observation) {
+        let Some(step) = pending.setup else { return };
+        let is_done = match SetupStep::outcome(observation) {
             Outcome::Done => true,
-            Outcome::Failed => !step.is_required() && self.agent_state == AgentState::Loading,
+            Outcome::Failed => !step.is_required() && !pending.is_stopped,
             Outcome::Cut => false,
         };
-        if is_behind {
+        if is_done {
             self.setup_done += 1;
             self.setup_losses = 0;
         } else if matches!(&observation.kind, ObservationKind::Error(error) if error.error_id == INTERRUPTED)
@@ -257,7 +258,7 @@ impl State {
         self.children.remove(&action);
         let Some(run) = self.run_mut(agent) else { return };
         if let Some(pending) = run.pending.take_if(|pending| pending.action == action) {
-            self.end_setup_step(pending.setup, observation);
+            self.end_setup_step(&pending, observation);
         }
     }
 
@@ -279,6 +280,10 @@ impl State {
                 if let Some(first) = first {
                     first.is_asked = false;
                 }
+            }
+            AgentState::Stopped => {
+                let pending = self.runs_mut().filter_map(|run| run.pending.as_mut());
+                pending.for_each(|pending| pending.is_stopped = true);
             }
             _ => {}
         }
@@ -318,6 +323,7 @@ impl State {
                         .timeout
                         .map(|seconds| clock::epoch_seconds(&event.timestamp) + seconds),
                     is_asked: false,
+                    is_stopped: false,
                     risk_reason: String::new(),
                 });
             }

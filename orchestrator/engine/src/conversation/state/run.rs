@@ -45,6 +45,8 @@ pub struct Pending {
     pub cancelled_at: Option<f64>,
     /// Whether it waits for the user's word.
     pub is_asked: bool,
+    /// Whether the user stopped it. It is cancelled wherever it is performed, and its terminal event still comes.
+    pub is_stopped: bool,
     /// Why a security analyzer gave it its risk; empty if none did, or if the user is not asked.
     pub risk_reason: String,
 }
@@ -132,6 +134,7 @@ impl Run {
                     setup: None,
                     cancelled_at: None,
                     is_asked: false,
+                    is_stopped: false,
                     risk_reason: String::new(),
                 });
             }

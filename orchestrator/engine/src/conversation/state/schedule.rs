@@ -36,22 +36,10 @@ pub enum SandboxConnection {
 /// A step, an action or a title search that is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Work {
-    /// How far it has got.
-    pub status: WorkStatus,
+    /// Whether it is in flight.
+    pub is_started: bool,
     /// Maximum cost of its call to a model, in US dollars. `None` if it is not estimated yet, or if no model is called.
     pub max_cost: Option<f64>,
-}
-
-/// Status of due work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WorkStatus {
-    /// Not started yet.
-    #[default]
-    Waiting,
-    /// Not started by this process. It is cancelled as soon as it is, because an earlier process may have started it.
-    Cancelled,
-    /// In flight.
-    Started,
 }
 
 /// A model is asked for the conversation's title.
@@ -59,7 +47,7 @@ pub enum WorkStatus {
 pub struct TitleSearch {
     /// The user's message that the title is found for.
     pub message: String,
-    /// How far it has got.
+    /// Whether it is in flight, and its maximum cost.
     pub work: Work,
 }
 
@@ -74,22 +62,15 @@ pub enum ModelCallId {
     Title,
 }
 
-impl Work {
-    /// Whether it is in flight.
-    pub fn is_started(&self) -> bool {
-        self.status == WorkStatus::Started
-    }
-}
-
 impl Schedule {
     /// Whether an agent's step is in flight.
     pub fn is_step_started(&self, agent: AgentId) -> bool {
-        self.steps.get(&agent).is_some_and(Work::is_started)
+        self.steps.get(&agent).is_some_and(|work| work.is_started)
     }
 
     /// Whether an action is in flight.
     pub fn is_action_started(&self, action: EventId) -> bool {
-        self.actions.get(&action).is_some_and(Work::is_started)
+        self.actions.get(&action).is_some_and(|work| work.is_started)
     }
 
     /// The work that makes a call. `None` if it is not due.

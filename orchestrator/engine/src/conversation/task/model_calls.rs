@@ -12,6 +12,7 @@ use super::{StepRetry, Task, WorkResult};
 use crate::conversation::handle::Live;
 use crate::conversation::state::{AgentId, ModelCallId};
 use crate::conversation::step::{Place, Steps};
+use crate::conversation::terminal::STOPPED;
 use crate::draft_editor::{self, DraftResult};
 use crate::llm::{LlmErrorKind, LlmProgress};
 use crate::title;
@@ -60,7 +61,7 @@ impl Task {
         self.start_action(action, true, |cancel| async move {
             let result = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Ok(DraftResult::failed("the user stopped it")),
+                () = cancel.cancelled() => Ok(DraftResult::failed(STOPPED)),
                 result = draft_editor::resolve(&draft, &request, sandbox.as_ref(), llm.as_ref()) => result,
             };
             WorkResult::Draft { action, result }

@@ -25,7 +25,7 @@ use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Obser
 use super::input::{Begin, Effect, Input, InputKind};
 use super::limits::{BUDGET_REACHED, LimitExceeded};
 use super::state::{AgentId, ModelCallId, Pending, State, TitleSearch, Work};
-use super::terminal::{interrupted, not_performed};
+use super::terminal::{STOPPED, interrupted, not_performed};
 use crate::agent::ModelCall;
 use crate::clock;
 use delegation::Ending;
@@ -181,11 +181,6 @@ impl Turn {
         if has_answered {
             self.change_state(self.working_state(), "");
         }
-        // The earlier process may have died before its cancel request arrived.
-        if self.state.agent_state == AgentState::Stopped {
-            let actions = self.state.pending().map(|(_, pending)| pending.action);
-            actions.collect::<Vec<_>>().into_iter().for_each(|action| self.cancel(action));
-        }
     }
 
     /// Ends abandoned tasks and drafts, continues the set-up, and schedules the steps that are due.
@@ -194,7 +189,7 @@ impl Turn {
             // A step that waits for the calls in flight is decided again, and not started. The free ones are kept, with their
             // measured cost: to measure it again would not end.
             let mut steps = std::mem::take(&mut self.state.schedule.steps);
-            steps.retain(|agent, work| work.is_started() || self.state.waits_for_children(*agent));
+            steps.retain(|agent, work| work.is_started || self.state.waits_for_children(*agent));
             self.state.schedule.steps = steps;
         }
         loop {
@@ -217,19 +212,18 @@ impl Turn {
     /// The draft of an edit that no model is asked to write out any more, with the reason. Its agent receives the
     /// reason and, if the budget is reached, is held at its next step.
     fn refused_draft(&self) -> Option<(AgentId, &'static str)> {
-        let reason = if self.state.agent_state == AgentState::Stopped {
-            "the user stopped it"
-        } else if self.state.is_budget_reached() {
-            BUDGET_REACHED
-        } else {
-            return None;
-        };
         let mut drafts = self.state.pending().filter(|(_, pending)| {
             pending.is_draft()
                 && self.state.is_performing(pending)
                 && !self.state.schedule.is_action_started(pending.action)
         });
-        drafts.next().map(|(agent, _)| (agent, reason))
+        drafts.find_map(|(agent, pending)| {
+            if pending.is_stopped {
+                Some((agent, STOPPED))
+            } else {
+                self.state.is_budget_reached().then_some((agent, BUDGET_REACHED))
+            }
+        })
     }
 
     fn due(&self) -> Option<AgentId> {
@@ -341,7 +335,7 @@ impl Turn {
         let id = event.id;
         // A step that waits is taken on the whole log, and may cost more by then.
         let call = ModelCallId::Step(event.delegation);
-        if let Some(work) = self.state.schedule.work_mut(call).filter(|work| !work.is_started()) {
+        if let Some(work) = self.state.schedule.work_mut(call).filter(|work| !work.is_started) {
             work.max_cost = None;
         }
         self.state.apply(&event);

@@ -6,7 +6,7 @@ use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 use super::{AgentId, SANDBOX_REPLACED, Turn};
 use crate::conversation::setup::{self, Outcome, SetupStep};
 use crate::conversation::state::{Pending, Request, SandboxConnection};
-use crate::conversation::terminal::{interrupted, not_performed};
+use crate::conversation::terminal::{STOPPED, interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
 /// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
@@ -62,11 +62,16 @@ impl Turn {
     pub(super) fn action_done(&mut self, agent: AgentId, observation: Observation) {
         let ended = self.state.run(agent).and_then(|run| run.pending.clone());
         self.end_pending(agent, observation.clone());
-        // Else the user has stopped it.
         if self.state.agent_state != AgentState::Loading {
             return;
         }
-        if let Some(Pending { setup: Some(step), request: Request::Sandbox(request), .. }) = ended {
+        if let Some(Pending {
+            setup: Some(step),
+            request: Request::Sandbox(request),
+            is_stopped: false,
+            ..
+        }) = ended
+        {
             match SetupStep::outcome(&observation) {
                 Outcome::Done => {}
                 Outcome::Failed if !step.is_required() => {}
@@ -81,10 +86,10 @@ impl Turn {
     /// performed unless the user has stopped it.
     pub(super) fn edit_drafted(&mut self, agent: AgentId, action: EventId, drafted: DraftResult) {
         let DraftResult { call, edit } = drafted;
+        let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+        let is_stopped = pending.is_some_and(|pending| pending.is_stopped);
         let (edit, refused) = match edit {
-            Ok(_) if self.state.agent_state == AgentState::Stopped => {
-                (None, Some("the user stopped it".into()))
-            }
+            Ok(_) if is_stopped => (None, Some(STOPPED.into())),
             Ok(edit) => (Some(*edit), None),
             Err(why) => (None, Some(why)),
         };

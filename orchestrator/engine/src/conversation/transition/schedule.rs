@@ -9,7 +9,7 @@ use super::Turn;
 use crate::clock;
 use crate::conversation::input::Effect;
 use crate::conversation::limits::Admission;
-use crate::conversation::state::{AgentId, ModelCallId, Pending, Request, SandboxConnection, WorkStatus};
+use crate::conversation::state::{AgentId, ModelCallId, Pending, Request, SandboxConnection};
 
 impl Turn {
     /// Brings the schedule in line with the state. Returns the effects that do so, in order.
@@ -23,7 +23,8 @@ impl Turn {
             .extend(std::mem::take(&mut self.cancelled).into_iter().map(|action| Effect::Cancel { action }));
         effects.extend(self.start_steps());
         effects.extend(self.start_title_search());
-        effects.extend(std::mem::take(&mut self.estimated).into_iter().map(Effect::EstimateCost));
+        // One at a time: with each cost, it is decided again whether the others are needed.
+        effects.extend(self.estimated.pop_first().map(Effect::EstimateCost));
         effects
     }
 
@@ -40,16 +41,14 @@ impl Turn {
     /// Abandons the steps of all agents.
     pub(super) fn abandon_steps(&mut self) {
         let steps = std::mem::take(&mut self.state.schedule.steps);
-        let started = steps.into_iter().filter(|(_, work)| work.is_started());
+        let started = steps.into_iter().filter(|(_, work)| work.is_started);
         self.abandoned.extend(started.map(|(agent, _)| Effect::AbandonStep { agent }));
     }
 
-    /// Cancels an action that is in flight or waits for its sandbox.
+    /// Cancels an action if it is in flight.
     pub(super) fn cancel(&mut self, action: EventId) {
-        let work = self.state.schedule.actions.entry(action).or_default();
-        match work.status {
-            WorkStatus::Waiting | WorkStatus::Cancelled => work.status = WorkStatus::Cancelled,
-            WorkStatus::Started => self.cancelled.push(action),
+        if self.state.schedule.is_action_started(action) {
+            self.cancelled.push(action);
         }
     }
 
@@ -71,16 +70,16 @@ impl Turn {
     fn drop_obsolete(&mut self) {
         let mut schedule = std::mem::take(&mut self.state.schedule);
         for (agent, work) in schedule.steps.extract_if(.., |agent, _| !self.state.is_stepping(*agent)) {
-            self.abandoned.extend(work.is_started().then_some(Effect::AbandonStep { agent }));
+            self.abandoned.extend(work.is_started.then_some(Effect::AbandonStep { agent }));
         }
         schedule.actions.retain(|action, work| {
             let pending = self.state.pending().find(|(_, pending)| pending.action == *action);
-            pending.is_some_and(|(_, pending)| work.is_started() || self.state.is_performing(pending))
+            pending.is_some_and(|(_, pending)| work.is_started || self.state.is_performing(pending))
         });
         self.state.schedule = schedule;
         if self.state.title.is_some() || self.state.is_title_too_expensive() {
             let search = self.state.schedule.title.take();
-            let is_started = search.is_some_and(|search| search.work.is_started());
+            let is_started = search.is_some_and(|search| search.work.is_started);
             self.abandoned.extend(is_started.then_some(Effect::AbandonTitle));
         }
     }
@@ -106,7 +105,7 @@ impl Turn {
 
     fn needs_sandbox(&self) -> bool {
         self.state.agent_state == AgentState::Loading
-            || self.state.schedule.steps.values().any(|work| !work.is_started())
+            || self.state.schedule.steps.values().any(|work| !work.is_started)
             || self.waiting_actions().any(Pending::is_for_sandbox)
     }
 
@@ -114,7 +113,7 @@ impl Turn {
         let pending = self.state.pending().map(|(_, pending)| pending);
         pending.filter(|pending| {
             let work = self.state.schedule.actions.get(&pending.action);
-            work.is_some_and(|work| !work.is_started())
+            work.is_some_and(|work| !work.is_started)
         })
     }
 
@@ -125,9 +124,9 @@ impl Turn {
             let action = pending.action;
             let has_sandbox = self.is_connected() || !pending.is_for_sandbox();
             if has_sandbox && (!pending.is_draft() || self.is_admitted(ModelCallId::Draft(action))) {
-                let work = self.state.schedule.actions.entry(action).or_default();
-                let status = std::mem::replace(&mut work.status, WorkStatus::Started);
-                self.cancelled.extend((status == WorkStatus::Cancelled).then_some(action));
+                self.state.schedule.actions.entry(action).or_default().is_started = true;
+                // The sandbox may have started it already: for an earlier process, or over a connection that was lost.
+                self.cancelled.extend(pending.is_stopped.then_some(action));
                 effects.push(self.start_action(&pending));
             }
         }
@@ -155,7 +154,7 @@ impl Turn {
 
     fn start_steps(&mut self) -> Vec<Effect> {
         let (seen, is_connected) = (self.state.next_id, self.is_connected());
-        let waiting = self.state.schedule.steps.iter().filter(|(_, work)| is_connected && !work.is_started());
+        let waiting = self.state.schedule.steps.iter().filter(|(_, work)| is_connected && !work.is_started);
         let mut effects = Vec::new();
         for agent in waiting.map(|(agent, _)| *agent).collect::<Vec<_>>() {
             if self.start_call(ModelCallId::Step(agent)) {
@@ -166,7 +165,7 @@ impl Turn {
     }
 
     fn start_title_search(&mut self) -> Option<Effect> {
-        let search = self.state.schedule.title.as_ref().filter(|search| !search.work.is_started())?;
+        let search = self.state.schedule.title.as_ref().filter(|search| !search.work.is_started)?;
         let message = search.message.clone();
         self.start_call(ModelCallId::Title).then_some(Effect::FindTitle { message })
     }
@@ -175,7 +174,7 @@ impl Turn {
     fn start_call(&mut self, call: ModelCallId) -> bool {
         let is_admitted = self.is_admitted(call);
         if let Some(work) = self.state.schedule.work_mut(call).filter(|_| is_admitted) {
-            work.status = WorkStatus::Started;
+            work.is_started = true;
         }
         is_admitted
     }
