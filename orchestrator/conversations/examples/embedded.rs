@@ -38,7 +38,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         title: Some("An example".to_owned()),
         task: Task::Message(MessageAction { content: "Greet me.".to_owned(), ..Default::default() }),
     };
-    conversations.start(conversations.create(id.clone())?, new).await?;
+    conversations.start(conversations.create(id.clone()).await?, new).await?;
 
     let mut follower = conversations.follow(&id, FollowOptions::default()).await?;
     let mut is_answered = false;

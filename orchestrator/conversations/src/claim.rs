@@ -8,7 +8,8 @@ use protocol::ConversationId;
 use crate::error::ConversationsError;
 use crate::host::{ConversationLocks, LockGuard, Workspaces};
 
-/// The right to write one conversation, which no other process has until this is dropped.
+/// The right to write one conversation, which no other process has until this is dropped and the conversation's task has
+/// ended.
 ///
 /// Dropped before its new conversation was started, it removes the workspace that was created for that, if it is empty.
 pub struct Claim {
@@ -16,8 +17,8 @@ pub struct Claim {
     locks: Arc<dyn ConversationLocks>,
     workspaces: Arc<dyn Workspaces>,
     is_unstarted: bool,
-    _conversation: LockGuard,
-    folder: Option<LockGuard>,
+    conversation: Arc<LockGuard>,
+    folder: Option<Arc<LockGuard>>,
 }
 
 /// Who works in a folder.
@@ -30,15 +31,19 @@ pub enum FolderUse {
 }
 
 impl Claim {
-    /// Claims a conversation; `is_new` if it has no log yet.
-    pub(crate) fn take(
+    pub(crate) fn new(
         id: ConversationId,
         locks: Arc<dyn ConversationLocks>,
         workspaces: Arc<dyn Workspaces>,
-        is_new: bool,
     ) -> Result<Self, ConversationsError> {
         let lock = locks.lock(&id)?.ok_or_else(|| ConversationsError::Locked(id.clone()))?;
-        Ok(Self { id, locks, workspaces, is_unstarted: is_new, _conversation: lock, folder: None })
+        Ok(Self { id, locks, workspaces, is_unstarted: false, conversation: Arc::new(lock), folder: None })
+    }
+
+    /// Marks the conversation as one that has no log yet.
+    pub(crate) fn unstarted(mut self) -> Self {
+        self.is_unstarted = true;
+        self
     }
 
     /// The conversation.
@@ -51,8 +56,13 @@ impl Claim {
     /// # Errors
     /// [`ConversationsError::Host`] if the folder cannot be opened.
     pub fn mark_folder(&mut self, folder: &Path) -> Result<FolderUse, ConversationsError> {
-        self.folder = self.locks.lock_folder(folder)?;
+        self.folder = self.locks.lock_folder(folder)?.map(Arc::new);
         Ok(if self.folder.is_some() { FolderUse::Exclusive } else { FolderUse::Shared })
+    }
+
+    /// The locks, which the conversation's task holds until it has ended.
+    pub(crate) fn lock(&self) -> Arc<dyn Send + Sync> {
+        Arc::new((Arc::clone(&self.conversation), self.folder.clone()))
     }
 
     /// From here on the log says whether the workspace can be removed.

@@ -20,6 +20,9 @@ pub enum ConversationsError {
     /// Several conversations have ids with this prefix.
     #[error(transparent)]
     Ambiguous(#[from] AmbiguousPrefix),
+    /// A new conversation was given the id of a stored one.
+    #[error("conversation {0} exists already")]
+    Exists(ConversationId),
     /// The conversation's log has no such event.
     #[error("conversation {conversation} has no event {event}; its last one is {last}")]
     UnknownEvent {
@@ -61,6 +64,7 @@ impl ConversationsError {
     pub fn is_bad_request(&self) -> bool {
         match self {
             Self::Unknown(_)
+            | Self::Exists(_)
             | Self::NoConversations
             | Self::Ambiguous(_)
             | Self::UnknownEvent { .. }

@@ -151,7 +151,7 @@ impl Conversations {
     }
 
     /// Deletes a conversation with its sandbox and its own workspace. The log goes last: after a failure, deleting can be
-    /// repeated. Returns the failures that [`DeleteMode::Force`] ignored.
+    /// repeated. Reports each failure that [`DeleteMode::Force`] ignores.
     ///
     /// # Errors
     /// [`ConversationsError::Locked`] while a process runs it; what the provider, the workspaces and the store fail with.
@@ -160,19 +160,18 @@ impl Conversations {
         id: &ConversationId,
         mode: DeleteMode,
         find_provider: &FindProvider<'_>,
-    ) -> Result<Vec<ConversationsError>, ConversationsError> {
-        let _claim = self.claim(id, false)?;
+        report_ignored: &mut (dyn FnMut(ConversationsError) + Send),
+    ) -> Result<(), ConversationsError> {
+        let _claim = self.claim(id)?;
         let sandbox = self.delete_sandbox(id, find_provider).await;
         let workspace = self.workspaces.remove(id).map_err(ConversationsError::from);
-        let mut ignored = Vec::new();
         for deleted in [sandbox, workspace] {
             match deleted {
-                Err(error) if mode == DeleteMode::Force => ignored.push(error),
+                Err(error) if mode == DeleteMode::Force => report_ignored(error),
                 deleted => deleted?,
             }
         }
-        self.store.remove(id).await?;
-        Ok(ignored)
+        Ok(self.store.remove(id).await?)
     }
 
     async fn delete_sandbox(

@@ -19,9 +19,14 @@ impl Conversations {
     /// Claims the id of a new conversation. Until it is started, nothing of it is stored.
     ///
     /// # Errors
-    /// [`ConversationsError::Locked`] or [`ConversationsError::Host`].
-    pub fn create(&self, id: ConversationId) -> Result<Claim, ConversationsError> {
-        self.claim(&id, true)
+    /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
+    /// [`ConversationsError::Store`].
+    pub async fn create(&self, id: ConversationId) -> Result<Claim, ConversationsError> {
+        let claim = self.claim(&id)?;
+        if !self.store.read(&id, EventId::FIRST, 1).await?.is_empty() {
+            return Err(ConversationsError::Exists(id));
+        }
+        Ok(claim.unstarted())
     }
 
     /// Starts a new conversation in this process. Its sandbox is created in the background.
@@ -30,7 +35,7 @@ impl Conversations {
     /// [`ConversationsError::Conversation`] if its log cannot be opened or is not empty.
     pub async fn start(&self, mut claim: Claim, new: NewConversation) -> Result<(), ConversationsError> {
         let NewConversation { started, parts, title, task } = new;
-        let guarded = parts.guarded(Arc::clone(&self.store));
+        let guarded = parts.guarded(Arc::clone(&self.store), &claim);
         let conversation = Conversation::begin(guarded.clone(), claim.id().clone(), started).await?;
         claim.start();
         if let Some(title) = &title {
@@ -56,7 +61,7 @@ impl Conversations {
             return Err(ConversationsError::Unknown(id.clone()));
         }
         // Nothing is decided by a log that another process may be about to end.
-        let claim = self.claim(id, false)?;
+        let claim = self.claim(id)?;
         StoredConversation::read(Arc::clone(&self.store), claim).await
     }
 
@@ -73,7 +78,7 @@ impl Conversations {
         confirmation: ConfirmationPolicy,
     ) -> Result<(), ConversationsError> {
         stored.check(&request)?;
-        let guarded = parts.guarded(Arc::clone(&self.store));
+        let guarded = parts.guarded(Arc::clone(&self.store), &stored.claim);
         let conversation = Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
         let from = stored.state.next_id;
         let needs_resume = stored.needs_resume(&request);
@@ -207,8 +212,8 @@ impl Conversations {
         Ok(ClosedConversation { state: closed?, claim })
     }
 
-    pub(crate) fn claim(&self, id: &ConversationId, is_new: bool) -> Result<Claim, ConversationsError> {
-        Claim::take(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces), is_new)
+    pub(crate) fn claim(&self, id: &ConversationId) -> Result<Claim, ConversationsError> {
+        Claim::new(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces))
     }
 }
 

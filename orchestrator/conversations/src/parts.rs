@@ -11,6 +11,8 @@ use engine::sandbox::{SandboxProvider, SandboxSpec};
 use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry};
 use engine::security::SecurityAnalyzer;
 
+use crate::claim::Claim;
+
 /// What one conversation works with, as the composition root builds it.
 pub struct ConversationParts {
     /// The conversation's own agent.
@@ -37,7 +39,7 @@ pub struct ConversationParts {
 
 impl ConversationParts {
     /// The parts as the engine takes them. No secret gets past them into the log.
-    pub(crate) fn guarded(&self, store: Arc<dyn EventStore>) -> Parts {
+    pub(crate) fn guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> Parts {
         let redactor = &self.redactor;
         let guard = |member: &TeamMember| TeamMember {
             tool_servers: Arc::new(GuardedToolServers::new(
@@ -49,6 +51,7 @@ impl ConversationParts {
         let provider = Arc::clone(&self.provider);
         Parts {
             store: Arc::new(GuardedStore::new(store, redactor.clone())),
+            write_lock: claim.lock(),
             own: guard(&self.own),
             team: Arc::new(self.team.iter().map(|(name, member)| (name.clone(), guard(member))).collect()),
             provider: Arc::new(GuardedProvider::new(provider, redactor.clone(), self.secrets.clone())),

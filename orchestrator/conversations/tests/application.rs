@@ -33,7 +33,7 @@ async fn start(conversations: &Conversations) -> ConversationId {
         title: Some("Greeting".to_owned()),
         task: Task::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
     };
-    conversations.start(conversations.create(id.clone()).unwrap(), new).await.unwrap();
+    conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
     id
 }
 
@@ -68,6 +68,33 @@ async fn running_conversation_is_locked_until_closed() {
     assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
     drop(closed);
     conversations.open(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn conversation_stays_locked_while_a_follower_keeps_it() {
+    let (store, locks) = (Arc::new(MemoryStore::default()), Arc::new(ProcessLocks::default()));
+    let open = || Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
+    let (first, other) = (open(), open());
+    let id = start(&first).await;
+    let follower = first.follow(&id, FollowOptions::default()).await.unwrap();
+    drop(first);
+    assert!(matches!(other.open(&id).await, Err(ConversationsError::Locked(_))));
+    drop(follower);
+    let unlocked = async {
+        while other.open(&id).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), unlocked).await.unwrap();
+}
+
+#[tokio::test]
+async fn id_of_a_stored_conversation_is_refused() {
+    let conversations = conversations();
+    let id = start(&conversations).await;
+    assert!(matches!(conversations.create(id.clone()).await, Err(ConversationsError::Locked(_))));
+    conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    assert!(matches!(conversations.create(id).await, Err(ConversationsError::Exists(_))));
 }
 
 #[tokio::test]
@@ -149,9 +176,10 @@ async fn fork_is_listed_and_deleted_on_its_own() {
     assert_eq!(conversations.list(&filter).await.unwrap().len(), 1);
     let no_provider =
         |_: &str| -> Result<Arc<dyn SandboxProvider>, HostError> { Err(HostError::Refused("none".into())) };
-    let running = conversations.delete(&id, DeleteMode::Force, &no_provider).await;
+    let running = conversations.delete(&id, DeleteMode::Force, &no_provider, &mut |_| {}).await;
     assert!(matches!(running, Err(ConversationsError::Locked(_))));
-    assert!(conversations.delete(&fork, DeleteMode::Whole, &no_provider).await.unwrap().is_empty());
+    let mut refuse = |error| panic!("{error}");
+    conversations.delete(&fork, DeleteMode::Whole, &no_provider, &mut refuse).await.unwrap();
     let selector = ConversationSelector::IdPrefix(fork);
     assert!(conversations.find(&selector).await.is_err_and(|error| error.is_bad_request()));
     assert_eq!(conversations.find(&ConversationSelector::Latest).await.unwrap(), id);

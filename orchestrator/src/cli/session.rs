@@ -42,7 +42,7 @@ pub(super) struct NewSession {
 pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
     let _input = InputKeptFromShell;
     let conversations = compose::conversations(state_dir.store(config.durability).await?, state_dir);
-    let mut claim = conversations.create(new.id)?;
+    let mut claim = conversations.create(new.id).await?;
     if let WorkFolder::Here(path) = &new.workspace {
         mark_folder(&mut claim, path)?;
     }

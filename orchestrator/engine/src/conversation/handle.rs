@@ -35,6 +35,8 @@ const LIVE: usize = 512;
 pub struct Parts {
     /// Where the log is kept.
     pub store: Arc<dyn EventStore>,
+    /// Right to append to the log. Dropped when the conversation's task has ended, which may be after its handles.
+    pub write_lock: Arc<dyn Send + Sync>,
     /// The conversation's own agent.
     pub own: TeamMember,
     /// Whom tasks can be handed on to.

@@ -251,6 +251,7 @@ impl World {
         let agent = CodeActAgent { definition, command_timeout: 120.0, declares_risk: false };
         Parts {
             store: self.store.clone(),
+            write_lock: Arc::new(()),
             own: TeamMember {
                 llm,
                 draft_editor,

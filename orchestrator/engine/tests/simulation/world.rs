@@ -139,6 +139,7 @@ impl Simulation {
         };
         Parts {
             store: Arc::new(store),
+            write_lock: Arc::new(()),
             own: member.clone(),
             team: Arc::new([(HELPER.to_owned(), member)].into()),
             analyzer: None,

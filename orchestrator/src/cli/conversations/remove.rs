@@ -58,11 +58,9 @@ pub(super) async fn run(
         compose::provider(&config, state_dir).map_err(compose::host_error)
     };
     for id in chosen {
-        match conversations.delete(&id, mode, &find_provider).await {
-            Ok(ignored) => {
-                ignored.into_iter().for_each(|error| print::warning(&format!("{:#}", with_hint(error))));
-                print::line(id.as_str())?;
-            }
+        let mut warn = |error| print::warning(&format!("{:#}", with_hint(error)));
+        match conversations.delete(&id, mode, &find_provider, &mut warn).await {
+            Ok(()) => print::line(id.as_str())?,
             Err(error) => {
                 print::problem(&format!("cannot remove conversation {id}: {:#}", with_hint(error)));
                 exit = Exit::Failed;

@@ -99,6 +99,7 @@ fn started() -> ConversationStarted {
 fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> Parts {
     Parts {
         store: Arc::new(MemoryStore::default()),
+        write_lock: Arc::new(()),
         own: TeamMember {
             draft_editor: Arc::clone(&llm),
             llm,
