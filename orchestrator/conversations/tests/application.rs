@@ -76,7 +76,8 @@ async fn conversation_stays_locked_while_a_follower_keeps_it() {
     let open = || Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
     let (first, other) = (open(), open());
     let id = start(&first).await;
-    let follower = first.follow(&id, FollowOptions::default()).await.unwrap();
+    let mut follower = first.follow(&id, FollowOptions::default()).await.unwrap();
+    while !matches!(follower.next().await.unwrap(), Progress::Waiting(_)) {}
     drop(first);
     assert!(matches!(other.open(&id).await, Err(ConversationsError::Locked(_))));
     drop(follower);
