@@ -64,6 +64,7 @@ pub(crate) async fn begin(
         analyzer: None,
         memory: None,
         team: Arc::default(),
+        write_lock: Arc::new(()),
     };
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),

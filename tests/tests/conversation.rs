@@ -58,6 +58,7 @@ impl World {
             analyzer: None,
             memory: None,
             team: Arc::default(),
+            write_lock: Arc::new(()),
         };
         Self { store, provider, parts }
     }
