@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
     cli::answer_completions_if_asked();
     let arguments = cli::Arguments::parse();
-    init_logging(arguments.log_level.as_deref());
+    init_logging(arguments.log_level.as_deref(), arguments.log_format);
     match run(arguments) {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -44,10 +44,14 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     exit
 }
 
-fn init_logging(level: Option<&str>) {
+fn init_logging(level: Option<&str>, format: cli::LogFormat) {
     use tracing_subscriber::EnvFilter;
     let configured = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| cli::log_filter(&text).ok());
     let filter = level.map(str::to_owned).or(configured).unwrap_or_else(cli::default_log_filter);
     let filter = EnvFilter::new(filter);
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr);
+    match format {
+        cli::LogFormat::Text => log.init(),
+        cli::LogFormat::Json => log.json().init(),
+    }
 }

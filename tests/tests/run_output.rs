@@ -248,6 +248,26 @@ async fn a_debug_log_has_own_spans_and_no_frames() {
 }
 
 #[test]
+fn info_log_in_json_has_a_line_per_step_without_contents() {
+    let home = Home::new();
+    let responses = json!([bash("echo a-secret-text"), finish()]);
+    let mut run = run(&home, &responses, &["work", "--log-format", "json"]);
+    let run = ended(&home, run.env("RUST_LOG", "glovebox=info")).expect(0);
+    let log: Vec<Value> = run.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let id = &home.conversations()[0];
+    let lines = |message: &str| -> Vec<&Value> {
+        log.iter().filter(|line| line["fields"]["message"] == message).collect()
+    };
+    let steps = lines("took a step");
+    assert_eq!(steps.iter().map(|line| &line["fields"]["kind"]).collect::<Vec<_>>(), ["run", "finish"]);
+    assert!(steps.iter().all(|line| line["spans"][0]["id"] == **id && line["level"] == "INFO"), "{steps:?}");
+    assert_eq!(lines("leased a sandbox").len(), 1, "{log:?}");
+    assert_eq!(lines("changed the agent's state").last().unwrap()["fields"]["to"], "finished");
+    assert!(!log.iter().any(|line| line.to_string().contains("a-secret-text")), "{log:?}");
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn a_task_may_be_an_argument_but_only_one_is_given() {
     let home = Home::new();
     assert!(home.run(&["run", "work", "-t", "work"]).expect(2).stderr.contains("cannot be used with"));

@@ -63,6 +63,24 @@ pub(crate) struct Arguments {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
+
+    /// Format of the log: text, or json (one object per line).
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub log_format: LogFormat,
+}
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
 }
 
 /// The crates of this program: the targets of its log.
@@ -174,7 +192,7 @@ pub(crate) fn log_filter(text: &str) -> Result<String, String> {
         Err(_) if is_word => {
             return Err("there are the levels off, error, warn, info, debug and trace".to_owned());
         }
-        _ => text.to_owned(),
+        _ => text.split(',').map(expand_glovebox).collect::<Vec<_>>().join(","),
     };
     EnvFilter::try_new(&text).map(|_| text).map_err(|error| error.to_string())
 }
@@ -187,9 +205,21 @@ pub(crate) fn default_log_filter() -> String {
 /// What a level alone means: of libraries only what goes wrong is logged, not each frame of a connection.
 fn log_filter_at(level: LevelFilter) -> String {
     let libraries = level.min(LevelFilter::WARN);
+    format!("{libraries},{}", own_crates_at(level))
+}
+
+/// A directive of a filter. `glovebox` is the name of the program to users: it stands for all of its crates.
+fn expand_glovebox(directive: &str) -> String {
+    match directive.strip_prefix("glovebox=").map(str::parse) {
+        Some(Ok(level)) => own_crates_at(level),
+        _ => directive.to_owned(),
+    }
+}
+
+fn own_crates_at(level: LevelFilter) -> String {
     let own = OWN_CRATES.map(|name| format!(",{name}={level}")).concat();
-    // What the MCP library calls an error is logged in our words, and without the keys that an address may hold.
-    format!("{libraries},rmcp=off{own}")
+    // The MCP library's errors are logged by our crates, without the keys that an address may contain.
+    format!("rmcp=off{own}")
 }
 
 /// Does what the command line asks for.

@@ -8,6 +8,7 @@ mod model_calls;
 mod sandbox;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::sandbox::{Sandbox, SandboxError};
 use crate::title;
 use model_calls::AgentWorker;
 use sandbox::RunningAction;
+use trace::InputTrace;
 
 /// Retries of calls that wait to be recorded. More are not recorded, so that a call never waits for the log.
 const MAX_QUEUED_RETRIES: usize = 32;
@@ -234,6 +236,7 @@ impl Task {
 
     /// Decides on an input, appends its events and publishes the state. Returns the other effects.
     async fn decide(&mut self, input: InputKind) -> Result<Vec<Effect>, ConversationError> {
+        let trace = InputTrace::new(&self.state, &input);
         let state = std::mem::take(&mut self.state);
         let (state, mut effects) = transition(state, Input { at: clock::now(), kind: input });
         self.state = state;
@@ -243,9 +246,7 @@ impl Task {
             let events = appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
             self.latest_sandbox =
                 latest_sandbox(events.iter().map(Arc::as_ref)).or(self.latest_sandbox.take());
-            for event in events.iter() {
-                tracing::debug!(event = %event.id, kind = event.body.kind(), agent_state = %self.state.agent_state);
-            }
+            trace.log(&events, &self.state);
             self.events.extend(events.iter().cloned());
         }
         self.published_state.send_replace(Arc::new(self.state.clone()));
