@@ -28,10 +28,10 @@ impl Workspace {
         Ok(Self { root: metadata.workspace_root, target: metadata.target_directory })
     }
 
-    /// `cargo` at the root.
+    /// `cargo` at the root. Everything it builds embeds the small action server, so that the tests run what is released.
     pub(crate) fn cargo(&self) -> Command {
         let mut cargo = cargo();
-        cargo.current_dir(&self.root);
+        cargo.current_dir(&self.root).env("GLOVEBOX_ACTION_SERVER_PROFILE", "action-server");
         cargo
     }
 

@@ -1,7 +1,11 @@
-//! Builds the static action server, so that a host program carries the one file that it places everywhere.
+//! Builds the static action server that the host program embeds.
+//!
+//! A release build embeds the small server, whose fat LTO costs minutes. A debug build embeds one that is compiled quickly, and
+//! four times as large. `GLOVEBOX_ACTION_SERVER_PROFILE` selects the other one; `GLOVEBOX_ACTION_SERVER` names a file that
+//! is built already.
 //!
 //! The nested build has a target directory of its own below the outer one: cargo holds a lock on the outer one while
-//! this runs. A packager who built the server already names it in `GLOVEBOX_ACTION_SERVER`.
+//! this runs. `cargo build -vv` shows its progress.
 
 #![allow(clippy::print_stdout)] // it is how a build script speaks with cargo
 
@@ -11,7 +15,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What decides the server's bytes, from the workspace's root.
+/// Files that the server is built from, relative to the workspace's root.
 const INPUTS: &[&str] = &[
     "action-server/src",
     "action-server/Cargo.toml",
@@ -21,8 +25,8 @@ const INPUTS: &[&str] = &[
     "Cargo.lock",
 ];
 
-/// What the outer build says about itself. The server is the same bytes whether clippy, a coverage tool or a plain
-/// build asked for it.
+/// Variables of the outer build, removed for the nested one: clippy, a coverage tool and a plain build embed the same
+/// bytes.
 const OUTER_BUILD: &[&str] = &[
     "RUSTC",
     "RUSTDOC",
@@ -50,12 +54,12 @@ const OUTER_BUILD_PREFIXES: &[&str] = &[
     "CARGO_TARGET_",
 ];
 
-/// The relocations of the static file in a fifteenth of the room, and functions of the same code once; a linker that cannot
-/// do it says so and goes on.
+/// Packs relocations into a fifteenth of their size and merges identical functions. A linker that supports neither ignores
+/// the flags with a warning.
 ///
-/// Small functions are taken into their callers a little further than the smallest file wants (a threshold of 5; `s` has 50 too,
-/// and three times the rest of it): 120 KB, and an `echo` takes 3 to 8 % less. More brings no more.
-const SMALL: [&str; 6] = [
+/// `opt-level = "z"` inlines with a threshold of 5. A threshold of 50 costs 120 KB and makes an `echo` 3 to 8 % faster; a higher
+/// one is no faster.
+const SMALL_FLAGS: [&str; 6] = [
     "-C",
     "link-arg=-Wl,-z,pack-relative-relocs",
     "-C",
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
     match find_or_build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}"); // by hand: main's own way would quote the compiler's lines into one
+            eprintln!("{error}"); // returned from `main`, it would be printed in its debug form
             ExitCode::FAILURE
         }
     }
@@ -88,7 +92,27 @@ fn find_or_build() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Cargo's profiles for the server.
+const SMALL_PROFILE: &str = "action-server";
+const QUICK_PROFILE: &str = "action-server-quick";
+
+fn profile() -> Result<&'static str, Box<dyn Error>> {
+    const VARIABLE: &str = "GLOVEBOX_ACTION_SERVER_PROFILE";
+    println!("cargo::rerun-if-env-changed={VARIABLE}");
+    match env::var_os(VARIABLE) {
+        None if env::var("PROFILE")? == "debug" => Ok(QUICK_PROFILE),
+        None => Ok(SMALL_PROFILE),
+        Some(name) if name == SMALL_PROFILE => Ok(SMALL_PROFILE),
+        Some(name) if name == QUICK_PROFILE => Ok(QUICK_PROFILE),
+        Some(other) => {
+            let other = other.display();
+            Err(format!("{VARIABLE} is `{other}`: it can be `{SMALL_PROFILE}` or `{QUICK_PROFILE}`").into())
+        }
+    }
+}
+
 fn build() -> Result<PathBuf, Box<dyn Error>> {
+    let profile = profile()?;
     let workspace = workspace()?;
     for input in INPUTS {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
@@ -98,31 +122,38 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     let is_cross = target != env::var("HOST")?;
 
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&workspace).args(["rustc", "--quiet", "--locked", "--package", "action-server"]);
-    cargo
-        .args(["--bin", "action-server", "--profile", "action-server", "--target-dir"])
-        .arg(&target_directory);
+    cargo.current_dir(&workspace).args([
+        "rustc",
+        "--locked",
+        "--package",
+        "action-server",
+        "--bin",
+        "action-server",
+    ]);
+    cargo.args(["--profile", profile, "--target-dir"]).arg(&target_directory);
     if is_cross {
         cargo.args(["--target", &target]);
     }
     // Only for the program itself: proc-macros cannot be linked statically.
-    cargo.args(["--", "-C", "target-feature=+crt-static"]).args(SMALL);
+    cargo.args(["--", "-C", "target-feature=+crt-static"]);
+    if profile == SMALL_PROFILE {
+        cargo.args(SMALL_FLAGS);
+    }
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_outer_build(name)) {
         cargo.env_remove(name);
     }
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", without_paths_of_this_machine().join("\u{1f}"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remap_registry_paths().join("\u{1f}"));
 
-    let output = cargo.output().map_err(|error| format!("running {cargo:?}: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("building the action server: {}\n{said}", output.status).into());
+    let status = cargo.status().map_err(|error| format!("cannot run {cargo:?}: {error}"))?;
+    if !status.success() {
+        return Err(format!("cannot build the action server: {status}").into());
     }
     let folder = if is_cross { target_directory.join(target) } else { target_directory };
-    Ok(folder.join("action-server").join("action-server"))
+    Ok(folder.join(profile).join("action-server"))
 }
 
-/// Where a panic comes from is told with the crate's name and version, and not with where cargo keeps it here.
-fn without_paths_of_this_machine() -> Vec<String> {
+/// Flags that remove the path of cargo's registry from panic messages; the crate's name and version remain.
+fn remap_registry_paths() -> Vec<String> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")));
     let registries = home.and_then(|home| home.join("registry/src").read_dir().ok());
@@ -136,7 +167,7 @@ fn workspace() -> Result<PathBuf, Box<dyn Error>> {
     Ok(root.to_owned())
 }
 
-/// The folder above `<profile>/build/<crate>/out`: cargo tells a build script nothing nearer.
+/// The folder above `<profile>/build/<crate>/out`: cargo passes a build script nothing closer.
 fn outer_target_directory() -> Result<PathBuf, Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let build = out.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("build")));
