@@ -11,7 +11,7 @@ use protocol::record::WorkspaceSetup;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::compose::StateDir;
-use crate::config::Config;
+use crate::config::{Config, Runtime};
 use crate::exit::UsageError;
 
 /// What is looked for in a workspace that is there already.
@@ -39,7 +39,7 @@ impl WorkFolder {
         conversation: &ConversationId,
         named: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let is_elsewhere = matches!(config.runtime.as_str(), "ssh" | "remote");
+        let is_elsewhere = config.runtime.is_on_other_machine();
         let configured = config.workspace_base.as_deref().filter(|_| !is_elsewhere);
         if let (None, Some(path)) = (named, configured) {
             // As V0 does with the one that it is configured with.
@@ -56,14 +56,14 @@ impl WorkFolder {
 
     /// One that the user named.
     fn named(config: &Config, path: &Path) -> anyhow::Result<Self> {
-        match config.runtime.as_str() {
-            "ssh" => Ok(Self::There(path.to_owned())),
-            "remote" => {
+        match config.runtime {
+            Runtime::Ssh => Ok(Self::There(path.to_owned())),
+            Runtime::Remote => {
                 let text = "a sandbox elsewhere does not see this machine's folders: leave -d out, and have a \
                             repository cloned with --selected-repo";
                 Err(UsageError(text.to_owned()).into())
             }
-            _ => Ok(Self::Here(existing_folder(path)?)),
+            Runtime::Auto | Runtime::Docker | Runtime::Local => Ok(Self::Here(existing_folder(path)?)),
         }
     }
 

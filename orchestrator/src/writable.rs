@@ -12,7 +12,7 @@ use crate::trust::{TrustReason, UndecidedFile, Verdict};
 /// Checks the folders that a sandbox can write. Returns the files in them that take effect now and that the user has not
 /// decided about: the sandbox can change these.
 pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<UndecidedFile>, UsageError> {
-    if matches!(config.runtime.as_str(), "ssh" | "remote") {
+    if config.runtime.is_on_other_machine() {
         // The folders are another machine's.
         return Ok(Vec::new());
     }

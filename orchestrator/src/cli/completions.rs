@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{Arguments, print, sandbox};
 use crate::compose::{self, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
 
 /// Says in the environment that words are to be completed, and for which shell.
@@ -64,7 +64,7 @@ pub(crate) fn answer_if_asked() {
 
 /// The values of `--runtime`.
 pub(super) fn runtimes() -> Vec<CompletionCandidate> {
-    compose::RUNTIMES.map(CompletionCandidate::new).into()
+    Runtime::ALL.map(|runtime| CompletionCandidate::new(runtime.name())).into()
 }
 
 /// The sandboxes whose names begin so.
@@ -106,7 +106,7 @@ fn asked(
 /// The configuration and the folder that keeps everything, if there is one yet.
 fn load() -> anyhow::Result<Option<(Config, StateDir)>> {
     let overrides = Overrides {
-        runtime: given("--runtime"),
+        runtime: given("--runtime").and_then(|name| name.parse().ok()),
         ssh_host: given("--host"),
         config_file: given("--config-file").map(PathBuf::from),
         ..Overrides::default()

@@ -14,7 +14,7 @@ use super::session::{self, NewSession};
 use super::work::WorkArguments;
 use super::{prepare, print};
 use crate::compose::{self, Models};
-use crate::config::Overrides;
+use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
 use crate::workspace::WorkFolder;
 
@@ -39,7 +39,7 @@ const TEST: &str = "sh test.sh";
 pub(super) struct DemoArguments {
     /// What places the sandbox: docker, or local (a process on this machine, kept in where something here can).
     #[arg(long, value_name = "RUNTIME", default_value = "local")]
-    runtime: String,
+    runtime: Runtime,
 
     /// The image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
@@ -66,7 +66,8 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let id = Conversations::new_id();
     let workspace = state_dir.workspace(&id)?;
     write_project(&workspace)?;
-    let inside = if config.runtime == "local" { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
+    let inside =
+        if config.runtime == Runtime::Local { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
     let work = WorkArguments {
         secrets: Vec::new(),
         model: None,

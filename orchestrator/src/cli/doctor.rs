@@ -8,7 +8,7 @@ use serde_json::json;
 use super::interrupts::Interrupts;
 use super::{load_config, print};
 use crate::compose::{self, Models, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 
 /// Below this a disk is called nearly full: an image or a build may not fit.
@@ -24,7 +24,7 @@ Example: glovebox doctor --runtime local --json")]
 pub(super) struct DoctorArguments {
     /// Check for this runtime instead of the configured one.
     #[arg(long, value_name = "RUNTIME")]
-    runtime: Option<String>,
+    runtime: Option<Runtime>,
 
     /// Check for this model instead of the configured one.
     #[arg(short = 'l', long, value_name = "MODEL")]
@@ -78,11 +78,12 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     let (engine, isolation) = tokio::join!(engine(&config, &state_dir), isolation(&config, &state_dir));
     // `auto` needs one of both.
     let (has_engine, is_isolated) = (engine.is_ok(), isolation.is_ok());
-    let needs =
-        |runtime: &str, has_other: bool| config.runtime == runtime || config.runtime == "auto" && !has_other;
+    let needs = |runtime: Runtime, has_other: bool| {
+        config.runtime == runtime || config.runtime == Runtime::Auto && !has_other
+    };
     let checks = [
-        Check::of("engine", needs("docker", is_isolated), engine),
-        Check::of("isolation", needs("local", has_engine), isolation),
+        Check::of("engine", needs(Runtime::Docker, is_isolated), engine),
+        Check::of("isolation", needs(Runtime::Local, has_engine), isolation),
         Check::of("key", true, key(&config)),
         Check::of("model", true, model(&config).await),
         disk(&config.state_dir),
@@ -123,7 +124,7 @@ async fn engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<String>
 }
 
 async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
-    let local = Config { runtime: "local".to_owned(), ..config.clone() };
+    let local = Config { runtime: Runtime::Local, ..config.clone() };
     match compose::isolation(&local, state_dir).await? {
         Some((isolation, bounds)) => Ok(format!("{isolation}; bounded: {bounds}")),
         None => Ok(String::new()),

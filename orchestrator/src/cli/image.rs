@@ -12,7 +12,7 @@ use protocol::ObservationKind;
 
 use super::fresh_sandbox::{Command, Ended, in_fresh_sandbox};
 use super::{prepare, print};
-use crate::config::Overrides;
+use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
 use probed::Probed;
 
@@ -36,7 +36,7 @@ pub(super) enum ImageCommand {
 
 pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::Result<Exit> {
     let ImageCommand::Check { image, json } = command;
-    let overrides = Overrides { runtime: Some("docker".into()), image: Some(image.clone()), ..overrides };
+    let overrides = Overrides { runtime: Some(Runtime::Docker), image: Some(image.clone()), ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);

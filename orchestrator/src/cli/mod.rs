@@ -45,7 +45,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::compose::{self, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 use crate::hiding;
 
@@ -128,7 +128,7 @@ struct PlaceArguments {
     /// What places the sandbox: docker; local (a process on this machine, kept in by bubblewrap or Landlock); ssh; remote;
     /// or auto (docker if it answers, else local).
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(completions::runtimes))]
-    runtime: Option<String>,
+    runtime: Option<Runtime>,
 
     #[command(flatten)]
     machine: MachineArguments,
@@ -168,7 +168,7 @@ impl PlaceArguments {
     /// What these arguments say of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
         let overrides = self.machine.overrides(overrides);
-        Overrides { runtime: self.runtime.clone(), image: self.image.clone(), ..overrides }
+        Overrides { runtime: self.runtime, image: self.image.clone(), ..overrides }
     }
 }
 
@@ -281,20 +281,20 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
 }
 
 fn warn_of_runtime(config: &Config, overrides: &Overrides) {
-    match config.runtime.as_str() {
-        "local" if config.sandbox.unsafe_local => {
+    match config.runtime {
+        Runtime::Local if config.sandbox.unsafe_local => {
             print::warning("--unsafe-local does not isolate: what runs in the sandbox can do what you can");
         }
-        "ssh" => print::warning(
+        Runtime::Ssh => print::warning(
             "the ssh runtime does not isolate: what runs in the sandbox can do there what your account can",
         ),
         _ => {}
     }
-    if overrides.network.is_some() && matches!(config.runtime.as_str(), "ssh" | "remote") {
+    if overrides.network.is_some() && config.runtime.is_on_other_machine() {
         let runtime = &config.runtime;
         print::warning(&format!("the {runtime} runtime does not choose networks: --network is ignored"));
     }
-    if matches!(config.runtime.as_str(), "local" | "ssh") && config.sandbox.image.is_some() {
+    if !config.runtime.has_images() && config.sandbox.image.is_some() {
         print::warning(&format!("the {} runtime has no images: the image is passed over", config.runtime));
     }
 }

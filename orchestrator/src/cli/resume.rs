@@ -6,7 +6,6 @@ use clap::builder::NonEmptyStringValueParser;
 use conversations::{Decision, ResumeRequest};
 use engine::conversation::Recovery;
 use protocol::AgentState;
-use protocol::record::ConversationStarted;
 
 use super::confirm::Questions;
 use super::conversation_id::ConversationChoice;
@@ -15,7 +14,7 @@ use super::session::{self, Course};
 use super::work::WorkArguments;
 use super::{MachineArguments, decided_config, load_decided_config, print, trajectory_file};
 use crate::compose::{self, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::Overrides;
 use crate::exit::Exit;
 use crate::terminal_input::InputKeptFromShell;
 use crate::workspace;
@@ -104,7 +103,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         print::note(&format!("conversation {id} has ended; say more with -t TEXT\n"));
         return Ok(super::follow::exit_of(&stored.state, false));
     }
-    as_it_began(&mut config, &started, &overrides);
+    compose::restore_settings(&mut config, &started, &overrides)?;
     for name in stored.secrets.iter().filter(|name| !config.secrets.contains_key(*name)) {
         print::warning(&format!(
             "the conversation had the secret {name}, which is not given now: it cannot be used, and is not hidden where it \
@@ -112,8 +111,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         ));
     }
     // Over SSH, and elsewhere, it is a folder of another machine.
-    let folder =
-        started.workspace.as_deref().filter(|_| matches!(config.runtime.as_str(), "docker" | "local"));
+    let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
     let folder = folder.map(Path::new);
     folder.map_or(Ok(()), |folder| workspace::check_not_replaced("workspace", folder))?;
     let trajectory = trajectory_file::prepare(&config, &id)?;
@@ -141,13 +139,4 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     conversations.resume(stored, parts, request, compose::security(&config)?.0).await?;
     let course = Course { from, has_answer: true, trajectory };
     session::finish(&conversations, &id, &config, &work, course, sweep).await
-}
-
-/// Runtime, model and network of a conversation stay what they were unless the command line names others.
-fn as_it_began(config: &mut Config, started: &ConversationStarted, overrides: &Overrides) {
-    config.runtime.clone_from(&started.runtime);
-    config.sandbox.set_network(overrides.network.clone().or_else(|| started.network.clone()));
-    if overrides.model.is_none() {
-        config.llm.model = Some(started.model.clone());
-    }
 }

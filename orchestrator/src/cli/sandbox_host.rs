@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupts::Interrupts;
 use super::{prepare, print};
 use crate::compose::{self, StateDir};
-use crate::config::Overrides;
+use crate::config::{Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
@@ -67,7 +67,7 @@ pub(super) struct SandboxHostArguments {
 
     /// What places the sandboxes: docker, or local (processes of this machine).
     #[arg(long, value_name = "RUNTIME")]
-    runtime: Option<String>,
+    runtime: Option<Runtime>,
 
     /// The image of sandboxes that ask for none.
     #[arg(long, value_name = "IMAGE")]
@@ -76,7 +76,7 @@ pub(super) struct SandboxHostArguments {
 
 pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let SandboxHostArguments { runtime, image, .. } = &arguments;
-    let overrides = Overrides { runtime: runtime.clone(), image: image.clone(), ..overrides };
+    let overrides = Overrides { runtime: *runtime, image: image.clone(), ..overrides };
     let (config, _) = prepare(&overrides).await?;
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,

@@ -54,7 +54,7 @@ pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir
         max_iterations: config.max_iterations,
         max_budget: config.max_budget,
         confirmation: compose::security(config)?.0,
-        runtime: config.runtime.clone(),
+        runtime: config.runtime.to_string(),
         image: config.sandbox.image.clone(),
         workspace: new.workspace.for_log()?,
         network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),

@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use conversations::{ConversationLocks, Conversations, HostError, LockGuard, Workspaces};
 use engine::events::EventStore;
 use protocol::ConversationId;
+use protocol::record::ConversationStarted;
 
 use super::StateDir;
+use crate::config::{Config, Overrides, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::workspace;
 
@@ -80,6 +82,21 @@ async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
     let copied = copy.output().await.with_context(copying)?;
     if !copied.status.success() {
         anyhow::bail!("{}: {}", copying(), String::from_utf8_lossy(&copied.stderr).trim_end());
+    }
+    Ok(())
+}
+
+/// Sets the runtime, model and network of a stored conversation, unless the command line names others.
+pub(crate) fn restore_settings(
+    config: &mut Config,
+    started: &ConversationStarted,
+    overrides: &Overrides,
+) -> Result<(), UsageError> {
+    config.runtime =
+        started.runtime.parse().map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
+    config.sandbox.set_network(overrides.network.clone().or_else(|| started.network.clone()));
+    if overrides.model.is_none() {
+        config.llm.model = Some(started.model.clone());
     }
     Ok(())
 }

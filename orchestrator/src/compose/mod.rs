@@ -14,12 +14,12 @@ mod tool_servers;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
-pub(crate) use conversations::{conversations, host_error};
+pub(crate) use conversations::{conversations, host_error, restore_settings};
 pub(crate) use model::{Models, check_key, lasting_model_name, reach_provider};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
-    RUNTIMES, choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider,
-    provider_with_spares, spec, sweep,
+    choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider, provider_with_spares,
+    spec, sweep,
 };
 use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};

@@ -18,15 +18,12 @@ use sandbox::{
 };
 
 use super::StateDir;
-use crate::config::Config;
+use crate::config::{Config, Runtime};
 use crate::exit::UsageError;
 use crate::terminal_input::discard_typed_input;
 
 /// A local sandbox that nobody speaks to for so long ends itself.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// What can place sandboxes; `auto` is one of the next two.
-pub(crate) const RUNTIMES: [&str; 5] = ["auto", "docker", "local", "ssh", "remote"];
 
 /// What places sandboxes of the configured runtime.
 pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Arc<dyn SandboxProvider>> {
@@ -44,23 +41,23 @@ pub(crate) fn provider_with_spares(
         None => ServerBinary::embedded(state_dir.path().join("bin")),
     };
     let secret = state_dir.secret()?;
-    Ok(match config.runtime.as_str() {
-        "docker" => Arc::new(DockerProvider::new(docker(config, server, secret, spares))),
-        "local" => Arc::new(LocalProvider::new(local(config, state_dir, server, secret)?)),
-        "ssh" => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
-        "remote" => remote(config)?,
-        other => {
-            let text = format!("there is no runtime {other}: there are {}", RUNTIMES.join(", "));
-            return Err(UsageError(text).into());
+    Ok(match config.runtime {
+        Runtime::Docker => Arc::new(DockerProvider::new(docker(config, server, secret, spares))),
+        Runtime::Local => Arc::new(LocalProvider::new(local(config, state_dir, server, secret)?)),
+        Runtime::Ssh => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
+        Runtime::Remote => remote(config)?,
+        Runtime::Auto => {
+            let text = "the runtime auto creates no sandboxes itself: name docker or local";
+            return Err(UsageError(text.to_owned()).into());
         }
     })
 }
 
 /// What `auto` means here: docker if it answers, else local.
 pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
-    if config.runtime == "auto" {
+    if config.runtime == Runtime::Auto {
         let has_engine = docker_answers(config, state_dir).await.is_ok();
-        config.runtime = if has_engine { "docker" } else { "local" }.to_owned();
+        config.runtime = if has_engine { Runtime::Docker } else { Runtime::Local };
     }
     Ok(())
 }
@@ -75,16 +72,16 @@ pub(crate) async fn docker_answers(config: &Config, state_dir: &StateDir) -> any
 /// The network that a new sandbox has, in a word or two: `none`, `host`, or names of the engine's.
 pub(crate) fn network(config: &Config) -> String {
     let sandbox = &config.sandbox;
-    match config.runtime.as_str() {
-        "local" if sandbox.unsafe_local => "host".to_owned(),
-        "local" => sandbox.network.clone().unwrap_or_else(|| "none".to_owned()),
-        "docker" => {
+    match config.runtime {
+        Runtime::Local if sandbox.unsafe_local => "host".to_owned(),
+        Runtime::Local => sandbox.network.clone().unwrap_or_else(|| "none".to_owned()),
+        Runtime::Docker => {
             let networks = sandbox.network.iter().chain(&sandbox.additional_networks);
             let networks: Vec<_> = networks.map(String::as_str).collect();
             if networks.is_empty() { "none".to_owned() } else { networks.join(", ") }
         }
-        "ssh" => "the machine's own".to_owned(),
-        _ => "chosen by the service".to_owned(),
+        Runtime::Ssh => "the machine's own".to_owned(),
+        Runtime::Remote | Runtime::Auto => "chosen by the service".to_owned(),
     }
 }
 
@@ -93,7 +90,7 @@ pub(crate) async fn isolation(
     config: &Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<Option<(Isolation, Bounds)>> {
-    if config.runtime != "local" {
+    if config.runtime != Runtime::Local {
         return Ok(None);
     }
     let server = ServerBinary::embedded(state_dir.path().join("bin"));

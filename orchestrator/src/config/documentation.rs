@@ -34,6 +34,7 @@ fn value(kind: Kind) -> &'static str {
         Kind::Size => "size",
         Kind::Volumes => "volumes",
         Kind::Url => "URL",
+        Kind::Runtime => "`auto`, `docker`, `local`, `ssh`, `remote`",
         Kind::UnknownHosts => "`refuse`, `accept-new`, `ask`",
         Kind::Servers => "servers",
         Kind::Confirmation => "`never`, `low`, `medium`, `high`, `always`",

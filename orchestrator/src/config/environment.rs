@@ -35,6 +35,7 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         | Kind::Size
         | Kind::Volumes
         | Kind::Url
+        | Kind::Runtime
         | Kind::UnknownHosts
         | Kind::Confirmation
         | Kind::Router

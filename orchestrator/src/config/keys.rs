@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Volumes,
     /// `http://` or `https://`.
     Url,
+    /// Name of a runtime.
+    Runtime,
     /// What to do about a host whose key is not known.
     UnknownHosts,
     /// MCP servers.
@@ -48,6 +50,7 @@ impl Kind {
             Self::Url => "an address such as https://host:3000",
             Self::Confirmation => "never, low, medium, high or always",
             Self::Router => "noop_router or multimodal_router",
+            Self::Runtime => "auto, docker, local, ssh or remote",
             Self::UnknownHosts => "refuse, accept-new or ask",
             Self::Servers => "a list of servers",
             Self::List => "a list of strings",
@@ -209,7 +212,7 @@ pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
 
 const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "default_agent", Kind::Text),
-    ("core", "runtime", Kind::Text),
+    ("core", "runtime", Kind::Runtime),
     ("core", "file_store_path", Kind::Text),
     ("core", "sync_events", Kind::Flag),
     ("core", "enable_browser", Kind::Flag),

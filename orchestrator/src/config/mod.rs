@@ -17,6 +17,7 @@ mod mcp;
 mod policy_file;
 mod python_literal;
 mod routing;
+mod runtime;
 mod sandbox;
 mod secrets;
 mod settings;
@@ -40,6 +41,7 @@ use agent::Folders;
 pub(crate) use condenser::CondenserSettings;
 use layers::Layers;
 pub(crate) use layers::RestrictedFile;
+pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::SandboxSettings;
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 
@@ -72,7 +74,7 @@ pub(crate) struct Overrides {
     /// `--max-budget-per-task`, in US dollars.
     pub max_budget: Option<f64>,
     /// `--runtime`.
-    pub runtime: Option<String>,
+    pub runtime: Option<Runtime>,
     /// `--image`.
     pub image: Option<String>,
     /// `--network`.
@@ -102,8 +104,8 @@ pub(crate) struct Config {
     pub max_iterations: u32,
     /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
     pub max_budget: Option<f64>,
-    /// The runtime's name.
-    pub runtime: String,
+    /// What creates sandboxes.
+    pub runtime: Runtime,
     /// What sandboxes are.
     pub sandbox: SandboxSettings,
     /// How long a command may take when the agent does not say, in seconds.
@@ -376,11 +378,8 @@ impl Config {
                 .filter(|most| *most > 0.0),
             runtime: overrides
                 .runtime
-                .clone()
-                .or_else(|| settings.text("core", "runtime"))
-                // V0's older name.
-                .filter(|runtime| runtime != "eventstream")
-                .unwrap_or_else(|| "docker".into()),
+                .or_else(|| settings.text("core", "runtime")?.parse().ok())
+                .unwrap_or(Runtime::Docker),
             sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
             workspace_base: settings

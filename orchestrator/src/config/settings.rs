@@ -11,6 +11,7 @@ use sandbox::ServerUrl;
 use super::agent::is_narrower;
 use super::keys::{self, Kind, UntrustedRule};
 use super::mcp;
+use super::runtime::Runtime;
 
 /// Why configuration cannot be used. The user mends it.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +152,7 @@ impl Settings {
                     Kind::Size
                     | Kind::Volumes
                     | Kind::Url
+                    | Kind::Runtime
                     | Kind::UnknownHosts
                     | Kind::Confirmation
                     | Kind::Router,
@@ -353,6 +355,9 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Size => value.as_str().is_some_and(|text| size_in_bytes(text).is_some()),
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
         Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
+        Kind::Runtime => {
+            value.as_str().is_some_and(|text| text.is_empty() || text.parse::<Runtime>().is_ok())
+        }
         Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
         // They were looked at one by one.
         Kind::Servers => value.is_array(),

@@ -4,7 +4,7 @@ use engine::agent::tools::ToolName;
 use engine::condenser::CondenserConfig;
 use storage::Durability;
 
-use super::{Config, ConfigError, Overrides, keys};
+use super::{Config, ConfigError, Overrides, Runtime, keys};
 
 fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
     let mut named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -27,9 +27,9 @@ fn error_of(file: &str, environment: &[(&str, &str)]) -> String {
 fn flags_win_over_the_environment_that_over_the_file_that_over_defaults() {
     let file = "[core]\nmax_iterations = 7\nruntime = \"local\"\n";
     let config = load("", &[], Overrides::default()).unwrap();
-    assert_eq!((config.max_iterations, config.runtime.as_str()), (500, "docker"));
+    assert_eq!((config.max_iterations, config.runtime), (500, Runtime::Docker));
     let config = load(file, &[], Overrides::default()).unwrap();
-    assert_eq!((config.max_iterations, config.runtime.as_str()), (7, "local"));
+    assert_eq!((config.max_iterations, config.runtime), (7, Runtime::Local));
     let config = load(file, &[("MAX_ITERATIONS", "8")], Overrides::default()).unwrap();
     assert_eq!(config.max_iterations, 8);
     let flags = Overrides { max_iterations: Some(9), ..Default::default() };
@@ -72,6 +72,10 @@ fn a_bad_value_names_file_line_and_key() {
         ":2: core.max_iterations must be a whole number, 0 or more, not -1"
     );
     assert!(error_of("[core]\nruntime = \n", &[]).starts_with(":2: "));
+    assert_eq!(
+        error_of("[core]\nruntime = \"moon\"\n", &[]),
+        ":2: core.runtime must be auto, docker, local, ssh or remote, not \"moon\""
+    );
     assert_eq!(
         error_of("", &[("LLM_TEMPERATURE", "hot")]),
         "environment variable LLM_TEMPERATURE: llm.temperature must be a number, 0 or more, not what it holds"

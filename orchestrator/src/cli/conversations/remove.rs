@@ -3,13 +3,13 @@
 use std::io::IsTerminal as _;
 
 use clap_complete::engine::ArgValueCompleter;
-use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode};
+use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError};
 use jiff::{Span, SpanRelativeTo};
 use protocol::ConversationId;
 
 use crate::cli::{completions, print};
 use crate::compose::{self, StateDir};
-use crate::config::Config;
+use crate::config::{Config, UnknownRuntime};
 use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,9 @@ pub(super) async fn run(
     }
     let mode = if arguments.force { DeleteMode::Force } else { DeleteMode::Whole };
     let find_provider = |runtime: &str| {
-        let config = Config { runtime: runtime.to_owned(), ..config.clone() };
+        let runtime =
+            runtime.parse().map_err(|error: UnknownRuntime| HostError::Refused(error.to_string()))?;
+        let config = Config { runtime, ..config.clone() };
         compose::provider(&config, state_dir).map_err(compose::host_error)
     };
     for id in chosen {

@@ -8,7 +8,7 @@ use engine::sandbox::{Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxS
 use super::name::Name;
 use crate::cli::{completions, prepare};
 use crate::compose::{self, Lock, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
 
 /// Which runtime is meant.
@@ -17,7 +17,7 @@ pub(super) struct At {
     /// The runtime of the sandbox: docker, local, ssh, remote, or auto (docker if it answers, else local). Without it a
     /// sandbox that is there is found wherever it is.
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(completions::runtimes))]
-    pub(super) runtime: Option<String>,
+    pub(super) runtime: Option<Runtime>,
 
     /// The machine for --runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]

@@ -11,7 +11,7 @@ use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::print;
 use crate::compose;
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
 
 /// How long one runtime may keep those of the others from being shown.
@@ -47,18 +47,22 @@ impl Hosts {
     pub(super) fn with_others(first: Host) -> Self {
         let sandbox = &first.config.sandbox;
         let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
-        let known =
-            [("docker", true), ("local", true), ("ssh", sandbox.ssh.target.is_some()), ("remote", is_remote)];
+        let known = [
+            (Runtime::Docker, true),
+            (Runtime::Local, true),
+            (Runtime::Ssh, sandbox.ssh.target.is_some()),
+            (Runtime::Remote, is_remote),
+        ];
         let (mut others, mut failed) = (Vec::new(), Vec::new());
-        for (name, _) in
-            known.into_iter().filter(|(name, may_have)| *may_have && *name != first.config.runtime)
+        for (runtime, _) in
+            known.into_iter().filter(|(runtime, may_have)| *may_have && *runtime != first.config.runtime)
         {
-            let mut config = Config { runtime: name.to_owned(), ..first.config.clone() };
+            let mut config = Config { runtime, ..first.config.clone() };
             // Nobody is asked about a machine that was not named.
             config.sandbox.ssh.unknown_hosts = Some("refuse".into());
             match compose::provider(&config, &first.state_dir) {
                 Ok(provider) => others.push(Host { config, state_dir: first.state_dir.clone(), provider }),
-                Err(error) => failed.push((name, error)),
+                Err(error) => failed.push((runtime.name(), error)),
             }
         }
         Self { first, others, failed }
