@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     if let Some(code) = sandbox::confine_if_asked() {
         return code;
     }
-    cli::answer_completions_if_asked();
+    cli::complete_if_requested();
     let arguments = cli::Arguments::parse();
     init_logging(arguments.log_level.as_deref(), arguments.log_format);
     match run(arguments) {

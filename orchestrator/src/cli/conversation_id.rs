@@ -4,14 +4,14 @@ use clap_complete::engine::ArgValueCompleter;
 use conversations::ConversationSelector;
 use protocol::ConversationId;
 
-use super::completions;
+use super::candidates;
 
 /// The conversation that a command is about.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ConversationChoice {
     /// The conversation, as `glovebox conversations ls` shows it: its id, or a prefix that no other has.
-    #[arg(add = ArgValueCompleter::new(completions::conversations))]
+    #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     id: Option<ConversationId>,
 
     /// The conversation with the latest event.

@@ -2,6 +2,7 @@
 
 mod approval;
 mod bounded_output;
+mod candidates;
 mod completions;
 mod confirm;
 mod conversation_id;
@@ -40,7 +41,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
-pub(crate) use completions::answer_if_asked as answer_completions_if_asked;
+pub(crate) use completions::complete_if_requested;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -127,7 +128,7 @@ enum Command {
 struct PlaceArguments {
     /// What places the sandbox: docker; local (a process on this machine, kept in by bubblewrap or Landlock); ssh; remote;
     /// or auto (docker if it answers, else local).
-    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(completions::runtimes))]
+    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     runtime: Option<Runtime>,
 
     #[command(flatten)]

@@ -7,7 +7,7 @@ use conversations::{ConversationSelector, Conversations, ConversationsError, Del
 use jiff::{Span, SpanRelativeTo};
 use protocol::ConversationId;
 
-use crate::cli::{completions, print};
+use crate::cli::{candidates, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, UnknownRuntime};
 use crate::exit::{Exit, UsageError};
@@ -22,7 +22,7 @@ Examples:
 pub(in crate::cli) struct RemoveArguments {
     /// The conversations: their ids, or prefixes that no others have.
     #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
-    #[arg(add = ArgValueCompleter::new(completions::conversations))]
+    #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     ids: Vec<ConversationId>,
 
     /// All whose last event is older than this, such as 12h, 30d or 8w.

@@ -7,7 +7,7 @@ use super::create::variables;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::completions;
+use crate::cli::candidates;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::program;
 use crate::compose;
@@ -25,7 +25,7 @@ Examples:
   tar cz . | glovebox sandbox exec box -- tar xz -C /tmp")]
 pub(super) struct ExecArguments {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     name: Name,
 
     /// A variable for the program; without a value, this shell's.

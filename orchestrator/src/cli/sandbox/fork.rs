@@ -7,7 +7,7 @@ use super::create::{self, Wishes};
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::{completions, print};
+use crate::cli::{candidates, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -18,7 +18,7 @@ environment are not taken over. No image stays: what was copied goes with the la
 Example: glovebox sandbox fork box attempt-2 --env TOKEN")]
 pub(super) struct ForkArguments {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     name: Name,
 
     /// The new one's name; without it, it gets one.

@@ -6,7 +6,7 @@ use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use engine::sandbox::{Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxState, SandboxSummary};
 
 use super::name::Name;
-use crate::cli::{completions, prepare};
+use crate::cli::{candidates, prepare};
 use crate::compose::{self, Lock, StateDir};
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
@@ -16,7 +16,7 @@ use crate::exit::UsageError;
 pub(super) struct At {
     /// The runtime of the sandbox: docker, local, ssh, remote, or auto (docker if it answers, else local). Without it a
     /// sandbox that is there is found wherever it is.
-    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(completions::runtimes))]
+    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     pub(super) runtime: Option<Runtime>,
 
     /// The machine for --runtime ssh: user@host:port, or a name from ~/.ssh/config.
@@ -28,7 +28,7 @@ pub(super) struct At {
 #[derive(Debug, clap::Args)]
 pub(super) struct OneSandbox {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     pub(super) name: Name,
 
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct OneSandbox {
 #[derive(Debug, clap::Args)]
 pub(super) struct SomeSandboxes {
     /// The sandboxes.
-    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(candidates::sandboxes))]
     pub(super) names: Vec<Name>,
 
     #[command(flatten)]

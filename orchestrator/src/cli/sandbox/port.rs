@@ -17,7 +17,7 @@ use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
 use crate::cli::interrupts::Interrupts;
-use crate::cli::{completions, print, table};
+use crate::cli::{candidates, print, table};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -36,7 +36,7 @@ Examples:
   glovebox sandbox port box 0.0.0.0:80:8080   other machines reach it too")]
 pub(super) struct PortArguments {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     name: Name,
 
     /// A port of this machine, or 0 for any that is free, and the port inside to which it leads. One number is both. BIND is

@@ -7,7 +7,7 @@ use super::host::{At, Host};
 use super::hosts::Hosts;
 use super::ls::image_name;
 use super::name::Name;
-use crate::cli::{completions, print};
+use crate::cli::{candidates, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -19,7 +19,7 @@ and the exit code is 1.")]
 pub(super) struct RmArguments {
     /// The sandboxes.
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "snapshot"], conflicts_with = "all")]
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     names: Vec<Name>,
 
     /// All that were made by hand, at every runtime that `ls` shows. Those of conversations are left to `prune`.

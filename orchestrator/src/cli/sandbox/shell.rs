@@ -17,7 +17,7 @@ use super::hosts::Hosts;
 use super::name::Name;
 use super::terminal_mode::{RawMode, size};
 use crate::cli::program::exit_of_program;
-use crate::cli::{completions, interrupts::Interrupts, print};
+use crate::cli::{candidates, interrupts::Interrupts, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -32,7 +32,7 @@ Examples:
   glovebox sandbox shell box -- 'top -d 1'")]
 pub(super) struct ShellArguments {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     name: Name,
 
     #[command(flatten)]

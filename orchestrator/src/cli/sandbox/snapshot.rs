@@ -6,7 +6,7 @@ use engine::sandbox::SnapshotPurpose;
 use super::host::At;
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::{completions, print};
+use crate::cli::{candidates, print};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -17,7 +17,7 @@ What is mounted into the sandbox, its workspace from -d for one, is not in the i
 Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
 pub(super) struct SnapshotArguments {
     /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     name: Name,
 
     /// What the image is called; without it, it gets a name.

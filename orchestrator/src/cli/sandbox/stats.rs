@@ -8,7 +8,7 @@ use serde_json::json;
 use super::host::{At, Host};
 use super::hosts::Hosts;
 use super::name::Name;
-use crate::cli::{completions, print, table};
+use crate::cli::{candidates, print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 pub(super) struct StatsArguments {
     /// The sandboxes; without one, all that run.
     #[arg(value_name = "NAME")]
-    #[arg(add = ArgValueCompleter::new(completions::sandboxes))]
+    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     names: Vec<Name>,
 
     /// Print one JSON array.
