@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::agent_state::AgentState;
+pub use crate::edit_command::EditCommand;
 use crate::kinds::kinds;
 use crate::lenient::{null_is_default, null_is_minus_one, text_or_json};
 use crate::risk::SecurityRisk;
@@ -234,7 +235,8 @@ pub struct EditAction {
     pub path: String,
     /// `view`, `create`, `str_replace`, `insert` or `undo_edit`; empty for a draft.
     #[serde(default, deserialize_with = "null_is_default")]
-    pub command: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub command: EditCommand,
     /// For `create`: the content.
     #[serde(default)]
     pub file_text: Option<String>,
@@ -478,10 +480,10 @@ impl ReadAction {
 
 impl EditAction {
     /// Creates an edit of `path` with the editor's `command`. The caller sets the command's arguments.
-    pub fn new(path: impl Into<String>, command: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<String>, command: EditCommand) -> Self {
         Self {
             path: path.into(),
-            command: command.into(),
+            command,
             file_text: None,
             old_str: None,
             new_str: None,
@@ -497,7 +499,7 @@ impl EditAction {
 
     /// Whether this is a draft that a model still has to turn into an edit with a `command`.
     pub fn is_draft(&self) -> bool {
-        self.impl_source == FileImplementation::LlmBasedEdit && self.command.is_empty()
+        self.impl_source == FileImplementation::LlmBasedEdit && self.command == EditCommand::Unspecified
     }
 }
 

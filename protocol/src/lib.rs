@@ -4,6 +4,7 @@
 //! serializes to the same JSON, also if an older version of V0 wrote it (see `event::variance`). The exception is
 //! `message`, which is derived text.
 
+mod edit_command;
 mod kinds;
 mod lenient;
 mod older_fields;

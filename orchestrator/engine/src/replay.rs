@@ -287,7 +287,7 @@ fn comparable(observation: Option<&Observation>) -> Option<(&'static str, &str, 
 
 #[cfg(test)]
 mod tests {
-    use protocol::action::{ChangeAgentStateAction, RunAction};
+    use protocol::action::{ChangeAgentStateAction, EditCommand, RunAction};
     use protocol::observation::RunObservation;
     use serde_json::json;
 
@@ -318,7 +318,7 @@ mod tests {
         for done in &trajectory.done {
             if let Action::Edit(edit) = &done.action {
                 let text = edit.file_text.as_deref().unwrap_or_default();
-                assert!(edit.command == "create" && text.contains("todo"), "{edit:?}");
+                assert!(edit.command == EditCommand::Create && text.contains("todo"), "{edit:?}");
             }
         }
     }

@@ -4,7 +4,7 @@
 //! act on or not show is written out.
 
 use engine::conversation::Pending;
-use protocol::action::{EditAction, ReadAction, WriteAction};
+use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::{Action, SecurityRisk};
 use rustix::termios::tcgetwinsize;
 
@@ -96,24 +96,24 @@ fn what_runs(action: &Action) -> (String, String) {
 fn edited(edit: &EditAction) -> (String, String) {
     let path = visible_line(&edit.path);
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    match edit.command.as_str() {
+    match &edit.command {
         _ if edit.is_draft() => {
             let end = if edit.end == -1 { "the end".to_owned() } else { edit.end.to_string() };
             let title =
                 format!("edit {path}, lines {} to {end}, from a draft that a model completes", edit.start);
             (title, marked('|', &edit.content))
         }
-        "create" => (format!("create {path}"), marked('+', &text(&edit.file_text))),
-        "str_replace" => {
+        EditCommand::Create => (format!("create {path}"), marked('+', &text(&edit.file_text))),
+        EditCommand::StrReplace => {
             let diff = marked('-', &text(&edit.old_str)) + &marked('+', &text(&edit.new_str));
             (format!("edit {path}"), diff)
         }
-        "insert" => {
+        EditCommand::Insert => {
             let line = edit.insert_line.unwrap_or_default();
             (format!("edit {path}, after line {line}"), marked('+', &text(&edit.new_str)))
         }
-        "undo_edit" => (format!("undo the latest edit of {path}"), String::new()),
-        other => (format!("{} {path}", visible_line(other)), String::new()),
+        EditCommand::UndoEdit => (format!("undo the latest edit of {path}"), String::new()),
+        other => (format!("{} {path}", visible_line(other.as_str())), String::new()),
     }
 }
 
@@ -201,14 +201,14 @@ mod tests {
     #[test]
     fn an_edit_is_shown_as_what_goes_and_what_comes() {
         let (old_str, new_str) = (Some("one\ntwo".to_owned()), Some("three\n".to_owned()));
-        let edit = EditAction { old_str, new_str, ..EditAction::new("/w/a b", "str_replace") };
+        let edit = EditAction { old_str, new_str, ..EditAction::new("/w/a b", EditCommand::StrReplace) };
         let shown = described(edit.into(), "");
         assert!(
             shown.contains("edit /w/a b (3 lines)\n  - one\n  - two\n  + three\n  risk: unknown\n"),
             "{shown}"
         );
         let file_text = Some((1..=500).map(|line| format!("{line}\n")).collect());
-        let create = EditAction { file_text, ..EditAction::new("/w/c", "create") };
+        let create = EditAction { file_text, ..EditAction::new("/w/c", EditCommand::Create) };
         assert!(described(create.into(), "").contains("  + 500\n"), "nothing of it is left out");
     }
 

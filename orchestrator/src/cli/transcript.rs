@@ -234,7 +234,7 @@ impl Transcript {
                 text.push_str(&self.head(&format!("[write {}]", clean(&write.path))));
             }
             (_, Action::Edit(edit)) => {
-                let command = if edit.is_draft() { "edit" } else { &edit.command };
+                let command = if edit.is_draft() { "edit" } else { edit.command.as_str() };
                 text.push_str(&self.head(&format!("[{} {}]", clean(command), clean(&edit.path))));
             }
             (_, Action::Finish(finish)) => {

@@ -261,7 +261,7 @@ fn edits_within_python_code_are_read() {
     );
     // Anything else is ignored, as in V0.
     for code in ["", "print(1)", "print(file_editor(**{'command': f()}))"] {
-        assert_eq!(edit(code).command, "", "{code}");
+        assert_eq!(edit(code).command, crate::action::EditCommand::Unspecified, "{code}");
     }
     let viewed = with(
         run(

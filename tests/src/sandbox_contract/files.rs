@@ -1,6 +1,6 @@
 //! Files: what is written is read back and edited.
 
-use protocol::action::{EditAction, ReadAction, WriteAction};
+use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind, SecurityRisk};
 
@@ -31,7 +31,7 @@ pub async fn a_file_is_written_read_and_edited(backend: &dyn Backend) {
     assert!(matches!(read.kind, ObservationKind::Read(_)), "{read:?}");
     assert_eq!(read.content.trim_end(), "one\ntwo");
 
-    let mut edit = EditAction::new(&path, "str_replace");
+    let mut edit = EditAction::new(&path, EditCommand::StrReplace);
     (edit.old_str, edit.new_str) = (Some("two".into()), Some("three".into()));
     let edited = perform(&*sandbox, 3, SandboxAction::Edit(edit)).await;
     assert!(matches!(edited.kind, ObservationKind::Edit(_)), "{edited:?}");

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use protocol::action::EditCommand;
+
 use crate::files::error::FileError;
 
 /// Reason why an edit failed. Not worth a retry with the same parameters.
@@ -10,9 +12,9 @@ pub(in crate::files) enum EditError {
     #[error(
         "Unrecognized command `{0}`. There are `view`, `create`, `str_replace`, `insert` and `undo_edit`."
     )]
-    Command(String),
+    Command(EditCommand),
     #[error("Parameter `{parameter}` is required for command: {command}.")]
-    Missing { parameter: &'static str, command: String },
+    Missing { parameter: &'static str, command: EditCommand },
     #[error("Invalid `path` parameter: {0}. The path {0} does not exist; give the path of a file that does.", path.display())]
     NoSuchPath { path: PathBuf },
     #[error("Invalid `path` parameter: {0}. It is a directory, and directories can only be viewed.", path.display())]

@@ -14,7 +14,7 @@ mod tests;
 use std::path::Path;
 
 use protocol::Observation;
-use protocol::action::{EditAction, FileImplementation};
+use protocol::action::{EditAction, EditCommand, FileImplementation};
 use protocol::observation::EditObservation;
 
 pub(super) use error::EditError;
@@ -65,22 +65,26 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
 
 fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<EditOutcome, EditError> {
     let missing = |parameter| EditError::Missing { parameter, command: action.command.clone() };
-    match action.command.as_str() {
-        "view" => Ok(EditOutcome { content: view::view(files, path, None)?, change: None }),
-        "create" => create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?),
-        "str_replace" => {
+    match &action.command {
+        EditCommand::View => Ok(EditOutcome { content: view::view(files, path, None)?, change: None }),
+        EditCommand::Create => {
+            create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?)
+        }
+        EditCommand::StrReplace => {
             let old = action.old_str.as_ref().ok_or(missing("old_str"))?;
             let new = action.new_str.as_deref().unwrap_or_default();
             // The text of an LLM-based edit was computed from the exact content of the file.
             let is_exact = action.impl_source == FileImplementation::LlmBasedEdit;
             replace_text::replace_text(files, path, old, new, is_exact)
         }
-        "insert" => {
+        EditCommand::Insert => {
             let line = action.insert_line.ok_or(missing("insert_line"))?;
             insert::insert(files, path, line, action.new_str.as_ref().ok_or(missing("new_str"))?)
         }
-        "undo_edit" => undo::undo(files, path),
-        other => Err(EditError::Command(other.to_owned())),
+        EditCommand::UndoEdit => undo::undo(files, path),
+        other @ (EditCommand::Unspecified | EditCommand::Unknown(_)) => {
+            Err(EditError::Command(other.clone()))
+        }
     }
 }
 

@@ -35,7 +35,7 @@ impl Editor {
     }
 
     fn perform(&self, command: &str, change: impl FnOnce(&mut EditAction)) -> Observation {
-        let mut action = EditAction::new("f", command);
+        let mut action = EditAction::new("f", command.to_owned().into());
         change(&mut action);
         self.files.edit(&action, self.dir.path().canonicalize().unwrap().as_path())
     }

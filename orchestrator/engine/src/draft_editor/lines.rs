@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use protocol::action::EditAction;
+use protocol::action::{EditAction, EditCommand};
 
 use crate::secrets::REDACTED;
 
@@ -49,7 +49,7 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
     if text.len() == mark {
         let (insert_line, new_str) = (Some(i64::from(mark > 0)), Some(draft.content.clone()));
         return Ok(DraftPlan::Edit(EditAction {
-            command: "insert".into(),
+            command: EditCommand::Insert,
             insert_line,
             new_str,
             ..draft.clone()
@@ -190,7 +190,7 @@ impl DraftLines {
         let (before, after) =
             (text(self.around.start, self.range.start), text(self.range.end, self.around.end));
         EditAction {
-            command: "str_replace".into(),
+            command: EditCommand::StrReplace,
             old_str: Some(format!("{before}{}{after}", self.old())),
             new_str: Some(format!("{before}{new}{after}")),
             ..draft.clone()

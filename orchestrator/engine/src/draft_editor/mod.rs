@@ -12,7 +12,7 @@ mod tests;
 
 use std::time::Duration;
 
-use protocol::action::{EditAction, ReadAction};
+use protocol::action::{EditAction, EditCommand, ReadAction};
 use protocol::observation::EditObservation;
 use protocol::sandbox_api::{ActionRequest, FileKind, SandboxAction};
 use protocol::{ActionId, ObservationKind};
@@ -84,7 +84,7 @@ pub(crate) async fn resolve(
 }
 
 fn created(draft: &EditAction) -> EditAction {
-    EditAction { command: "create".into(), file_text: Some(draft.content.clone()), ..draft.clone() }
+    EditAction { command: EditCommand::Create, file_text: Some(draft.content.clone()), ..draft.clone() }
 }
 
 /// Reconstructs the edit of a draft from its observation, without a model. `None` if there was no edit.

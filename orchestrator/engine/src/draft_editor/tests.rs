@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use protocol::action::{FileImplementation, MessageAction};
+use protocol::action::{EditCommand, FileImplementation, MessageAction};
 use protocol::metrics::TokenUsage;
 use protocol::observation::{EditObservation, ReadObservation};
 use protocol::record::ConversationStarted;
@@ -21,7 +21,13 @@ use crate::tool_servers::NoToolServers;
 
 fn draft(content: &str, start: i64, end: i64) -> EditAction {
     let impl_source = FileImplementation::LlmBasedEdit;
-    EditAction { content: content.into(), start, end, impl_source, ..EditAction::new("/f", "") }
+    EditAction {
+        content: content.into(),
+        start,
+        end,
+        impl_source,
+        ..EditAction::new("/f", EditCommand::Unspecified)
+    }
 }
 
 /// The text after a draft, as the editor makes it of the edit: or what the agent is told.
@@ -32,11 +38,11 @@ fn edited(text: &str, draft: &EditAction, answer: &str) -> Result<String, String
     };
     assert!(!edit.is_draft() && edit.content == draft.content);
     let new = edit.new_str.unwrap();
-    if edit.command == "insert" {
+    if edit.command == EditCommand::Insert {
         return Ok(format!("{text}{new}"));
     }
     let old = edit.old_str.unwrap();
-    assert_eq!((edit.command.as_str(), text.matches(&old).count()), ("str_replace", 1), "{old:?}");
+    assert_eq!((edit.command, text.matches(&old).count()), (EditCommand::StrReplace, 1), "{old:?}");
     Ok(text.replacen(&old, &new, 1))
 }
 
@@ -92,7 +98,7 @@ fn draft_is_replayed_without_a_model() {
         None,
         "another line changed too"
     );
-    assert_eq!(again(&draft("new", 1, -1), None, "new").unwrap().command, "create");
+    assert_eq!(again(&draft("new", 1, -1), None, "new").unwrap().command, EditCommand::Create);
     assert!(again(&draft("b", -1, -1), Some("a\n"), "a\nb\n").unwrap().new_str.unwrap().ends_with("b\n"));
     assert_eq!(reconstruct(&draft("b", 1, 1), &EditObservation::default()), None);
 }

@@ -69,7 +69,7 @@ fn has_effect(action: &Action) -> bool {
 mod tests {
     use protocol::SecurityRisk::{High, Low, Medium, Unknown};
     use protocol::action::{
-        BrowseAction, CallToolMcpAction, EditAction, FinishAction, MessageAction, RunAction,
+        BrowseAction, CallToolMcpAction, EditAction, EditCommand, FinishAction, MessageAction, RunAction,
         RunIpythonAction, ThinkAction,
     };
 
@@ -106,7 +106,7 @@ mod tests {
         let call = |name: &str| Action::from(CallToolMcpAction { name: name.into(), ..Default::default() });
         let granted = approval(&call("search")).unwrap();
         assert!(covers(&granted, &call("search")) && !covers(&granted, &call("delete")));
-        let edit = |path: &str| Action::from(EditAction::new(path, "create"));
+        let edit = |path: &str| Action::from(EditAction::new(path, EditCommand::Create));
         assert!(covers(&approval(&edit("/a")).unwrap(), &edit("/b")));
         let in_folder = RunAction { cwd: Some("/etc".into()), ..Default::default() };
         let cell = |kernel_init_code: &str| {

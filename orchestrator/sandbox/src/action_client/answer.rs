@@ -97,7 +97,7 @@ fn cut(text: &mut String, max_chars: usize) {
 
 #[cfg(test)]
 mod tests {
-    use protocol::action::{EditAction, ReadAction, RunAction};
+    use protocol::action::{EditAction, EditCommand, ReadAction, RunAction};
     use protocol::observation::{BrowseObservation, ReadObservation, RunObservation};
 
     use super::*;
@@ -161,7 +161,7 @@ mod tests {
             diff: Some(long()),
             ..EditObservation::default()
         };
-        let action = SandboxAction::Edit(EditAction::new("/a", "create"));
+        let action = SandboxAction::Edit(EditAction::new("/a", EditCommand::Create));
         let edit = check(&action, Observation::without_content(edit)).unwrap();
         let expected = EditObservation { old_content, ..EditObservation::default() };
         assert_eq!(edit, Observation::without_content(expected));

@@ -1,7 +1,7 @@
 //! Edit a file with a draft, which a model turns into an edit.
 
 use protocol::Action;
-use protocol::action::{EditAction, FileImplementation};
+use protocol::action::{EditAction, EditCommand, FileImplementation};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -50,7 +50,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
         end: arguments.end.unwrap_or(-1),
         thought: thought.to_owned(),
         impl_source: FileImplementation::LlmBasedEdit,
-        ..EditAction::new(arguments.path, "")
+        ..EditAction::new(arguments.path, EditCommand::Unspecified)
     }
     .into()
 }

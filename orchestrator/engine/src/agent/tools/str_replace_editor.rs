@@ -1,7 +1,7 @@
 //! View, create and edit files.
 
 use protocol::Action;
-use protocol::action::{EditAction, FileImplementation, ReadAction};
+use protocol::action::{EditAction, EditCommand, FileImplementation, ReadAction};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub(super) fn definition() -> Tool {
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
-    command: String,
+    command: EditCommand,
     path: String,
     file_text: Option<String>,
     old_str: Option<String>,
@@ -52,23 +52,28 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    match arguments.command.as_str() {
-        "view" => Ok(ReadAction {
+    match arguments.command {
+        EditCommand::View => Ok(ReadAction {
             thought: thought.to_owned(),
             impl_source: FileImplementation::OhAci,
             view_range: arguments.view_range,
             ..ReadAction::whole_file(arguments.path)
         }
         .into()),
-        "create" | "str_replace" | "insert" | "undo_edit" => Ok(EditAction {
+        command @ (EditCommand::Create
+        | EditCommand::StrReplace
+        | EditCommand::Insert
+        | EditCommand::UndoEdit) => Ok(EditAction {
             file_text: arguments.file_text,
             old_str: arguments.old_str,
             new_str: arguments.new_str,
             insert_line: arguments.insert_line,
             thought: thought.to_owned(),
-            ..EditAction::new(arguments.path, arguments.command)
+            ..EditAction::new(arguments.path, command)
         }
         .into()),
-        _ => Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),
+        command @ (EditCommand::Unspecified | EditCommand::Unknown(_)) => {
+            Err(ToolError::NoSuchCommand { tool: NAME, command: command.into() })
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use protocol::action::{
     CallToolMcpAction, CondensationAction, CondensationRequestAction, DelegateAction, EditAction,
-    FileImplementation, FinishAction, MessageAction, RecallAction, RecallType, RejectAction, RunAction,
-    SystemAction, ThinkAction,
+    EditCommand, FileImplementation, FinishAction, MessageAction, RecallAction, RecallType, RejectAction,
+    RunAction, SystemAction, ThinkAction,
 };
 use protocol::observation::{CommandMetadata, RunObservation, ThinkObservation};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
@@ -615,7 +615,7 @@ fn decide(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
         }
         Decision::Draft => {
             let impl_source = FileImplementation::LlmBasedEdit;
-            Action::from(EditAction { impl_source, ..EditAction::new("/a", "") }).into()
+            Action::from(EditAction { impl_source, ..EditAction::new("/a", EditCommand::Unspecified) }).into()
         }
         Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
         Decision::Ask => {
@@ -671,7 +671,7 @@ fn ran(exit_code: i64) -> Observation {
 /// The model answered; it may have been with nothing of use.
 fn drafted(action: EventId, is_written: bool) -> InputKind {
     let edit = match is_written {
-        true => Ok(Box::new(EditAction::new("/a", "create"))),
+        true => Ok(Box::new(EditAction::new("/a", EditCommand::Create))),
         false => Err("it has no block".to_owned()),
     };
     InputKind::EditDrafted { action, drafted: DraftResult { call: call(), edit } }

@@ -2,7 +2,7 @@
 //! speak with.
 
 use protocol::Action;
-use protocol::action::RunAction;
+use protocol::action::{EditCommand, RunAction};
 
 use super::super::shell::{self, Command, UnparsedShell, Word};
 use crate::browsing::{self, BrowserCall};
@@ -98,7 +98,7 @@ impl ActionFacts {
             Action::Run(run) => return facts_of_run(run),
             Action::Read(read) => Self { reads: path(&read.path), ..Self::default() },
             Action::Write(write) => Self { writes: path(&write.path), ..Self::default() },
-            Action::Edit(edit) if edit.command == "view" => {
+            Action::Edit(edit) if edit.command == EditCommand::View => {
                 Self { reads: path(&edit.path), ..Self::default() }
             }
             Action::Edit(edit) => Self { writes: path(&edit.path), ..Self::default() },

@@ -1,6 +1,6 @@
 use protocol::SecurityRisk::{self, High, Low, Medium, Unknown};
 use protocol::action::{
-    BrowseAction, BrowseInteractiveAction, EditAction, ReadAction, RunAction, RunIpythonAction,
+    BrowseAction, BrowseInteractiveAction, EditAction, EditCommand, ReadAction, RunAction, RunIpythonAction,
 };
 
 use super::*;
@@ -74,8 +74,8 @@ fn files_pages_and_tools_are_assessed() {
     let assessed = assess_action(ReadAction::whole_file("/home/me/.ssh/config").into());
     assert_eq!(assessed, RiskAssessment { risk: High, reason: "keys and passwords".into() });
     assert_eq!(assess_action(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
-    assert_eq!(assess_action(EditAction::new("/etc/hosts", "view").into()).risk, Low);
-    assert_eq!(assess_action(EditAction::new("/etc/hosts", "create").into()).risk, High);
+    assert_eq!(assess_action(EditAction::new("/etc/hosts", EditCommand::View).into()).risk, Low);
+    assert_eq!(assess_action(EditAction::new("/etc/hosts", EditCommand::Create).into()).risk, High);
     let page = |url: &str| assess_action(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
     assert_eq!((page("http://localhost:3000/"), page("https://h.example")), (Low, Medium));
     let calls = |calls: &str| {
