@@ -1,12 +1,19 @@
 //! The protocol over HTTP as it was in 2024: the server's messages are one stream of events, whose first event says where
 //! ours are posted to. That place must be the server's own: the key is sent there.
 
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
-use reqwest::{Client, Response, StatusCode, Url};
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt as _};
+use reqwest::{Client, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -53,10 +60,10 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     if !kind.starts_with("text/event-stream") {
         return Err(SseError::NoEvents);
     }
-    let mut events = Events { response, reader: EventReader::default() };
+    let mut events = Events::new(response.bytes_stream());
     let place = loop {
         match events.next().await {
-            Some(Event { kind, data }) if kind == "endpoint" => break data,
+            Some(Sse { event: Some(kind), data: Some(data), .. }) if kind == "endpoint" => break data,
             Some(_) => {}
             None => return Err(SseError::NoEndpoint),
         }
@@ -66,7 +73,8 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let (heard, messages) = mpsc::channel(WAITING);
     let reading = tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            match serde_json::from_str(&event.data) {
+            let Some(data) = event.data else { continue };
+            match serde_json::from_str(&data) {
                 Ok(message) => {
                     if heard.send(message).await.is_err() {
                         return;
@@ -105,118 +113,69 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-#[derive(Debug, Default, PartialEq)]
-struct Event {
-    kind: String,
-    data: String,
-}
-
+/// Events of a server. The stream ends at the first error, and at an event that exceeds [`LONGEST_MESSAGE`].
 struct Events {
-    response: Response,
-    reader: EventReader,
+    stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+    /// Bytes received since the latest event.
+    unread: Arc<AtomicUsize>,
 }
 
 impl Events {
-    /// The next event; none when the stream has ended, broke, or is not to be believed.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.reader.next()? {
-                return Some(event);
-            }
-            self.reader.push(&self.response.chunk().await.ok()??);
-        }
-    }
-}
-
-/// Between two pieces of a stream.
-#[derive(Default)]
-struct EventReader {
-    unread: Vec<u8>,
-    /// How much of `unread` holds no end of a line.
-    looked_at: usize,
-    event: Event,
-}
-
-impl EventReader {
-    fn push(&mut self, bytes: &[u8]) {
-        self.unread.extend_from_slice(bytes);
+    fn new<E: std::error::Error + Send + Sync + 'static>(
+        chunks: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+    ) -> Self {
+        let unread = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&unread);
+        let bounded = chunks.take_while(move |chunk| {
+            let length = chunk.as_ref().map_or(0, Bytes::len);
+            ready(count.fetch_add(length, Relaxed) + length <= LONGEST_MESSAGE)
+        });
+        Self { stream: SseStream::from_bytes_stream(bounded).boxed(), unread }
     }
 
-    /// The next event, if it is there; nothing at all when one is too long.
-    fn next(&mut self) -> Option<Option<Event>> {
-        let mut read = 0;
-        let mut found = None;
-        while found.is_none() {
-            let from = self.looked_at.max(read);
-            let rest = self.unread.get(from..).unwrap_or_default();
-            let Some(end) = rest.iter().position(|byte| *byte == b'\n').map(|end| from + end) else { break };
-            let line = String::from_utf8_lossy(self.unread.get(read..end).unwrap_or_default()).into_owned();
-            found = self.line(line.trim_end_matches('\r'));
-            read = end + 1;
-        }
-        self.unread.drain(..read);
-        self.looked_at = if found.is_some() { 0 } else { self.unread.len() };
-        (self.unread.len() + self.event.data.len() <= LONGEST_MESSAGE).then_some(found)
-    }
-
-    /// The event that a line ends.
-    fn line(&mut self, line: &str) -> Option<Event> {
-        if line.is_empty() {
-            let event = std::mem::take(&mut self.event);
-            return (!event.data.is_empty()).then_some(event);
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "event" => value.clone_into(&mut self.event.kind),
-            "data" => {
-                if !self.event.data.is_empty() {
-                    self.event.data.push('\n');
-                }
-                self.event.data.push_str(value);
-            }
-            _ => {}
-        }
-        None
+    /// Returns the next event. `None` if the stream has ended.
+    async fn next(&mut self) -> Option<Sse> {
+        let event = self.stream.next().await?.ok()?;
+        self.unread.store(0, Relaxed);
+        Some(event)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
     use super::*;
 
-    fn events(pieces: &[&[u8]]) -> Vec<Event> {
-        let mut reader = EventReader::default();
-        let mut events = Vec::new();
-        for piece in pieces {
-            reader.push(piece);
-            while let Some(event) = reader.next().unwrap() {
-                events.push(event);
-            }
+    async fn events(chunks: Vec<Vec<u8>>) -> Vec<(Option<String>, usize)> {
+        let chunks = chunks.into_iter().map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
+        let mut events = Events::new(stream::iter(chunks));
+        let mut read = Vec::new();
+        while let Some(event) = events.next().await {
+            read.push((event.event, event.data.map_or(0, |data| data.len())));
         }
-        events
+        read
     }
 
-    #[test]
-    fn pieces_may_break_anywhere() {
-        let stream = ": ping\r\n\r\nevent: endpoint\r\ndata: /m?\u{1f9e4}\r\n\r\ndata:one\ndata: two\nid: 3\n\ndata: cut";
-        let event = |kind: &str, data: &str| Event { kind: kind.into(), data: data.into() };
-        let whole = [event("endpoint", "/m?\u{1f9e4}"), event("", "one\ntwo")];
-        assert_eq!(events(&[stream.as_bytes()]), whole);
-        assert_eq!(events(&stream.as_bytes().chunks(1).collect::<Vec<_>>()), whole);
+    #[tokio::test]
+    async fn events_are_read_for_any_chunk_size() {
+        let text =
+            b": ping\r\n\r\nevent: endpoint\r\ndata: /m\r\n\r\ndata:one\ndata: two\nid: 3\n\ndata: cut";
+        let expected = [(Some("endpoint".to_owned()), 2), (None, 7)];
+        for length in 1..text.len() {
+            let chunks = text.chunks(length).map(<[u8]>::to_vec).collect();
+            assert_eq!(events(chunks).await, expected, "in chunks of {length}");
+        }
     }
 
-    #[test]
-    fn an_event_without_an_end_is_not_kept() {
-        let mut reader = EventReader::default();
-        reader.push(&vec![b'x'; LONGEST_MESSAGE + 1]);
-        assert_eq!(reader.next(), None);
-        let mut reader = EventReader::default();
+    #[tokio::test]
+    async fn stream_ends_at_an_event_that_is_too_long() {
         let line = [b"data: ".as_slice(), &vec![b'x'; LONGEST_MESSAGE / 2], b"\n"].concat();
-        reader.push(&line);
-        assert_eq!(reader.next(), Some(None));
-        reader.push(&line);
-        reader.push(&line);
-        assert_eq!(reader.next(), None);
+        let event = [line.as_slice(), b"\n"].concat();
+        assert_eq!(events(vec![event.clone(), event.clone(), event.clone()]).await.len(), 3);
+        assert_eq!(events(vec![event, line.clone(), line.clone(), line, b"\n".to_vec()]).await.len(), 1);
+        assert_eq!(events(vec![vec![b'x'; LONGEST_MESSAGE + 1], b"\ndata: a\n\n".to_vec()]).await, []);
     }
 }
