@@ -1,8 +1,8 @@
-//! Which tool of which server a name stands for.
+//! Unique names of the tools of all servers.
 //!
-//! A tool keeps its own name where it can. What models' providers do not take is replaced; a name that the agent or a
-//! server earlier in the configuration has gets its server's name before it, and a number after it where that is taken
-//! too. So the same servers with the same tools always have the same names.
+//! A tool keeps its name if possible. Characters that model providers reject are replaced. A name that the agent or an earlier
+//! server already uses is prefixed with the name of the server, and numbered if that is used too. The same servers with the same
+//! tools always get the same names.
 
 use std::collections::HashSet;
 
@@ -11,28 +11,28 @@ use engine::tool_servers::ToolServerFailure;
 
 use crate::tool_list::ListedTool;
 
-/// The longest name that models' providers take.
-const LONGEST_NAME: usize = 64;
+/// Maximum length of a name that model providers accept.
+const MAX_NAME_LENGTH: usize = 64;
 
-/// Tools of all servers together. Providers take 128, and the agent has its own.
-const MOST_TOOLS: usize = 100;
+/// Maximum number of tools of all servers. Providers accept 128, which include the agent's own.
+const MAX_TOOLS: usize = 100;
 
-/// All tools, by the names that they are offered under.
+/// Tools of all servers, by unique name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Catalogue {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogueEntry>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Entry {
+struct CatalogueEntry {
     offered: Tool,
     server: usize,
-    /// What the server calls it.
+    /// Its name at the server.
     name: String,
 }
 
 impl Catalogue {
-    /// Of the servers' lists in the order of the configuration, each with its server's name, and what did not fit.
+    /// Creates a catalogue of the servers' tools, in the order of the configuration. Also returns which servers have too many.
     pub(crate) fn new(
         reserved: &[String],
         lists: &[(&str, Vec<ListedTool>)],
@@ -41,18 +41,18 @@ impl Catalogue {
         let mut catalogue = Self::default();
         let mut failures = Vec::new();
         for (index, (server, tools)) in lists.iter().enumerate() {
-            let room = MOST_TOOLS.saturating_sub(catalogue.entries.len());
+            let room = MAX_TOOLS.saturating_sub(catalogue.entries.len());
             for tool in tools.iter().take(room) {
-                let name = name_apart(server, &tool.name, &taken);
+                let name = unique_name(server, &tool.name, &taken);
                 taken.insert(name.clone());
                 let offered =
                     Tool { name, description: tool.description.clone(), parameters: tool.parameters.clone() };
-                catalogue.entries.push(Entry { offered, server: index, name: tool.name.clone() });
+                catalogue.entries.push(CatalogueEntry { offered, server: index, name: tool.name.clone() });
             }
             if tools.len() > room {
                 let (all, server) = (tools.len(), (*server).to_owned());
                 let reason = format!(
-                    "it has {all} tools and {room} of them are offered: all servers together may offer {MOST_TOOLS}"
+                    "it has {all} tools and {room} of them are offered: all servers together may offer {MAX_TOOLS}"
                 );
                 failures.push(ToolServerFailure { server, reason });
             }
@@ -60,19 +60,19 @@ impl Catalogue {
         (catalogue, failures)
     }
 
-    /// What is offered.
+    /// Returns the offered tools.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         self.entries.iter().map(|entry| entry.offered.clone()).collect()
     }
 
-    /// The place of the server that has a tool of this name, and what it calls it.
+    /// Returns the index of the server that has a tool, and the tool's name there.
     pub(crate) fn find(&self, offered: &str) -> Option<(usize, &str)> {
         let entry = self.entries.iter().find(|entry| entry.offered.name == offered)?;
         Some((entry.server, &entry.name))
     }
 }
 
-fn name_apart(server: &str, tool: &str, taken: &HashSet<String>) -> String {
+fn unique_name(server: &str, tool: &str, taken: &HashSet<String>) -> String {
     let plain = valid(tool);
     if !taken.contains(&plain) {
         return plain;
@@ -80,7 +80,7 @@ fn name_apart(server: &str, tool: &str, taken: &HashSet<String>) -> String {
     let with_server = valid(&format!("{server}_{tool}"));
     let numbered = (2..).map(|number| {
         let number = format!("_{number}");
-        let rest = with_server.len().min(LONGEST_NAME - number.len());
+        let rest = with_server.len().min(MAX_NAME_LENGTH - number.len());
         // ASCII by now.
         format!("{}{number}", with_server.get(..rest).unwrap_or_default())
     });
@@ -88,11 +88,14 @@ fn name_apart(server: &str, tool: &str, taken: &HashSet<String>) -> String {
     free.unwrap_or(with_server)
 }
 
-/// The name as `^[a-zA-Z0-9_-]{1,64}$`.
+/// Replaces characters so that the name matches `^[a-zA-Z0-9_-]{1,64}$`.
 fn valid(name: &str) -> String {
     let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    let valid: String =
-        name.chars().map(|letter| if is_taken(letter) { letter } else { '_' }).take(LONGEST_NAME).collect();
+    let valid: String = name
+        .chars()
+        .map(|letter| if is_taken(letter) { letter } else { '_' })
+        .take(MAX_NAME_LENGTH)
+        .collect();
     if valid.is_empty() { "tool".to_owned() } else { valid }
 }
 
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_one_name_are_told_apart() {
+    fn tools_of_the_same_name_get_unique_names() {
         let lists = [
             ("git", vec![tool("status"), tool("log"), tool("think")]),
             ("svn", vec![tool("status"), tool("svn_status"), tool("log"), tool("log")]),
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_one_that_providers_take() {
+    fn every_name_is_accepted_by_providers() {
         let long = "x".repeat(200);
         let wild = ["", "a/b c.d", "füße\u{0}", long.as_str(), long.as_str(), long.as_str()];
         let lists = [("s\u{1f9e4}", wild.iter().map(|name| tool(name)).collect())];
@@ -144,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_told() {
+    fn too_many_tools_are_reported() {
         let many = |count: usize| (0..count).map(|index| tool(&format!("t{index}"))).collect::<Vec<_>>();
         let (catalogue, failures) = Catalogue::new(&[], &[("a", many(90)), ("b", many(20))]);
-        assert_eq!(catalogue.tools().len(), MOST_TOOLS);
+        assert_eq!(catalogue.tools().len(), MAX_TOOLS);
         assert_eq!(failures.len(), 1);
         assert_eq!(
             (failures[0].server.as_str(), failures[0].reason.contains("20 tools and 10")),

@@ -1,4 +1,4 @@
-//! What servers there are, as data.
+//! Configuration of servers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,82 +7,82 @@ use std::time::Duration;
 use reqwest::Url;
 use secrecy::SecretString;
 
-/// One server.
+/// A server.
 #[derive(Debug, Clone)]
 pub struct McpServer {
-    /// Its name, for people and for telling its tools from another's.
+    /// Its name, for people and to tell apart tools of the same name.
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
-    /// Until it has said what tools it has.
+    /// Time limit of the start, which includes listing its tools.
     pub start_timeout: Duration,
-    /// For one call.
+    /// Time limit of a call.
     pub call_timeout: Duration,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// Over the stdin and stdout of a program on this host. It can do what we can.
+    /// Over stdin and stdout of a program on this host. It is not isolated.
     Host(Program),
-    /// Over the stdin and stdout of a program in the conversation's sandbox.
+    /// Over stdin and stdout of a program in the conversation's sandbox.
     Sandbox(Program),
-    /// Over HTTP, as the protocol is today.
+    /// Over streamable HTTP, the current transport.
     StreamableHttp(Remote),
-    /// Over HTTP, as the protocol was in 2024: one stream of events for the answers.
+    /// Over HTTP with server-sent events, the transport of 2024.
     Sse(Remote),
 }
 
-/// A program to start.
+/// A server that is started as a program.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Its name or path.
+    /// Name or path of the program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Added to its environment.
+    /// Variables that are added to its environment.
     pub env: BTreeMap<String, SecretString>,
 }
 
-/// A server that runs already.
+/// A server that is already running.
 #[derive(Clone)]
 pub struct Remote {
-    /// Where; some want their key in it.
+    /// Its URL. Some servers require their key in it.
     pub(crate) url: Url,
-    /// Sent as a bearer token.
+    /// Key, sent as a bearer token.
     pub api_key: Option<SecretString>,
-    /// Sent with each request.
+    /// Headers of each request.
     pub headers: BTreeMap<String, SecretString>,
 }
 
-/// Why a text is no server's address.
+/// Error of a text that is not the URL of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an address such as https://host/mcp, with a key in `api_key` or `headers`")]
-pub struct NoAddress;
+pub struct InvalidServerUrl;
 
 impl Remote {
-    /// A server at this address, which is asked without a key.
+    /// Creates a server without a key.
     ///
     /// # Errors
-    /// When it is none, or would be asked with a name and a password.
-    pub fn at(address: &str) -> Result<Self, NoAddress> {
-        let url: Url = address.parse().map_err(|_| NoAddress)?;
+    /// The text is not an HTTP URL, or contains a user name or a password.
+    pub fn new(url: &str) -> Result<Self, InvalidServerUrl> {
+        let url: Url = url.parse().map_err(|_| InvalidServerUrl)?;
         let is_plain = url.username().is_empty() && url.password().is_none();
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
         if !is_plain || !is_http {
-            return Err(NoAddress);
+            return Err(InvalidServerUrl);
         }
         Ok(Self { url, api_key: None, headers: BTreeMap::new() })
     }
 
-    /// The host that it is on.
+    /// Returns the host of its URL.
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
 }
 
 impl McpServer {
-    /// What nobody else may see of it.
+    /// Returns the secrets of its configuration.
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.transport {
             Transport::Host(program) | Transport::Sandbox(program) => program.env.values().collect(),

@@ -1,4 +1,4 @@
-//! A tool's answer as an observation, within bounds: text for the model, images that a model's provider can read.
+//! Converts the result of a tool call to an observation of limited size: text, and images of formats that providers accept.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -7,52 +7,51 @@ use protocol::observation::McpObservation;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value};
 
-/// Text of one answer that is kept, in bytes.
-const MOST_TEXT: usize = 64 << 10;
+/// Maximum text of a result, in bytes.
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Images of one answer that are kept.
-const MOST_IMAGES: usize = 8;
+/// Maximum number of images of a result.
+const MAX_IMAGES: usize = 8;
 
-/// All images of one answer that are kept, in bytes of base64.
-const MOST_IMAGE_BYTES: usize = 4 << 20;
+/// Maximum total size of the images of a result, in bytes of base64.
+const MAX_IMAGE_BYTES: usize = 4 << 20;
 
 const UNKNOWN: &str = "[content of a kind that is not known here]";
 
-/// The observation of a call that its server answered.
+/// Converts the result of a call.
 pub(crate) fn observation(name: &str, arguments: &Map<String, Value>, result: CallToolResult) -> Observation {
-    let mut told = Told::default();
+    let mut content = ResultContent::default();
     let structured = result.structured_content;
     for block in result.content {
-        told.block(block);
+        content.block(block);
     }
-    // Servers say the same as text for clients that do not know it.
-    if let (Some(structured), true) = (structured, told.text.is_empty()) {
-        told.line(&structured.to_string());
+    // Servers repeat structured content as text for clients that do not support it.
+    if let (Some(structured), true) = (structured, content.text.is_empty()) {
+        content.line(&structured.to_string());
     }
-    let mut content = told.text;
+    let ResultContent { text: mut content, images, .. } = content;
     if result.is_error == Some(true) {
         content.insert_str(0, "The tool failed: ");
     }
     if let Some((end, _)) =
-        content.char_indices().find(|(start, letter)| start + letter.len_utf8() > MOST_TEXT)
+        content.char_indices().find(|(start, letter)| start + letter.len_utf8() > MAX_TEXT_BYTES)
     {
         let cut = content.len() - end;
         content.truncate(end);
         content.push_str(&format!("\n[{cut} bytes more were cut off]"));
     }
-    let kind =
-        McpObservation { name: name.to_owned(), arguments: arguments.clone(), image_urls: told.images };
+    let kind = McpObservation { name: name.to_owned(), arguments: arguments.clone(), image_urls: images };
     Observation::new(content, kind)
 }
 
 #[derive(Default)]
-struct Told {
+struct ResultContent {
     text: String,
     images: Vec<String>,
     image_bytes: usize,
 }
 
-impl Told {
+impl ResultContent {
     fn line(&mut self, line: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -86,7 +85,7 @@ impl Told {
     }
 
     fn image(&mut self, data: &str) {
-        let fits = self.images.len() < MOST_IMAGES && data.len() <= MOST_IMAGE_BYTES - self.image_bytes;
+        let fits = self.images.len() < MAX_IMAGES && data.len() <= MAX_IMAGE_BYTES - self.image_bytes;
         let Some(kind) = image_kind(data) else {
             return self.line("[an image that is neither PNG, JPEG, GIF nor WebP was left out]");
         };
@@ -98,7 +97,7 @@ impl Told {
     }
 }
 
-/// What an image is by its first bytes. What a provider cannot read would fail every later call of the model.
+/// Returns the media type by the first bytes. An image that the provider rejects would make every later model call fail.
 fn image_kind(data: &str) -> Option<&'static str> {
     let bytes = BASE64_STANDARD.decode(data).ok()?;
     match bytes.as_slice() {
@@ -162,12 +161,12 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_cut_and_told() {
-        let (text, _) = told(json!({"content": [{"type": "text", "text": "ü".repeat(MOST_TEXT)}]}));
-        assert!(text.len() < MOST_TEXT + 100 && text.ends_with("\n[65536 bytes more were cut off]"));
+        let (text, _) = told(json!({"content": [{"type": "text", "text": "ü".repeat(MAX_TEXT_BYTES)}]}));
+        assert!(text.len() < MAX_TEXT_BYTES + 100 && text.ends_with("\n[65536 bytes more were cut off]"));
         let image = |data: String| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let (text, images) = told(json!({"content": vec![image(png(9)); MOST_IMAGES + 1]}));
-        assert_eq!((images.len(), text.contains("left out: there is too much")), (MOST_IMAGES, true));
-        let (_, images) = told(json!({"content": [image(png(MOST_IMAGE_BYTES)), image(png(9))]}));
+        let (text, images) = told(json!({"content": vec![image(png(9)); MAX_IMAGES + 1]}));
+        assert_eq!((images.len(), text.contains("left out: there is too much")), (MAX_IMAGES, true));
+        let (_, images) = told(json!({"content": [image(png(MAX_IMAGE_BYTES)), image(png(9))]}));
         assert_eq!(images.len(), 1);
         let not_images = [image("%%%".into()), image(BASE64_STANDARD.encode("<svg/>"))];
         let (text, images) = told(json!({"content": not_images}));

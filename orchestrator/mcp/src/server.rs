@@ -1,7 +1,7 @@
-//! The life of one server: started, asked for its tools, called, started again when it has died, given up.
+//! Lifecycle of a server: start, tool list, calls, restarts, giving up.
 //!
-//! One that cannot be started is given up at once; one that dies is started again when it is called next, a few times in
-//! a row without an answer. A server in the sandbox begins anew with another sandbox.
+//! A server that cannot be started is given up immediately. One that crashes is restarted at the next call, until it has crashed
+//! several times without a successful call in between. A server in the sandbox starts again in a new sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,23 +20,23 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{McpServer, Transport};
+use crate::quote::Quoter;
 use crate::tool_list::{self, ListedTool, ToolList};
-use crate::transport::{self, Holding, HostEnvironment};
-use crate::words::Words;
+use crate::transport::{self, HostEnvironment, ServerProgram};
 
-/// How often in a row a server that answers no call is started again.
-const MOST_RESTARTS: u32 = 3;
+/// Maximum number of restarts without a successful call in between.
+const MAX_RESTARTS: u32 = 3;
 
-/// How long a server that says that its tools have changed may take to list them.
-const RELIST: Duration = Duration::from_secs(5);
+/// Time limit for listing tools again after the server has reported a change.
+const RELIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the protocol may take to say its last words.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Time limit for closing the protocol.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why nothing is started any more.
+/// Reason why no server is started after a shutdown.
 const CLOSED: &str = "the conversation was closed";
 
-/// Why a call has no result. The text is for the model.
+/// Error of a call. The text is for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("the MCP server {server} does not run: {reason}")]
@@ -46,31 +46,31 @@ pub(crate) enum CallError {
          carried out is unknown"
     )]
     Timeout { server: String, seconds: f64 },
-    #[error("the MCP server {server} ended during the call; whether it was carried out is unknown{said}")]
-    Died { server: String, said: String },
+    #[error("the MCP server {server} ended during the call; whether it was carried out is unknown{quote}")]
+    Died { server: String, quote: String },
     #[error("the MCP server {server} refuses the call: {problem}")]
     Refused { server: String, problem: String },
     #[error("the MCP server {server} answers with what cannot be used: {problem}")]
     Unusable { server: String, problem: String },
 }
 
-/// One server, started or not.
+/// A server, started or not.
 pub(crate) struct Server {
     config: McpServer,
     environment: HostEnvironment,
-    words: Words,
-    /// Nothing is to be started any more.
+    quoter: Quoter,
+    /// Cancelled by the shutdown.
     closing: CancellationToken,
-    /// Tokio's mutex, held while the server starts: whoever asks meanwhile waits for that.
-    life: Mutex<Life>,
+    /// An async mutex, because it is held while the server starts: other callers wait for the start.
+    life: Mutex<ServerLife>,
 }
 
 #[derive(Default)]
-struct Life {
+struct ServerLife {
     stage: Stage,
-    /// As they were listed last.
+    /// The latest list of its tools.
     list: ToolList,
-    /// Starts since it last answered a call.
+    /// Number of restarts since the latest successful call.
     restarts: u32,
     sandbox: Option<Arc<dyn Sandbox>>,
 }
@@ -80,42 +80,42 @@ enum Stage {
     #[default]
     Unstarted,
     Running(Box<Running>),
-    /// It ran, and may again.
+    /// It has exited, and may be restarted.
     Ended,
     GivenUp(String),
 }
 
 struct Running {
-    service: RunningService<RoleClient, Listener>,
-    holding: Holding,
+    service: RunningService<RoleClient, ToolListListener>,
+    program: ServerProgram,
 }
 
 impl Server {
     pub(crate) fn new(config: McpServer, environment: HostEnvironment) -> Self {
-        let words = Words::of(&config.transport);
-        Self { config, environment, words, closing: CancellationToken::new(), life: Mutex::default() }
+        let quoter = Quoter::new(&config.transport);
+        Self { config, environment, quoter, closing: CancellationToken::new(), life: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// Its tools now, started if that has not been tried; and what is wrong with it.
+    /// Returns its tools, and why some are missing. Starts the server if that has not been tried.
     pub(crate) async fn offer(
         &self,
         sandbox: Option<&Arc<dyn Sandbox>>,
     ) -> (Vec<ListedTool>, Option<String>) {
         let mut life = self.life.lock().await;
         if matches!(self.config.transport, Transport::Sandbox(_)) {
-            life.move_to(sandbox).await;
+            life.set_sandbox(sandbox).await;
         }
         match &life.stage {
             Stage::Unstarted => self.start(&mut life).await,
             Stage::Running(running) if running.service.service().is_stale.swap(false, Ordering::Relaxed) => {
-                match timeout(RELIST, tool_list::list(running.service.peer())).await {
+                match timeout(RELIST_TIMEOUT, tool_list::list(running.service.peer())).await {
                     Ok(Ok(list)) => life.list = list,
-                    // The tools of before may do.
-                    failed => tracing::debug!(server = self.name(), ?failed, "listing its tools again"),
+                    // The earlier list is probably still right.
+                    failed => tracing::debug!(server = self.name(), ?failed, "cannot list the tools again"),
                 }
             }
             Stage::Running(_) | Stage::Ended | Stage::GivenUp(_) => {}
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Calls a tool by the server's own name for it. Dropping the future cancels the call.
+    /// Calls a tool by its name at the server. Dropping the future cancels the call.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -150,23 +150,23 @@ impl Server {
                 Err(CallError::Unusable { server: server(), problem })
             }
             Err(ServiceError::McpError(error)) => {
-                Err(CallError::Refused { server: server(), problem: self.words.short(&error.message) })
+                Err(CallError::Refused { server: server(), problem: self.quoter.line(&error.message) })
             }
             Err(ServiceError::TransportSend(error)) => {
-                let said = self.last_words(&transport::chain(error.error.as_ref())).await;
-                Err(CallError::Died { server: server(), said })
+                let quote = self.quote_exit(&transport::chain(error.error.as_ref())).await;
+                Err(CallError::Died { server: server(), quote })
             }
             Err(ServiceError::TransportClosed) => {
-                Err(CallError::Died { server: server(), said: self.last_words("").await })
+                Err(CallError::Died { server: server(), quote: self.quote_exit("").await })
             }
             Err(error) => Err(CallError::Unusable {
                 server: server(),
-                problem: self.words.short(&transport::chain(&error)),
+                problem: self.quoter.line(&transport::chain(&error)),
             }),
         }
     }
 
-    /// Ends it; it does not start again.
+    /// Stops the server. It is not started again.
     pub(crate) async fn shut_down(&self) {
         self.closing.cancel();
         let mut life = self.life.lock().await;
@@ -180,18 +180,18 @@ impl Server {
             reason: reason.to_owned(),
         };
         let mut life = self.life.lock().await;
-        if matches!(&life.stage, Stage::Running(running) if running.is_over()) {
+        if matches!(&life.stage, Stage::Running(running) if running.has_exited()) {
             life.end().await;
         }
         if matches!(life.stage, Stage::Ended) {
-            if life.restarts == MOST_RESTARTS {
-                let reason = format!("it died {MOST_RESTARTS} times in a row and is not started again");
+            if life.restarts == MAX_RESTARTS {
+                let reason = format!("it died {MAX_RESTARTS} times in a row and is not started again");
                 life.stage = Stage::GivenUp(reason);
             } else {
                 life.restarts += 1;
                 self.start(&mut life).await;
-                // It may be back for the next call.
-                if let (Stage::GivenUp(reason), true) = (&life.stage, life.restarts < MOST_RESTARTS) {
+                // It may start at the next call.
+                if let (Stage::GivenUp(reason), true) = (&life.stage, life.restarts < MAX_RESTARTS) {
                     let error = not_running(reason);
                     life.stage = Stage::Ended;
                     return Err(error);
@@ -205,20 +205,20 @@ impl Server {
         }
     }
 
-    /// Ends in [`Stage::Running`] or [`Stage::GivenUp`]; a server that waits for its sandbox stays as it is.
-    async fn start(&self, life: &mut Life) {
+    /// Starts the server, which is [`Stage::Running`] or [`Stage::GivenUp`] afterwards. Does nothing while its sandbox is missing.
+    async fn start(&self, life: &mut ServerLife) {
         if matches!(self.config.transport, Transport::Sandbox(_)) && life.sandbox.is_none() {
             return;
         }
-        let mut holding = Holding::Nothing;
+        let mut program = ServerProgram::None;
         let started = timeout(self.config.start_timeout, async {
             let sandbox = life.sandbox.as_ref();
             let connected = transport::connect(
                 &self.config,
-                Listener::default(),
+                ToolListListener::default(),
                 &self.environment,
                 sandbox,
-                &mut holding,
+                &mut program,
             );
             let service = connected.await.map_err(|error| error.to_string())?;
             let listed = tool_list::list(service.peer()).await;
@@ -236,67 +236,67 @@ impl Server {
         match started {
             Ok((service, list)) => {
                 life.list = list;
-                life.stage = Stage::Running(Box::new(Running { service, holding }));
+                life.stage = Stage::Running(Box::new(Running { service, program }));
             }
             Err(problem) => {
-                let said = self.words.said(&holding.stderr().await);
-                life.stage = Stage::GivenUp(format!("{}{said}", self.words.short(&problem)));
+                let stderr = self.quoter.stderr(&program.stderr().await);
+                life.stage = Stage::GivenUp(format!("{}{stderr}", self.quoter.line(&problem)));
             }
         }
     }
 
-    /// What a server that died wrote at its end, or else how that was found.
-    async fn last_words(&self, found: &str) -> String {
+    /// Quotes the end of stderr of a server that exited, or else the error by which that was noticed.
+    async fn quote_exit(&self, error: &str) -> String {
         let stderr = match &self.life.lock().await.stage {
-            Stage::Running(running) => running.holding.stderr().await,
+            Stage::Running(running) => running.program.stderr().await,
             Stage::Unstarted | Stage::Ended | Stage::GivenUp(_) => String::new(),
         };
-        match (stderr.is_empty(), found.is_empty()) {
-            (false, _) => self.words.said(&stderr),
-            (true, false) => format!(": {}", self.words.short(found)),
+        match (stderr.is_empty(), error.is_empty()) {
+            (false, _) => self.quoter.stderr(&stderr),
+            (true, false) => format!(": {}", self.quoter.line(error)),
             (true, true) => String::new(),
         }
     }
 }
 
-impl Life {
-    /// Another sandbox is another life. Without one what runs goes on.
-    async fn move_to(&mut self, sandbox: Option<&Arc<dyn Sandbox>>) {
+impl ServerLife {
+    /// Stops a server that runs in another sandbox. `None` changes nothing.
+    async fn set_sandbox(&mut self, sandbox: Option<&Arc<dyn Sandbox>>) {
         let Some(sandbox) = sandbox else { return };
-        let life_of = |sandbox: &Arc<dyn Sandbox>| -> BootId { sandbox.lease().boot_id.clone() };
-        if self.sandbox.as_ref().map(life_of) != Some(life_of(sandbox)) {
+        let boot_id = |sandbox: &Arc<dyn Sandbox>| -> BootId { sandbox.lease().boot_id.clone() };
+        if self.sandbox.as_ref().map(boot_id) != Some(boot_id(sandbox)) {
             self.end().await;
             self.stage = Stage::Unstarted;
             self.restarts = 0;
         }
-        // Also of the same life: the connection may be another.
+        // Also for the same boot id: the connection may be a new one.
         self.sandbox = Some(Arc::clone(sandbox));
     }
 
     async fn end(&mut self) {
         if let Stage::Running(mut running) = std::mem::replace(&mut self.stage, Stage::Ended) {
-            let _ = running.service.close_with_timeout(FAREWELL).await;
-            running.holding.end().await;
+            let _ = running.service.close_with_timeout(CLOSE_TIMEOUT).await;
+            running.program.end().await;
         }
     }
 }
 
 impl Running {
-    fn is_over(&self) -> bool {
+    fn has_exited(&self) -> bool {
         self.service.peer().is_transport_closed() || self.service.is_closed()
     }
 }
 
-/// Our side of the protocol: offers a server nothing, and notes that its tools have changed.
+/// The client's side of the protocol: supports no requests of servers, and remembers that their tools have changed.
 #[derive(Debug, Default)]
-struct Listener {
+struct ToolListListener {
     is_stale: AtomicBool,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for ToolListListener {
     fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("glovebox", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
+        let client = Implementation::new("glovebox", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), client)
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {

@@ -1,4 +1,4 @@
-//! All servers of a conversation.
+//! Servers of a conversation.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,37 +18,37 @@ use crate::config::{McpServer, Program, Transport};
 use crate::result;
 use crate::server::Server;
 
-/// For servers that knowledge files ask for: V0's defaults of the configuration.
+/// Time limits of servers that knowledge files request: V0's defaults.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The MCP servers of one conversation. Dropping it ends them too, without a word.
+/// MCP servers of a conversation. Dropping it kills them without a shutdown.
 pub struct McpServers {
     configured: Vec<Arc<Server>>,
-    /// Those that knowledge files ask for. Tokio's mutex, held while they are replaced.
-    in_sandbox: Mutex<InSandbox>,
-    /// Names that the agent's own tools have.
+    /// Servers that knowledge files request. An async mutex, because it is held while they are replaced.
+    in_sandbox: Mutex<SandboxServers>,
+    /// Names of the agent's own tools.
     reserved: Vec<String>,
-    /// As of the last offer.
-    offered: RwLock<Arc<Offered>>,
+    /// Tools of the latest offer.
+    offered: RwLock<Arc<OfferedTools>>,
 }
 
 #[derive(Default)]
-struct InSandbox {
-    asked_for: Vec<SandboxToolServer>,
+struct SandboxServers {
+    requested: Vec<SandboxToolServer>,
     servers: Vec<Arc<Server>>,
 }
 
-/// The tools that were offered, and whose they are.
+/// Offered tools and their servers.
 #[derive(Default)]
-struct Offered {
+struct OfferedTools {
     catalogue: Catalogue,
     servers: Vec<Arc<Server>>,
 }
 
 impl McpServers {
-    /// Starts nothing yet. `reserved` are the names of the agent's own tools; `environment` is what servers on this host
-    /// find in theirs, beside what they are configured with.
+    /// Creates the servers without starting them. `reserved` are the names of the agent's own tools. `environment` is added to
+    /// the configured environment of servers on this host.
     pub fn new(servers: Vec<McpServer>, reserved: Vec<String>, environment: &[(String, String)]) -> Self {
         let servers = servers.into_iter().map(|server| Arc::new(Server::new(server, environment.to_vec())));
         Self {
@@ -81,7 +81,7 @@ impl ToolServers for McpServers {
         drop(lists);
         failures.extend(too_many);
         let tools = catalogue.tools();
-        let offered = Arc::new(Offered { catalogue, servers });
+        let offered = Arc::new(OfferedTools { catalogue, servers });
         *self.offered.write().unwrap_or_else(PoisonError::into_inner) = offered;
         ToolOffer { tools, failures, obstacle: None }
     }
@@ -100,16 +100,16 @@ impl ToolServers for McpServers {
         }
     }
 
-    async fn set_sandbox_servers(&self, asked_for: Vec<SandboxToolServer>) {
+    async fn set_sandbox_servers(&self, requested: Vec<SandboxToolServer>) {
         let mut in_sandbox = self.in_sandbox.lock().await;
-        if in_sandbox.asked_for == asked_for {
+        if in_sandbox.requested == requested {
             return;
         }
         join_all(in_sandbox.servers.iter().map(|server| server.shut_down())).await;
         let mut names: HashSet<&str> = self.configured.iter().map(|server| server.name()).collect();
-        let new = asked_for.iter().filter(|server| names.insert(&server.name));
+        let new = requested.iter().filter(|server| names.insert(&server.name));
         in_sandbox.servers = new.map(|server| Arc::new(Server::new(config(server), Vec::new()))).collect();
-        in_sandbox.asked_for = asked_for;
+        in_sandbox.requested = requested;
     }
 
     async fn shut_down(&self) {

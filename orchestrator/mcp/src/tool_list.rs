@@ -1,4 +1,4 @@
-//! What tools a server says it has, within bounds.
+//! Lists the tools of a server, within limits.
 
 use engine::llm::Tool;
 use rmcp::model::PaginatedRequestParams;
@@ -6,46 +6,46 @@ use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};
 use serde_json::{Value, json};
 
-/// Tools of one server that are looked at: far more than are offered.
-const MOST_LISTED: usize = 1000;
+/// Maximum number of tools of a server that are read. Far fewer are offered.
+const MAX_LISTED_TOOLS: usize = 1000;
 
-/// Answers that one list may take.
-const MOST_PAGES: usize = 100;
+/// Maximum number of pages of a list.
+const MAX_PAGES: usize = 100;
 
-/// The longest description that is told, in characters.
-const LONGEST_DESCRIPTION: usize = 4096;
+/// Maximum length of a description, in characters. Longer ones are truncated.
+const MAX_DESCRIPTION_CHARS: usize = 4096;
 
-/// The longest schema of arguments that is told, in bytes of JSON.
-const LONGEST_SCHEMA: usize = 16 << 10;
+/// Maximum size of the schema of a tool's arguments, in bytes of JSON.
+const MAX_SCHEMA_BYTES: usize = 16 << 10;
 
-/// The longest name that is looked at, in bytes.
-const LONGEST_NAME: usize = 256;
+/// Maximum size of a name, in bytes.
+const MAX_NAME_BYTES: usize = 256;
 
-/// A tool as its server names it.
+/// A tool under the name that its server gives it.
 pub(crate) type ListedTool = Tool;
 
-/// What a server has, and what is wrong with some of it.
+/// Usable tools of a server, and why others are omitted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
     pub(crate) problem: Option<String>,
 }
 
-/// Asks for the whole list.
+/// Reads all pages of the list.
 pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolList, ServiceError> {
     let mut listed = Vec::new();
     let mut params = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let page = peer.list_tools(params).await?;
         listed.extend(page.tools);
         match page.next_cursor {
-            Some(cursor) if listed.len() < MOST_LISTED => {
+            Some(cursor) if listed.len() < MAX_LISTED_TOOLS => {
                 params = Some(PaginatedRequestParams::default().with_cursor(Some(cursor)));
             }
             _ => break,
         }
     }
-    listed.truncate(MOST_LISTED);
+    listed.truncate(MAX_LISTED_TOOLS);
     Ok(bounded(listed))
 }
 
@@ -55,8 +55,8 @@ fn bounded(listed: Vec<rmcp::model::Tool>) -> ToolList {
     let unusable = all - tools.len();
     let problem = (unusable > 0).then(|| {
         format!(
-            "{unusable} of its {all} tools are left out: a name may have {LONGEST_NAME} bytes, a schema \
-             {LONGEST_SCHEMA} bytes and the type `object`"
+            "{unusable} of its {all} tools are left out: a name may have {MAX_NAME_BYTES} bytes, a schema \
+             {MAX_SCHEMA_BYTES} bytes and the type `object`"
         )
     });
     ToolList { tools, problem }
@@ -64,15 +64,15 @@ fn bounded(listed: Vec<rmcp::model::Tool>) -> ToolList {
 
 fn usable(tool: rmcp::model::Tool) -> Option<ListedTool> {
     let mut schema = (*tool.input_schema).clone();
-    // Providers insist on both; servers forget them where there are no arguments.
+    // Providers require both; servers omit them for tools without arguments.
     let kind = schema.entry("type").or_insert_with(|| "object".into());
     let is_object = kind == "object";
     schema.entry("properties").or_insert_with(|| json!({}));
     let parameters = Value::Object(schema);
-    let fits = tool.name.len() <= LONGEST_NAME && parameters.to_string().len() <= LONGEST_SCHEMA;
+    let fits = tool.name.len() <= MAX_NAME_BYTES && parameters.to_string().len() <= MAX_SCHEMA_BYTES;
     (is_object && fits).then(|| Tool {
         name: tool.name.into_owned(),
-        description: tool.description.unwrap_or_default().chars().take(LONGEST_DESCRIPTION).collect(),
+        description: tool.description.unwrap_or_default().chars().take(MAX_DESCRIPTION_CHARS).collect(),
         parameters,
     })
 }
@@ -87,19 +87,19 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_told_as_providers_take_it() {
+    fn tool_is_completed_as_providers_require() {
         let long = "d".repeat(100_000);
         let list = bounded(vec![tool("ok", &long, json!({}))]);
         let [ok] = list.tools.as_slice() else { panic!("{list:?}") };
         assert_eq!(ok.parameters, json!({"type": "object", "properties": {}}));
-        assert_eq!((ok.description.len(), list.problem.clone()), (LONGEST_DESCRIPTION, None));
+        assert_eq!((ok.description.len(), list.problem.clone()), (MAX_DESCRIPTION_CHARS, None));
     }
 
     #[test]
-    fn what_cannot_be_offered_is_left_out_and_told() {
+    fn unusable_tools_are_omitted_and_reported() {
         let list = bounded(vec![
             tool("ok", "", json!({"type": "object"})),
-            tool("wide", "", json!({"type": "object", "description": "x".repeat(LONGEST_SCHEMA)})),
+            tool("wide", "", json!({"type": "object", "description": "x".repeat(MAX_SCHEMA_BYTES)})),
             tool("odd", "", json!({"type": "array"})),
             tool(&"n".repeat(1000), "", json!({"type": "object"})),
         ]);

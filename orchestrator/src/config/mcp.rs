@@ -38,7 +38,7 @@ pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
 /// What `search_api_key` asks for; as in V0, only of a key of Tavily's.
 fn search_engine(settings: &Settings) -> Option<McpServer> {
     let key = settings.text("core", "search_api_key").filter(|key| key.starts_with("tvly-"))?;
-    let mut remote = Remote::at(TAVILY).ok()?;
+    let mut remote = Remote::new(TAVILY).ok()?;
     remote.api_key = Some(key.into());
     Some(McpServer {
         name: "tavily".to_owned(),
@@ -95,7 +95,7 @@ fn program(fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
 
 fn remote(key: &str, fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
     let url = fields.text("url")?.ok_or("has no `url`")?;
-    let mut remote = Remote::at(&url).map_err(|error| format!("`url` {error}"))?;
+    let mut remote = Remote::new(&url).map_err(|error| format!("`url` {error}"))?;
     remote.api_key = fields.text("api_key")?.map(SecretString::from);
     remote.headers = fields.secrets("headers")?;
     let name = fields.text("name")?.unwrap_or_else(|| remote.host().to_owned());

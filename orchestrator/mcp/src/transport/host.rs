@@ -1,7 +1,7 @@
-//! A server that is a program on this host: started, listened to, ended with all that came of it.
+//! A server that is a program on this host.
 //!
-//! It gets what it is configured with and the few variables that [`HostEnvironment`] holds: no key of ours. Its children
-//! carry a mark in their environment, by which they are found at its end also when they left its process group.
+//! Its environment consists of its configured variables and those of [`HostEnvironment`], without keys of Glovebox. A marker
+//! variable, which its children inherit, identifies them when the server is stopped, also those that left its process group.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,24 +20,24 @@ use super::ConnectError;
 use super::tail::Tail;
 use crate::config::Program;
 
-/// What a program on this host finds in its environment, beside what it is configured with.
+/// Environment variables of every server on this host, besides its configured ones.
 pub(crate) type HostEnvironment = Vec<(String, String)>;
 
-/// The variable that marks what came of one start.
-const MARK: &str = "GLOVEBOX_MCP_SERVER";
+/// Marker variable. Its value identifies one start of a server.
+const MARKER_VARIABLE: &str = "GLOVEBOX_MCP_SERVER";
 
-/// How long a program may take to end when its input has ended.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time that a program has to exit after its stdin was closed.
+const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// How often processes are looked for that were started while others were killed.
-const MOST_ROUNDS: usize = 10;
+/// Maximum number of searches for processes that were started while others were killed.
+const MAX_KILL_ROUNDS: usize = 10;
 
 pub(crate) struct HostProgram {
     child: Child,
-    /// The marking variable, as it stands in an environment.
-    mark: String,
+    /// The marker as `NAME=VALUE`.
+    marker: String,
     stderr: Tail,
-    _listening: Option<AbortOnDropHandle<()>>,
+    _stderr_task: Option<AbortOnDropHandle<()>>,
 }
 
 pub(super) fn start(
@@ -54,22 +54,23 @@ pub(super) fn start(
     if let Some((_, home)) = home {
         command.current_dir(home);
     }
-    command.env(MARK, &id).process_group(0).kill_on_drop(true);
+    command.env(MARKER_VARIABLE, &id).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let stderr = Tail::default();
-    let listening = child.stderr.take().map(|mut pipe| {
+    let stderr_task = child.stderr.take().map(|mut pipe| {
         let tail = stderr.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
-            let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = pipe.read(&mut piece).await {
-                tail.push(piece.get(..length).unwrap_or_default());
+            let mut chunk = [0; 4096];
+            while let Ok(length @ 1..) = pipe.read(&mut chunk).await {
+                tail.push(chunk.get(..length).unwrap_or_default());
             }
             tail.end();
         }))
     });
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let program = HostProgram { child, mark: format!("{MARK}={id}"), stderr, _listening: listening };
+    let program =
+        HostProgram { child, marker: format!("{MARKER_VARIABLE}={id}"), stderr, _stderr_task: stderr_task };
     match (stdout, stdin) {
         (Some(reads), Some(writes)) => Ok((program, reads, writes)),
         _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
@@ -82,36 +83,36 @@ impl HostProgram {
     }
 
     pub(super) async fn end(mut self) {
-        // Its input has ended by now. One that does not heed that is killed when this is dropped.
-        let _ = timeout(GRACE, self.child.wait()).await;
+        // Its stdin is closed. If it does not exit, it is killed on drop.
+        let _ = timeout(EXIT_GRACE_PERIOD, self.child.wait()).await;
     }
 }
 
 impl Drop for HostProgram {
     fn drop(&mut self) {
-        // Not waited for yet, so the number is its own.
+        // Not reaped yet, so the pid is still its own.
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(group) = pid {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        for _ in 0..MOST_ROUNDS {
-            if kill_marked(self.mark.as_bytes()) == 0 {
+        for _ in 0..MAX_KILL_ROUNDS {
+            if kill_marked(self.marker.as_bytes()) == 0 {
                 return;
             }
         }
-        tracing::warn!("a tool server's processes start faster than they are killed");
+        tracing::warn!("cannot kill all processes of an MCP server: they start faster than they are killed");
     }
 }
 
-/// Kills every process with this variable in its environment; how many that were.
-fn kill_marked(mark: &[u8]) -> usize {
+/// Kills every process whose environment contains the marker. Returns their number.
+fn kill_marked(marker: &[u8]) -> usize {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     pids.filter(|pid| {
-        // Held before it is looked at: its number cannot become another's in between.
+        // Opened before its environment is read, so that its pid cannot be reused in between.
         let Ok(process) = pidfd_open(*pid, PidfdFlags::empty()) else { return false };
         let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        environment.split(|byte| *byte == 0).any(|variable| variable == marker)
             && pidfd_send_signal(process, Signal::KILL).is_ok()
     })
     .count()

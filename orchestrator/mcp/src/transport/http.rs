@@ -1,7 +1,4 @@
-//! Servers behind HTTP: the client that speaks to one, and nobody else.
-//!
-//! A redirect is followed only where it leads to the same scheme, host and port:
-//! the key goes nowhere else.
+//! HTTP client of a server. Follows redirects to the same origin only, so that the key is sent nowhere else.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,16 +9,16 @@ use reqwest::{Client, Url};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::LONGEST_MESSAGE;
+use super::MAX_MESSAGE_BYTES;
 use crate::config::Remote;
 
-/// For a connection to be there.
-const CONNECT: Duration = Duration::from_secs(10);
+/// Time limit for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Redirects that one request follows: what a path without its slash takes.
-const MOST_REDIRECTS: usize = 3;
+/// Maximum number of redirects of a request, for example to a path with a trailing slash.
+const MAX_REDIRECTS: usize = 3;
 
-/// Why nothing can be sent.
+/// Error of a configuration with which no request can be sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error("the HTTP client: {0}")]
@@ -34,10 +31,10 @@ pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
     let tls = tls::http_client(remote.url.scheme()).map_err(|error| HttpError::Client(error.to_string()))?;
     Client::builder()
         .tls_backend_preconfigured(tls)
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(|attempt| {
-            let is_near = attempt.previous().iter().all(|previous| is_same_place(previous, attempt.url()));
-            if is_near && attempt.previous().len() <= MOST_REDIRECTS {
+            let is_same = attempt.previous().iter().all(|previous| is_same_origin(previous, attempt.url()));
+            if is_same && attempt.previous().len() <= MAX_REDIRECTS {
                 attempt.follow()
             } else {
                 attempt.stop()
@@ -48,12 +45,12 @@ pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
         .map_err(|error| HttpError::Client(super::chain(&error)))
 }
 
-/// The headers are the client's.
+/// Returns the transport's configuration. The client adds the headers.
 pub(super) fn streamable(remote: &Remote) -> StreamableHttpClientTransportConfig {
-    StreamableHttpClientTransportConfig::with_uri(remote.url.as_str()).max_sse_event_size(LONGEST_MESSAGE)
+    StreamableHttpClientTransportConfig::with_uri(remote.url.as_str()).max_sse_event_size(MAX_MESSAGE_BYTES)
 }
 
-pub(super) fn is_same_place(one: &Url, other: &Url) -> bool {
+pub(super) fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host_str() == other.host_str()
         && one.port_or_known_default() == other.port_or_known_default()

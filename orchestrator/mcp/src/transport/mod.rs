@@ -1,14 +1,14 @@
-//! How a server is reached, and how that ends.
+//! Connections to servers.
 //!
-//! Each kind gives the protocol something to speak over, and [`Holding`] what must be ended by hand: a program on this
-//! host or in the sandbox. Dropping it ends the program too.
+//! Each transport provides a stream of messages. A server that is a program also has a [`ServerProgram`], which stops it, also
+//! when it is dropped.
 
 mod host;
 mod http;
-mod polite;
 mod sandbox;
 mod sse;
 mod tail;
+mod unanswered_limit;
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::config::{McpServer, Transport};
 
 pub(crate) use host::HostEnvironment;
 
-/// The longest message of a server that is read, in bytes: an answer with the images that are kept, and more.
-const LONGEST_MESSAGE: usize = 16 << 20;
+/// Maximum size of a message of a server, in bytes. More than a result with the maximum of images.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// Why a server does not answer. In one line, without secrets.
+/// Error of connecting to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("starting {command}: {source}; check `command` in its configuration")]
@@ -40,72 +40,79 @@ pub(crate) enum ConnectError {
     Handshake(String),
 }
 
-/// What must be ended when a server is not needed any more.
-pub(crate) enum Holding {
+/// A server's program, which is stopped when it is dropped.
+pub(crate) enum ServerProgram {
     Host(Box<host::HostProgram>),
     Sandbox(sandbox::SandboxProgram),
-    Nothing,
+    /// The server is reached over HTTP.
+    None,
 }
 
-impl Holding {
-    /// The end of what it wrote for people; empty when that is nothing.
+impl ServerProgram {
+    /// Returns the end of its stderr.
     pub(crate) async fn stderr(&self) -> String {
         match self {
             Self::Host(program) => program.stderr().await,
             Self::Sandbox(program) => program.stderr().await,
-            Self::Nothing => String::new(),
+            Self::None => String::new(),
         }
     }
 
-    /// Lets it end by itself for a moment, then ends it.
+    /// Waits for its exit for a grace period, then kills it.
     pub(crate) async fn end(self) {
         match self {
             Self::Host(program) => program.end().await,
             Self::Sandbox(program) => program.end().await,
-            Self::Nothing => {}
+            Self::None => {}
         }
     }
 }
 
-/// Reaches a server and begins to speak. What was started is given to `hold` first, so that what it wrote can be told
-/// when it does not answer.
+/// Connects to a server. A started program is stored in `started` before the handshake, so that its stderr can be quoted if that
+/// fails.
 pub(crate) async fn connect<H: ClientHandler>(
     server: &McpServer,
     handler: H,
     environment: &HostEnvironment,
     sandbox: Option<&Arc<dyn Sandbox>>,
-    hold: &mut Holding,
+    started: &mut ServerProgram,
 ) -> Result<RunningService<RoleClient, H>, ConnectError> {
     match &server.transport {
         Transport::Host(program) => {
-            let (started, reads, writes) = host::start(program, environment)?;
-            *hold = Holding::Host(Box::new(started));
-            speak(handler, AsyncRwTransport::new_client(reads, writes).with_max_line_length(LONGEST_MESSAGE))
-                .await
+            let (child, reads, writes) = host::start(program, environment)?;
+            *started = ServerProgram::Host(Box::new(child));
+            initialize(
+                handler,
+                AsyncRwTransport::new_client(reads, writes).with_max_line_length(MAX_MESSAGE_BYTES),
+            )
+            .await
         }
         Transport::Sandbox(program) => {
             let sandbox = sandbox.ok_or(ConnectError::NoSandbox)?;
-            let (started, reads, writes) = sandbox::start(program, Arc::clone(sandbox));
-            *hold = Holding::Sandbox(started);
-            speak(handler, AsyncRwTransport::new_client(reads, writes).with_max_line_length(LONGEST_MESSAGE))
-                .await
+            let (child, reads, writes) = sandbox::start(program, Arc::clone(sandbox));
+            *started = ServerProgram::Sandbox(child);
+            initialize(
+                handler,
+                AsyncRwTransport::new_client(reads, writes).with_max_line_length(MAX_MESSAGE_BYTES),
+            )
+            .await
         }
         Transport::StreamableHttp(remote) => {
             let client = http::client(remote)?;
-            speak(handler, StreamableHttpClientTransport::with_client(client, http::streamable(remote))).await
+            initialize(handler, StreamableHttpClientTransport::with_client(client, http::streamable(remote)))
+                .await
         }
-        Transport::Sse(remote) => speak(handler, sse::connect(remote).await?).await,
+        Transport::Sse(remote) => initialize(handler, sse::connect(remote).await?).await,
     }
 }
 
-async fn speak<H, T>(handler: H, transport: T) -> Result<RunningService<RoleClient, H>, ConnectError>
+async fn initialize<H, T>(handler: H, transport: T) -> Result<RunningService<RoleClient, H>, ConnectError>
 where
     H: ClientHandler,
     T: rmcp::transport::Transport<RoleClient> + 'static,
 {
-    // By the handshake that every version of the protocol up to now has: a probe for a newer one makes some servers
-    // fail, and others silent.
-    let served = rmcp::serve_client(handler, polite::Polite::new(transport)).await;
+    // The handshake that all versions of the protocol support. A probe for a newer one makes some servers fail or hang.
+    let served = rmcp::serve_client(handler, unanswered_limit::UnansweredLimit::new(transport)).await;
     served.map_err(|error| {
         ConnectError::Handshake(match &error {
             ClientInitializeError::TransportError { error, .. } => chain(error.error.as_ref()),
@@ -116,7 +123,7 @@ where
 
 /// An error with its causes.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // Says what it was doing, and hides why it failed.
+    // Its text lacks the cause.
     if let Some(StreamableHttpError::Client(error)) =
         error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
     {
@@ -125,10 +132,10 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
+        let detail = error.to_string();
+        if !text.contains(&detail) {
             text.push_str(": ");
-            text.push_str(&said);
+            text.push_str(&detail);
         }
         cause = error.source();
     }

@@ -1,7 +1,7 @@
-//! A server that is a program in the sandbox: its input and output go over the connection that everything goes over.
+//! A server that is a program in the sandbox. Its input and output use the connection to the action server.
 //!
-//! One task follows the program to its exit, or to the word that it should end. When the connection breaks the program is
-//! ended, because nobody knows how much of its input arrived; it is then a server that has died.
+//! A task follows the program until its exit or its cancellation. If the connection breaks, the task kills the program, because
+//! it is unknown how much of its input arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use tokio::time::timeout;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::LONGEST_MESSAGE;
+use super::MAX_MESSAGE_BYTES;
 use super::tail::Tail;
 use crate::config::Program;
 
-/// What of our words may be on its way in, in bytes.
-const INPUT: usize = 64 << 10;
+/// Size of the buffer of its input, in bytes.
+const INPUT_BUFFER_BYTES: usize = 64 << 10;
 
-/// Output that is not read yet may be a message and the beginning of the next, in bytes.
-const MOST_UNREAD: usize = 2 * LONGEST_MESSAGE;
+/// Maximum output that is not read yet, in bytes: a message and the start of the next.
+const MAX_UNREAD_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 
-/// How long a program may take to end when its input has ended.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time that a program has to exit after its stdin was closed.
+const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// How long the sandbox may take to say that a program was ended.
-const ENDING: Duration = Duration::from_secs(5);
+/// Time limit for killing a program.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct SandboxProgram {
-    following: JoinHandle<()>,
-    /// Tells the task that follows the program to end it.
-    end: DropGuard,
+    task: JoinHandle<()>,
+    /// Makes the task kill the program when it is dropped.
+    kill_on_drop: DropGuard,
     stderr: Tail,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn start(
     program: &Program,
     sandbox: Arc<dyn Sandbox>,
 ) -> (SandboxProgram, impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
-    let (input, writes) = tokio::io::duplex(INPUT);
+    let (input, writes) = tokio::io::duplex(INPUT_BUFFER_BYTES);
     let (output, reads) = unread_output();
     let end = CancellationToken::new();
     let stderr = Tail::default();
@@ -60,9 +60,9 @@ pub(super) fn start(
         stderr: stderr.clone(),
         end: end.clone(),
     };
-    // It ends with the program, or soon after the guard is dropped.
-    let following = tokio::spawn(follower.follow(Box::new(input)));
-    (SandboxProgram { following, end: end.drop_guard(), stderr }, reads, writes)
+    // The task ends with the program, or soon after the guard is dropped.
+    let task = tokio::spawn(follower.follow(Box::new(input)));
+    (SandboxProgram { task, kill_on_drop: end.drop_guard(), stderr }, reads, writes)
 }
 
 impl SandboxProgram {
@@ -71,9 +71,9 @@ impl SandboxProgram {
     }
 
     pub(super) async fn end(mut self) {
-        if timeout(GRACE, &mut self.following).await.is_err() {
-            drop(self.end);
-            let _ = timeout(ENDING, self.following).await;
+        if timeout(EXIT_GRACE_PERIOD, &mut self.task).await.is_err() {
+            drop(self.kill_on_drop);
+            let _ = timeout(KILL_TIMEOUT, self.task).await;
         }
     }
 }
@@ -92,7 +92,7 @@ struct Follower {
     id: Result<ProcessId, protocol::IdError>,
     request: ProcessRequest,
     sandbox: Arc<dyn Sandbox>,
-    output: Output,
+    output: StdoutSender,
     stderr: Tail,
     end: CancellationToken,
 }
@@ -101,15 +101,15 @@ impl Follower {
     async fn follow(self, input: engine::sandbox::ByteSource) {
         let Self { id, request, sandbox, output, stderr, end } = self;
         let Ok(id) = id else { return };
-        let heard = |stream: OutputStream, chunk: OutputChunk<'_>| match (stream, chunk) {
+        let on_output = |stream: OutputStream, chunk: OutputChunk<'_>| match (stream, chunk) {
             (OutputStream::Stderr, OutputChunk::Bytes { bytes, .. }) => stderr.push(bytes),
             (OutputStream::Stderr, OutputChunk::Gap { .. }) => {}
             (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }) if output.push(bytes) => {}
-            // What is missing cannot be had again: no message after it would be believed.
+            // Lost output cannot be recovered, and corrupts the message stream.
             (OutputStream::Stdout, _) => end.cancel(),
         };
         let exit = tokio::select! {
-            exit = sandbox.exec(&id, &request, Some(input), &heard) => Some(exit),
+            exit = sandbox.exec(&id, &request, Some(input), &on_output) => Some(exit),
             () = end.cancelled() => None,
         };
         match &exit {
@@ -119,7 +119,7 @@ impl Follower {
         }
         stderr.end();
         if !matches!(exit, Some(Ok(_))) {
-            let ended = timeout(ENDING, sandbox.kill_process(&id)).await;
+            let ended = timeout(KILL_TIMEOUT, sandbox.kill_process(&id)).await;
             tracing::debug!(program = %id, ?ended, "ended a tool server in the sandbox");
         }
     }
@@ -135,33 +135,33 @@ fn describe(exit: &ProcessExit) -> String {
     }
 }
 
-/// The writing end of what the program says, which may be behind within a bound.
-struct Output {
-    pieces: mpsc::UnboundedSender<Bytes>,
+/// Sender of the program's stdout. Unread output is limited.
+struct StdoutSender {
+    chunks: mpsc::UnboundedSender<Bytes>,
     unread: Arc<AtomicUsize>,
 }
 
-impl Output {
-    /// Whether there was room.
+impl StdoutSender {
+    /// Returns whether the output was accepted.
     fn push(&self, bytes: &[u8]) -> bool {
         let unread = self.unread.fetch_add(bytes.len(), Ordering::Relaxed).saturating_add(bytes.len());
-        // Nobody reads any more when the server is being ended.
-        unread <= MOST_UNREAD && self.pieces.send(Bytes::copy_from_slice(bytes)).is_ok()
+        // The receiver is dropped when the server is being stopped.
+        unread <= MAX_UNREAD_BYTES && self.chunks.send(Bytes::copy_from_slice(bytes)).is_ok()
     }
 }
 
-fn unread_output() -> (Output, impl AsyncRead + Send + Unpin + 'static) {
-    // Bounded by the bytes in it.
-    let (pieces, received) = mpsc::unbounded_channel::<Bytes>();
+fn unread_output() -> (StdoutSender, impl AsyncRead + Send + Unpin + 'static) {
+    // Limited by its bytes, not by its length.
+    let (chunks, received) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&unread);
-    let pieces_read = stream::unfold(received, move |mut received| {
+    let unread_chunks = stream::unfold(received, move |mut received| {
         let counted = Arc::clone(&counted);
         async move {
-            let piece = received.recv().await?;
-            counted.fetch_sub(piece.len(), Ordering::Relaxed);
-            Some((Ok::<_, std::io::Error>(piece), received))
+            let chunk = received.recv().await?;
+            counted.fetch_sub(chunk.len(), Ordering::Relaxed);
+            Some((Ok::<_, std::io::Error>(chunk), received))
         }
     });
-    (Output { pieces, unread }, StreamReader::new(Box::pin(pieces_read)))
+    (StdoutSender { chunks, unread }, StreamReader::new(Box::pin(unread_chunks)))
 }

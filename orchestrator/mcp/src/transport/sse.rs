@@ -1,5 +1,5 @@
-//! The protocol over HTTP as it was in 2024: the server's messages are one stream of events, whose first event says where
-//! ours are posted to. That place must be the server's own: the key is sent there.
+//! The HTTP transport of 2024: the server sends its messages as one stream of events. The first event names the URL to which the
+//! client posts its messages. It must have the server's own origin, because the key is sent there.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use sse_stream::{Sse, SseStream};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::http::is_same_place;
-use super::{LONGEST_MESSAGE, chain, http};
+use super::http::is_same_origin;
+use super::{MAX_MESSAGE_BYTES, chain, http};
 use crate::config::Remote;
 
-/// Messages that wait to be read; then the stream waits.
-const WAITING: usize = 16;
+/// Maximum number of messages that are not read yet. The stream waits while it is reached.
+const MAX_QUEUED_MESSAGES: usize = 16;
 
-/// Why nothing more is heard, or cannot be said.
+/// Error of connecting or sending.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SseError {
     #[error("{0}")]
@@ -41,12 +41,12 @@ pub(crate) enum SseError {
     Elsewhere(String),
 }
 
-/// A server that was asked for its events.
+/// A connection to a server.
 pub(super) struct SseTransport {
     client: Client,
     endpoint: Arc<Url>,
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
-    _reading: AbortOnDropHandle<()>,
+    _reader: AbortOnDropHandle<()>,
 }
 
 pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
@@ -61,31 +61,31 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
         return Err(SseError::NoEvents);
     }
     let mut events = Events::new(response.bytes_stream());
-    let place = loop {
+    let path = loop {
         match events.next().await {
             Some(Sse { event: Some(kind), data: Some(data), .. }) if kind == "endpoint" => break data,
             Some(_) => {}
             None => return Err(SseError::NoEndpoint),
         }
     };
-    let endpoint = remote.url.join(place.trim()).ok().filter(|url| is_same_place(url, &remote.url));
-    let endpoint = endpoint.ok_or_else(|| SseError::Elsewhere(place.chars().take(200).collect()))?;
-    let (heard, messages) = mpsc::channel(WAITING);
-    let reading = tokio::spawn(async move {
+    let endpoint = remote.url.join(path.trim()).ok().filter(|url| is_same_origin(url, &remote.url));
+    let endpoint = endpoint.ok_or_else(|| SseError::Elsewhere(path.chars().take(200).collect()))?;
+    let (sender, messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
+    let reader = tokio::spawn(async move {
         while let Some(event) = events.next().await {
             let Some(data) = event.data else { continue };
             match serde_json::from_str(&data) {
                 Ok(message) => {
-                    if heard.send(message).await.is_err() {
+                    if sender.send(message).await.is_err() {
                         return;
                     }
                 }
-                Err(error) => tracing::debug!(%error, "a tool server sent an event that is no message"),
+                Err(error) => tracing::debug!(%error, "an MCP server sent an event that is not a message"),
             }
         }
     });
-    let reading = AbortOnDropHandle::new(reading);
-    Ok(SseTransport { client, endpoint: Arc::new(endpoint), messages, _reading: reading })
+    let reader = AbortOnDropHandle::new(reader);
+    Ok(SseTransport { client, endpoint: Arc::new(endpoint), messages, _reader: reader })
 }
 
 impl Transport<RoleClient> for SseTransport {
@@ -113,7 +113,7 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-/// Events of a server. The stream ends at the first error, and at an event that exceeds [`LONGEST_MESSAGE`].
+/// Events of a server. The stream ends at the first error, and at an event that exceeds [`MAX_MESSAGE_BYTES`].
 struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
     /// Bytes received since the latest event.
@@ -128,7 +128,7 @@ impl Events {
         let count = Arc::clone(&unread);
         let bounded = chunks.take_while(move |chunk| {
             let length = chunk.as_ref().map_or(0, Bytes::len);
-            ready(count.fetch_add(length, Relaxed) + length <= LONGEST_MESSAGE)
+            ready(count.fetch_add(length, Relaxed) + length <= MAX_MESSAGE_BYTES)
         });
         Self { stream: SseStream::from_bytes_stream(bounded).boxed(), unread }
     }
@@ -172,10 +172,10 @@ mod tests {
 
     #[tokio::test]
     async fn stream_ends_at_an_event_that_is_too_long() {
-        let line = [b"data: ".as_slice(), &vec![b'x'; LONGEST_MESSAGE / 2], b"\n"].concat();
+        let line = [b"data: ".as_slice(), &vec![b'x'; MAX_MESSAGE_BYTES / 2], b"\n"].concat();
         let event = [line.as_slice(), b"\n"].concat();
         assert_eq!(events(vec![event.clone(), event.clone(), event.clone()]).await.len(), 3);
         assert_eq!(events(vec![event, line.clone(), line.clone(), line, b"\n".to_vec()]).await.len(), 1);
-        assert_eq!(events(vec![vec![b'x'; LONGEST_MESSAGE + 1], b"\ndata: a\n\n".to_vec()]).await, []);
+        assert_eq!(events(vec![vec![b'x'; MAX_MESSAGE_BYTES + 1], b"\ndata: a\n\n".to_vec()]).await, []);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn program(command: &str, args: &[&str]) -> Program {
 }
 
 pub(crate) fn remote(url: &str) -> Remote {
-    Remote::at(url).unwrap()
+    Remote::new(url).unwrap()
 }
 
 /// Started with nothing but a `PATH` and a home.

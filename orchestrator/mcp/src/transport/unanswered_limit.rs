@@ -1,5 +1,5 @@
-//! A bound on what a server may ask of us: the library answers each request by a task of its own, and a server that asks
-//! without reading the answers would fill the memory with them. One that does is not listened to any more.
+//! Limit of unanswered requests of a server. The library answers each request in its own task, so a server that sends requests
+//! without reading the responses would fill the memory. Its connection is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,35 +9,35 @@ use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-/// Requests of a server that may wait for their answers to be read.
-const MOST_UNANSWERED: usize = 64;
+/// Maximum number of requests whose responses the server has not read.
+const MAX_UNANSWERED: usize = 64;
 
-/// Another transport, within the bound.
-pub(super) struct Polite<T> {
+/// Wraps a transport.
+pub(super) struct UnansweredLimit<T> {
     inner: T,
     unanswered: Arc<AtomicUsize>,
 }
 
-impl<T> Polite<T> {
+impl<T> UnansweredLimit<T> {
     pub(super) fn new(inner: T) -> Self {
         Self { inner, unanswered: Arc::default() }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Polite<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for UnansweredLimit<T> {
     type Error = T::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let answers = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let is_response = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         let sending = self.inner.send(message);
         let unanswered = Arc::clone(&self.unanswered);
         async move {
             let sent = sending.await;
-            if answers {
-                // Some answers are to what was no request; they make no room.
+            if is_response {
+                // Some responses belong to no counted request.
                 let _ = unanswered
                     .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
             }
@@ -47,9 +47,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Polite<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.inner.receive().await?;
-        let asks = matches!(message, JsonRpcMessage::Request(_));
-        if asks && self.unanswered.fetch_add(1, Ordering::Relaxed) >= MOST_UNANSWERED {
-            tracing::debug!("a tool server asks without reading the answers");
+        let is_request = matches!(message, JsonRpcMessage::Request(_));
+        if is_request && self.unanswered.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED {
+            tracing::debug!("closing the connection to an MCP server that reads no responses");
             return None;
         }
         Some(message)
