@@ -1,7 +1,7 @@
-//! Where event logs live: SQLite, in one file.
+//! Event store in SQLite.
 //!
-//! Implements the engine's [`EventStore`](engine::events::EventStore) and nothing else: no folding, no redaction (that
-//! is done before an event comes here), no caches of events.
+//! Implements the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive here, and are not
+//! cached or folded.
 
 pub mod sqlite;
 

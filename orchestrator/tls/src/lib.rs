@@ -1,14 +1,14 @@
-//! How TLS is begun by everything here that speaks it: rustls on ring, with the machine's roots.
+//! TLS configuration of all clients: rustls on ring, with the machine's root certificates.
 //!
-//! Set up by hand, because clients' own set-up fails on a machine without certificates, even for plain HTTP. A provider of
-//! cryptography that was installed for the whole process is not needed. Opens no connection.
+//! HTTP clients' default configuration fails on a machine without certificates, even for plain HTTP. No process-wide crypto
+//! provider is installed.
 
 use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::{ClientConfig, Error, RootCertStore};
 
-/// The machine's roots. That there are none is no error here: TLS fails when it is spoken, and says so then.
+/// Loads the machine's root certificates. Not an error if there are none: TLS handshakes fail then.
 pub fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -17,10 +17,10 @@ pub fn roots() -> RootCertStore {
     roots
 }
 
-/// A client that believes in these roots. It agrees on one of `protocols`, named as TLS names them, the best first.
+/// Creates the configuration of a client that trusts these roots. `protocols` are ALPN names in order of preference.
 ///
 /// # Errors
-/// None of the protocol's versions can be spoken.
+/// No TLS version is supported.
 pub fn client(roots: impl Into<Arc<RootCertStore>>, protocols: &[&[u8]]) -> Result<ClientConfig, Error> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -30,7 +30,7 @@ pub fn client(roots: impl Into<Arc<RootCertStore>>, protocols: &[&[u8]]) -> Resu
     Ok(config)
 }
 
-/// An HTTP client, for addresses of this scheme: certificates are read for `https` only.
+/// Creates the configuration of an HTTP client for URLs of this scheme. Loads certificates for `https` only.
 ///
 /// # Errors
 /// See [`client`].

@@ -1,4 +1,4 @@
-//! One append: what is written for it, inside the transaction that the writer has opened.
+//! Append of events to a log, within the writer's transaction.
 
 use engine::events::StoreError;
 use protocol::{ConversationId, Event, EventId, Timestamp};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failed;
 
-/// Events that follow each other, already as text: what does not serialize never reaches the writer.
+/// Consecutive events as JSON. Serialized before they are queued, so that serialization cannot fail in the writer.
 pub(super) struct Append {
     conversation: ConversationId,
     first: EventId,
@@ -15,22 +15,22 @@ pub(super) struct Append {
     rows: Vec<String>,
 }
 
-/// Why a change was not carried out.
-pub(super) enum Refusal {
-    /// It does not fit what is stored.
+/// Error of a change.
+pub(super) enum ChangeError {
+    /// The change is invalid for the stored log.
     Rejected(StoreError),
-    /// The storage failed.
+    /// SQLite failed.
     Failed(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for ChangeError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(error)
     }
 }
 
 impl Append {
-    /// Nothing, when there are no events.
+    /// Serializes the events. `None` if there are none.
     pub(super) fn new(conversation: &ConversationId, events: &[Event]) -> Result<Option<Self>, StoreError> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
             return Ok(None);
@@ -52,14 +52,14 @@ impl Append {
         StoreError::OutOfOrder { conversation: self.conversation.clone(), id: self.first }
     }
 
-    /// Reads the log's end in the same transaction, so that an append of another process is seen too.
-    pub(super) fn write(&self, connection: &Connection) -> Result<(), Refusal> {
+    /// Appends the events. Reads the end of the log in the same transaction, because another process may have appended.
+    pub(super) fn write(&self, connection: &Connection) -> Result<(), ChangeError> {
         let (number, end) = match self.end_of_log(connection)? {
             Some(found) => found,
             None => (self.create_log(connection)?, 0),
         };
         if self.first.0 != end {
-            return Err(Refusal::Rejected(self.out_of_order()));
+            return Err(ChangeError::Rejected(self.out_of_order()));
         }
         let mut insert =
             connection.prepare_cached("INSERT INTO events (conversation, id, json) VALUES (?1, ?2, ?3)")?;
@@ -72,7 +72,7 @@ impl Append {
         Ok(())
     }
 
-    /// The conversation's number, and the id that its next event has.
+    /// Returns the number of the conversation and the id of its next event.
     fn end_of_log(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, u64)>> {
         connection
             .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?

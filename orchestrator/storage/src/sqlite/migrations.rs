@@ -1,52 +1,55 @@
-//! Brings the tables of a file to this version's shape: one SQL file a step, `user_version` says how many have run.
+//! Schema migrations. Each is an SQL file; `user_version` is the number of applied ones.
 //!
-//! Our own and not refinery: that reads what has run and runs the rest in transactions of their own, so that of two
-//! processes which open a new file at once, one fails. Here one write transaction decides and does.
+//! refinery was tried: it reads the applied migrations and applies the others in separate transactions, so that one of two
+//! processes fails if both open a new file concurrently. Here both happen in one write transaction.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::open::{Location, OpenError};
 
-/// Only ever appended to: files out there have run the earlier ones.
-const STEPS: &[&str] = &[include_str!("../../migrations/0001_events.sql")];
+/// Migrations in order. Existing files have applied the earlier ones, so they never change.
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_events.sql")];
 
-const KNOWN: i64 = STEPS.len() as i64;
+/// Schema version of this program.
+const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<(), OpenError> {
     let found = migrate(connection).map_err(|source| OpenError::Migrate {
         file: location.file().to_owned(),
-        version: KNOWN,
+        version: SCHEMA_VERSION,
         source,
     })?;
-    if found > KNOWN {
-        return Err(OpenError::TooNew { file: location.file().to_owned(), found, known: KNOWN });
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::TooNew { file: location.file().to_owned(), found, known: SCHEMA_VERSION });
     }
     Ok(())
 }
 
-/// Fails if the tables of a file that cannot be written have another shape.
+/// Checks the schema version of a file that cannot be written.
 pub(super) fn check(connection: &Connection, location: &Location) -> Result<(), OpenError> {
     let file = || location.file().to_owned();
     let found = version(connection).map_err(|source| OpenError::Open { file: file(), source })?;
     match found {
-        KNOWN => Ok(()),
-        found if found > KNOWN => Err(OpenError::TooNew { file: file(), found, known: KNOWN }),
-        found => Err(OpenError::TooOld { file: file(), found, known: KNOWN }),
+        SCHEMA_VERSION => Ok(()),
+        found if found > SCHEMA_VERSION => {
+            Err(OpenError::TooNew { file: file(), found, known: SCHEMA_VERSION })
+        }
+        found => Err(OpenError::TooOld { file: file(), found, known: SCHEMA_VERSION }),
     }
 }
 
-/// Returns the version that it found; does nothing when that is one that we do not know.
+/// Applies missing migrations, unless the version is unknown. Returns the version before.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<i64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
-    let missing = usize::try_from(found).ok().and_then(|done| STEPS.get(done..)).unwrap_or_default();
+    let missing = usize::try_from(found).ok().and_then(|done| MIGRATIONS.get(done..)).unwrap_or_default();
     if missing.is_empty() {
         return Ok(found);
     }
-    for step in missing {
-        transaction.execute_batch(step)?;
+    for migration in missing {
+        transaction.execute_batch(migration)?;
     }
-    transaction.pragma_update(None, "user_version", KNOWN)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     transaction.commit()?;
     Ok(found)
 }

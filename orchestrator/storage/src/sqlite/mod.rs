@@ -1,15 +1,15 @@
-//! The event store of a single host: all conversations in one SQLite file.
+//! Event store of a single host: all conversations in one SQLite file.
 //!
-//! One thread writes, because SQLite has one writer anyway: it takes what is queued and commits it together. Readers
-//! have connections of their own, and neither side waits for the other (write-ahead log). Several processes may use
-//! one file, as long as each conversation is appended to by one of them.
+//! One thread writes, because SQLite allows one writer. It commits all queued changes together. Readers have their own
+//! connections. Readers and the writer do not block each other (write-ahead log). Several processes may use the same file, as
+//! long as each conversation is appended to by one of them.
 //!
-//! What [`append`](EventStore::append) has acknowledged survives the death of the process, `kill -9` included: the
-//! operating system holds it. Unless [`Durability::PowerCut`] is asked for it is not forced to the disk with every commit
-//! (`synchronous = NORMAL`), so a power cut may lose the newest acknowledged events, in whole transactions, back to the last
-//! checkpoint (by default 1,000 pages, 4 MiB). It never damages the file nor leaves a gap.
+//! An event that [`append`](EventStore::append) has acknowledged survives the death of the process, also by `kill -9`. By default
+//! a commit is not synced to the disk (`synchronous = NORMAL`), so a power failure may lose the newest acknowledged events, in
+//! whole transactions, back to the last checkpoint (by default 1,000 pages, 4 MiB). It never corrupts the file or leaves a gap.
+//! [`Durability::PowerCut`] syncs every commit.
 //!
-//! Dropping the store commits what is queued, then ends the writer; the drop waits for that.
+//! Dropping the store commits all queued changes, and blocks until then.
 
 mod append;
 mod migrations;
@@ -31,30 +31,30 @@ pub use open::OpenError;
 use readers::Readers;
 use writer::{Change, Writer};
 
-/// What an append that is acknowledged survives.
+/// Failures that an acknowledged append survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The death of the process: the operating system holds it.
+    /// The death of the process.
     #[default]
     ProcessDeath,
-    /// A power cut too: the disk holds it. Appends that come at once wait for the disk together.
+    /// Also a power failure. Concurrent appends share a sync of the disk.
     PowerCut,
 }
 
-/// Logs in one SQLite file.
+/// Event store in a SQLite file.
 pub struct SqliteStore {
     /// `None` if the file can only be read.
     writer: Option<Writer>,
     readers: Readers,
 }
 
-/// Why a store that was opened to be read takes no events.
+/// Error of a change of a store that is open for reading.
 #[derive(Debug, thiserror::Error)]
 #[error("the file {} cannot be written", .0.display())]
 struct ReadOnly(PathBuf);
 
 impl SqliteStore {
-    /// Opens the file; creates it (mode 0600), its folder (mode 0700) and its tables when they are not there.
+    /// Opens the file. Creates the file (mode 0600), its folder (mode 0700) and its tables if they do not exist.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -62,8 +62,8 @@ impl SqliteStore {
         Self::open_with(Location::new(file.into(), durability), Self::open_blocking).await
     }
 
-    /// Opens the file to read it. Where the file or its folder cannot be written, nothing is created or migrated, and
-    /// every change of the store fails.
+    /// Opens the file for reading. If the file or its folder cannot be written, nothing is created or migrated, and every change
+    /// fails.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -105,14 +105,14 @@ impl SqliteStore {
     async fn change(&self, change: Change) -> Result<(), StoreError> {
         match &self.writer {
             Some(writer) => writer.perform(change).await,
-            None => Err(failed(writer::DOING, ReadOnly(self.readers.file().to_owned()))),
+            None => Err(failed(writer::OPERATION, ReadOnly(self.readers.file().to_owned()))),
         }
     }
 }
 
 #[async_trait]
 impl EventStore for SqliteStore {
-    /// A dropped call may still be carried out: what is queued is committed.
+    /// If the future is dropped, the events may still be appended.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
         match Append::new(conversation, events)? {
             Some(append) => self.change(Change::Append(append)).await,
@@ -134,13 +134,16 @@ impl EventStore for SqliteStore {
         self.readers.with(read::conversations).await
     }
 
-    /// A dropped call may still be carried out, as for an append.
+    /// If the future is dropped, the conversation may still be removed.
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.change(Change::Remove(conversation.clone())).await
     }
 }
 
-/// A failure of the storage itself, as the engine sees it.
-fn failed(doing: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::Storage { doing, source: source.into() }
+/// Creates the engine's error for a failed operation.
+fn failed(
+    operation: &'static str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
+    StoreError::Storage { doing: operation, source: source.into() }
 }

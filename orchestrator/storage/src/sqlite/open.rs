@@ -1,4 +1,4 @@
-//! The file on the disk: who may read it, and how every connection to it is set up.
+//! Creates the database file and opens connections to it.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
@@ -12,33 +12,32 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Durability;
 
-/// Other processes hold the write lock for one group of appends, or for one checkpoint; both take milliseconds. Longer
-/// than this is a process that was stopped in the middle.
+/// Time to wait for the write lock. Other processes hold it for milliseconds, unless they were suspended.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Until a switch that was refused is tried again.
-const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// Interval at which the switch to write-ahead logging is retried.
+const WAL_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A log that grew beyond this, while something kept it from being reset, is cut back at the next reset.
+/// Size to which the write-ahead log is truncated at a reset.
 const WAL_LIMIT_BYTES: i64 = 64 << 20;
 
-/// Why the store cannot be opened. None is worth a retry without a change outside.
+/// Error of opening the store. A retry fails again until the cause is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder of the file cannot be made.
+    /// The folder of the file cannot be created.
     #[error("creating the folder {}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("creating {}", file.display())]
     Create {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not a database, or cannot be used.
@@ -46,7 +45,7 @@ pub enum OpenError {
     Open {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: rusqlite::Error,
     },
     /// The file or its folder cannot be written.
@@ -55,17 +54,17 @@ pub enum OpenError {
         /// The file.
         file: PathBuf,
     },
-    /// The tables cannot be brought to this version's shape.
+    /// The schema cannot be migrated.
     #[error("migrating {} to version {version}", file.display())]
     Migrate {
         /// The file.
         file: PathBuf,
-        /// The version that was wanted.
+        /// The target version.
         version: i64,
-        /// Why.
+        /// The cause.
         source: rusqlite::Error,
     },
-    /// A newer glovebox has written the file.
+    /// A newer version of Glovebox has migrated the file.
     #[error("{} has version {found}, this program knows {known}", file.display())]
     TooNew {
         /// The file.
@@ -75,7 +74,7 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// An older glovebox has written the file, which cannot be migrated because it cannot be written.
+    /// The file has an older schema, and cannot be migrated because it cannot be written.
     #[error("{} has version {found} and cannot be written to migrate it to {known}", file.display())]
     TooOld {
         /// The file.
@@ -85,7 +84,7 @@ pub enum OpenError {
         /// The version that this program reads.
         known: i64,
     },
-    /// The file cannot be written, and is not all that there is to read.
+    /// The file cannot be written, and a write-ahead log contains further events.
     #[error(
         "{}-wal holds events, and cannot be read without writing to its folder: copy the folder, and read the copy",
         file.display()
@@ -93,29 +92,29 @@ pub enum OpenError {
     Log {
         /// The file.
         file: PathBuf,
-        /// Why it cannot be read as it is.
+        /// The error of reading both.
         source: rusqlite::Error,
     },
-    /// The thread that writes cannot be started.
+    /// The writer thread cannot be started.
     #[error("starting the writer of {}", file.display())]
     Thread {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The runtime ended meanwhile.
+    /// The async runtime shut down.
     #[error("opening {} was aborted", file.display())]
     Aborted {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: tokio::task::JoinError,
     },
 }
 
 impl OpenError {
-    /// Whether the file may be one that can only be read. SQLite has several errors for that, by what it tries first.
+    /// Whether the file may be read-only. SQLite reports that with different errors, depending on its first operation.
     pub(super) fn may_be_read_only(&self) -> bool {
         match self {
             Self::ReadOnly { .. } => true,
@@ -131,19 +130,19 @@ impl OpenError {
     }
 }
 
-/// Where the logs are.
+/// The database file, and how to open it.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     file: PathBuf,
     access: Access,
 }
 
-/// What a connection may do.
+/// Access of a connection.
 #[derive(Debug, Clone, Copy)]
 enum Access {
     Write(Durability),
     Read,
-    /// Read a file that no process writes and that has no write-ahead log: without locks and without files beside it.
+    /// Reads a file that no process writes and that has no write-ahead log. Without locks or side files.
     ReadImmutable,
 }
 
@@ -152,8 +151,8 @@ impl Location {
         Self { file, access: Access::Write(durability) }
     }
 
-    /// The same file, to read what cannot be written. SQLite reads a database with a write-ahead log only with the index
-    /// of that log beside it. While a process has the file open the index exists; later it would have to be created.
+    /// Returns the location for reading a file that cannot be written. SQLite reads a database with a write-ahead log only if the
+    /// index of that log exists, as it does while a process has the file open. Otherwise it would have to be created.
     pub(super) fn read_only(&self) -> Result<Self, OpenError> {
         let location = Self { access: Access::Read, ..self.clone() };
         let Err(source) = location.configured().and_then(|connection| probe(&connection)) else {
@@ -175,9 +174,9 @@ impl Location {
         self.file
     }
 
-    /// Makes folder and file for their owner only. SQLite gives its side files the mode of the file. What exists keeps
-    /// its mode, and is not opened here: closing a second descriptor would drop the locks that another store of this
-    /// process holds on the file.
+    /// Creates the folder and the file, accessible to their owner only. SQLite's side files get the mode of the file. An existing
+    /// file keeps its mode and is not opened: closing a second descriptor would release the locks of another store in this
+    /// process.
     pub(super) fn create(&self) -> Result<(), OpenError> {
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new()
@@ -198,7 +197,7 @@ impl Location {
         self.configured().map_err(|source| OpenError::Open { file: self.file.clone(), source })
     }
 
-    /// SQLite opens a file that cannot be written as one that is only read, and says so at the first event.
+    /// Checks that the file can be written. SQLite opens it read-only otherwise, and the first append would fail.
     pub(super) fn check_writable(&self, connection: &Connection) -> Result<(), OpenError> {
         match connection.is_readonly(rusqlite::MAIN_DB) {
             Ok(false) => Ok(()),
@@ -207,7 +206,7 @@ impl Location {
         }
     }
 
-    /// No creation: the path means the file that [`Self::create`] has made.
+    /// Opens and configures a connection. Does not create the file, which is [`Self::create`]'s task.
     fn configured(&self) -> rusqlite::Result<Connection> {
         let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let synchronous = match self.access {
@@ -233,12 +232,12 @@ impl Location {
     }
 }
 
-/// SQLite opens files when they are first read.
+/// Reads the schema, because SQLite opens files at the first read.
 fn probe(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
 }
 
-/// The URI by which SQLite takes a file for one that does not change.
+/// Returns the URI with which SQLite treats the file as immutable.
 fn immutable(file: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in file.as_os_str().as_bytes() {
@@ -251,8 +250,8 @@ fn immutable(file: &Path) -> String {
     uri
 }
 
-/// Of several that make a new file's first connections at once, SQLite lets one switch and refuses the others at once,
-/// without their waiting.
+/// Switches to write-ahead logging. If several connections switch a new file concurrently, SQLite rejects all but one without
+/// waiting for the busy timeout.
 fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -261,7 +260,7 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && Instant::now() < deadline =>
             {
-                std::thread::sleep(BUSY_PAUSE);
+                std::thread::sleep(WAL_RETRY_INTERVAL);
             }
             switched => return switched,
         }
@@ -275,7 +274,7 @@ mod tests {
     use super::{Durability, Location};
 
     #[test]
-    fn many_open_a_new_file_at_once() {
+    fn new_file_can_be_opened_concurrently() {
         const MANY: usize = 20;
         for _ in 0..40 {
             let folder = tempfile::tempdir().unwrap();
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_connection_waits_for_the_disk_if_and_only_if_that_is_wanted() {
+    fn connection_syncs_commits_only_with_power_cut_durability() {
         let folder = tempfile::tempdir().unwrap();
         for (durability, expected) in [(Durability::ProcessDeath, 1), (Durability::PowerCut, 2)] {
             let location = Location::new(folder.path().join("log.db"), durability);
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bundled_sqlite_cannot_corrupt_its_log_on_reset() {
+    fn bundled_sqlite_has_the_fix_of_the_wal_reset_bug() {
         assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
     }
 }

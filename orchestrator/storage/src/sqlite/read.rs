@@ -1,6 +1,6 @@
-//! What is read: a stretch of one log, and the list of all. Each in one snapshot.
+//! Reads events of a log, and the list of conversations. Each in one snapshot.
 //!
-//! A row that is missing, or does not hold the event that its key names, is damage and never skipped.
+//! A missing row, or a row with another event than its key says, is an error and never skipped.
 
 use engine::events::{ConversationList, ConversationSummary, StoreError};
 use protocol::{ConversationId, Event, EventId, Timestamp};
@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::failed;
 
-const EVENTS: &str = "reading events";
-const CONVERSATIONS: &str = "reading the list of conversations";
+const READ_EVENTS: &str = "reading events";
+const READ_CONVERSATIONS: &str = "reading the list of conversations";
 
-/// What is wrong with a stored event.
+/// Damage of a stored event.
 #[derive(Debug, thiserror::Error)]
 enum Damage {
     #[error("its row is missing")]
@@ -22,7 +22,7 @@ enum Damage {
     Unreadable(#[from] serde_json::Error),
 }
 
-/// Why a stretch of a log cannot be read.
+/// Error of reading a range of events.
 enum ReadError {
     Storage(rusqlite::Error),
     Damaged(EventId, Damage),
@@ -40,23 +40,24 @@ pub(super) fn events(
     from: EventId,
     limit: usize,
 ) -> Result<Vec<Event>, StoreError> {
-    let snapshot = connection.transaction().map_err(|error| failed(EVENTS, error))?;
-    let Some((number, end)) = log(&snapshot, conversation).map_err(|error| failed(EVENTS, error))? else {
+    let snapshot = connection.transaction().map_err(|error| failed(READ_EVENTS, error))?;
+    let Some((number, end)) = log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?
+    else {
         return Ok(Vec::new());
     };
     let end = end.min(from.0.saturating_add(limit as u64));
     if from.0 >= end {
         return Ok(Vec::new());
     }
-    stretch(&snapshot, number, from.0..end).map_err(|error| match error {
-        ReadError::Storage(error) => failed(EVENTS, error),
+    range(&snapshot, number, from.0..end).map_err(|error| match error {
+        ReadError::Storage(error) => failed(READ_EVENTS, error),
         ReadError::Damaged(id, damage) => {
             StoreError::Damaged { conversation: conversation.clone(), id, source: Box::new(damage) }
         }
     })
 }
 
-/// The conversation's number, and the id that its next event has.
+/// Returns the number of the conversation and the id of its next event.
 fn log(snapshot: &Transaction<'_>, conversation: &ConversationId) -> rusqlite::Result<Option<(i64, u64)>> {
     snapshot
         .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
@@ -64,8 +65,8 @@ fn log(snapshot: &Transaction<'_>, conversation: &ConversationId) -> rusqlite::R
         .optional()
 }
 
-/// Made into events where SQLite holds their text: a copy of it would be read a second time.
-fn stretch(
+/// Parses the events from SQLite's buffers, without a copy of their text.
+fn range(
     snapshot: &Transaction<'_>,
     number: i64,
     ids: std::ops::Range<u64>,
@@ -78,7 +79,7 @@ fn stretch(
     for id in ids.map(EventId) {
         let damaged = |damage| ReadError::Damaged(id, damage);
         let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
-        // Bytes, because text that is not UTF-8 is damage of one event and not of the storage.
+        // As bytes, so that invalid UTF-8 is damage of this event and not a failure of SQLite.
         let json = row.ok_or_else(|| damaged(Damage::Missing))?.get_ref(1)?.as_bytes().unwrap_or_default();
         let event = event(id, json, events.last()).map_err(damaged)?;
         events.push(event);
@@ -86,12 +87,12 @@ fn stretch(
     Ok(events)
 }
 
-fn event(id: EventId, json: &[u8], before: Option<&Event>) -> Result<Event, Damage> {
-    let event = Event::read_after(before, json)?;
+fn event(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
+    let event = Event::read_after(previous, json)?;
     if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
 }
 
-/// The latest first. Times compare as text: ISO 8601, written by us in UTC. A damaged row does not hide the others.
+/// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged rows are listed separately.
 pub(super) fn conversations(connection: &mut Connection) -> Result<ConversationList, StoreError> {
     let list = |connection: &Connection| -> rusqlite::Result<ConversationList> {
         let mut statement = connection.prepare_cached(
@@ -108,7 +109,7 @@ pub(super) fn conversations(connection: &mut Connection) -> Result<ConversationL
         }
         Ok(list)
     };
-    list(connection).map_err(|error| failed(CONVERSATIONS, error))
+    list(connection).map_err(|error| failed(READ_CONVERSATIONS, error))
 }
 
 fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {

@@ -1,6 +1,6 @@
-//! Connections for reading: opened when first needed, then kept, never more than a few.
+//! Pool of connections for reading. Opened on demand.
 //!
-//! A read that nobody waits for any more runs to its end, which its limit bounds.
+//! A read whose future is dropped still completes, within the limit of its rows.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,52 +12,53 @@ use tokio::sync::Semaphore;
 use super::failed;
 use super::open::{Location, OpenError};
 
-/// Reads are served from the page cache; more connections than this only take memory and blocking threads.
-const READERS: usize = 4;
+/// Maximum number of connections. Reads are served from the page cache, so more of them only use memory and threads.
+const MAX_CONNECTIONS: usize = 4;
 
-const DOING: &str = "reading the event store";
+const OPERATION: &str = "reading the event store";
 
 pub(super) struct Readers {
     permits: Arc<Semaphore>,
-    idle: Arc<Idle>,
+    idle: Arc<IdleConnections>,
 }
 
-/// A plain mutex: held to take or to give back, never while reading.
-struct Idle {
+/// Connections that are not in use. The mutex is not held during a read.
+struct IdleConnections {
     location: Location,
     connections: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     pub(super) fn new(location: Location) -> Self {
-        let idle = Idle { location, connections: Mutex::new(Vec::with_capacity(READERS)) };
-        Self { permits: Arc::new(Semaphore::new(READERS)), idle: Arc::new(idle) }
+        let idle = IdleConnections { location, connections: Mutex::new(Vec::with_capacity(MAX_CONNECTIONS)) };
+        Self { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), idle: Arc::new(idle) }
     }
 
     pub(super) fn file(&self) -> &Path {
         self.idle.location.file()
     }
 
-    /// Lends a connection to `read`, on a thread that may block.
+    /// Runs `read` with a connection, on a blocking thread.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|error| failed(DOING, error))?;
+        let permit =
+            Arc::clone(&self.permits).acquire_owned().await.map_err(|error| failed(OPERATION, error))?;
         let idle = Arc::clone(&self.idle);
         let reading = tokio::task::spawn_blocking(move || {
-            let mut connection = idle.take().map_err(|error| failed(DOING, error))?;
+            let mut connection = idle.acquire().map_err(|error| failed(OPERATION, error))?;
             let result = read(&mut connection);
-            idle.give_back(connection);
-            drop(permit); // after the connection is back, so that the next one finds it
+            idle.release(connection);
+            drop(permit); // after the release, so that the next read reuses the connection
             result
         });
-        reading.await.map_err(|error| failed(DOING, error))?
+        reading.await.map_err(|error| failed(OPERATION, error))?
     }
 }
 
-impl Idle {
-    fn take(&self) -> Result<Connection, OpenError> {
+impl IdleConnections {
+    fn acquire(&self) -> Result<Connection, OpenError> {
         let idle = self.connections.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.map_or_else(|| self.open(), Ok)
     }
@@ -70,7 +71,7 @@ impl Idle {
         Ok(connection)
     }
 
-    fn give_back(&self, connection: Connection) {
+    fn release(&self, connection: Connection) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 }

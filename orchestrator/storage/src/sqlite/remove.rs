@@ -1,9 +1,9 @@
-//! One removal: a conversation with its log, inside the transaction that the writer has opened.
+//! Removal of a conversation, within the writer's transaction.
 
 use protocol::ConversationId;
 use rusqlite::Connection;
 
-/// One that does not exist is no error. The events go first: they refer to the conversation.
+/// Removes a conversation, if it exists. Its events first, because they refer to it.
 pub(super) fn write(connection: &Connection, conversation: &ConversationId) -> rusqlite::Result<()> {
     const EVENTS: &str =
         "DELETE FROM events WHERE conversation = (SELECT number FROM conversations WHERE id = ?1)";

@@ -1,7 +1,7 @@
-//! The one thread that writes: takes what is queued, commits it together, tells each caller its own outcome.
+//! Thread that writes. Commits all queued changes in one transaction, and sends each caller its result.
 //!
-//! A change that is refused leaves nothing and harms no other. The thread ends when the store is dropped, after the
-//! queue is committed. It never retries: SQLite has waited its busy timeout by then.
+//! A rejected change is rolled back without effect on the others. The thread ends when the store is dropped, after it has
+//! committed the queue. It does not retry, because SQLite has already waited for the busy timeout.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,37 +11,36 @@ use protocol::ConversationId;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::append::{Append, Refusal};
+use super::append::{Append, ChangeError};
 use super::open::{Location, OpenError};
 use super::{failed, remove};
 
-/// Callers that wait for a commit, and with it the size of a group: each conversation has at most one, so this many
-/// conversations append at once before one waits to be queued.
-const QUEUE: usize = 256;
+/// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most one.
+const QUEUE_CAPACITY: usize = 256;
 
-pub(super) const DOING: &str = "changing the event store";
+pub(super) const OPERATION: &str = "changing the event store";
 
-type Outcome = Result<(), StoreError>;
+type ChangeResult = Result<(), StoreError>;
 
 pub(super) struct Writer {
-    /// Taken at the end, which ends the thread.
+    /// `None` during the drop. Closing the queue ends the thread.
     queue: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct Request {
     change: Change,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<ChangeResult>,
 }
 
-/// What is written in one savepoint.
+/// A change, which is written in its own savepoint.
 pub(super) enum Change {
     Append(Append),
     Remove(ConversationId),
 }
 
 impl Change {
-    fn write(&self, connection: &Connection) -> Result<(), Refusal> {
+    fn write(&self, connection: &Connection) -> Result<(), ChangeError> {
         match self {
             Self::Append(append) => append.write(connection),
             Self::Remove(conversation) => Ok(remove::write(connection, conversation)?),
@@ -50,12 +49,12 @@ impl Change {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the writer has ended")]
+#[error("the writer thread has ended")]
 struct WriterEnded;
 
 impl Writer {
     pub(super) fn start(connection: Connection, location: &Location) -> Result<Self, OpenError> {
-        let (queue, requests) = mpsc::channel(QUEUE);
+        let (queue, requests) = mpsc::channel(QUEUE_CAPACITY);
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || run(connection, requests))
@@ -63,9 +62,9 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    pub(super) async fn perform(&self, change: Change) -> Outcome {
+    pub(super) async fn perform(&self, change: Change) -> ChangeResult {
         let (reply, outcome) = oneshot::channel();
-        let ended = || failed(DOING, WriterEnded);
+        let ended = || failed(OPERATION, WriterEnded);
         let queue = self.queue.as_ref().ok_or_else(ended)?;
         queue.send(Request { change, reply }).await.map_err(|_| ended())?;
         outcome.await.unwrap_or_else(|_| Err(ended()))
@@ -73,7 +72,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Waits, so that whoever opens the file next finds everything in it.
+    /// Blocks until all queued changes are committed.
     fn drop(&mut self) {
         drop(self.queue.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -83,40 +82,40 @@ impl Drop for Writer {
 }
 
 fn run(mut connection: Connection, mut requests: mpsc::Receiver<Request>) {
-    let mut group = Vec::with_capacity(QUEUE);
-    while requests.blocking_recv_many(&mut group, QUEUE) > 0 {
+    let mut group = Vec::with_capacity(QUEUE_CAPACITY);
+    while requests.blocking_recv_many(&mut group, QUEUE_CAPACITY) > 0 {
         let outcomes = commit(&mut connection, &group);
         for (request, outcome) in group.drain(..).zip(outcomes) {
-            // Whoever asked may have gone; what is committed stays.
+            // The caller may have dropped its future. The change stays.
             let _ = request.reply.send(outcome);
         }
     }
 }
 
-fn commit(connection: &mut Connection, group: &[Request]) -> Vec<Outcome> {
+fn commit(connection: &mut Connection, group: &[Request]) -> Vec<ChangeResult> {
     write_all(connection, group).unwrap_or_else(|error| {
         let error = Arc::new(error);
-        group.iter().map(|_| Err(failed(DOING, Arc::clone(&error)))).collect()
+        group.iter().map(|_| Err(failed(OPERATION, Arc::clone(&error)))).collect()
     })
 }
 
-/// One transaction, one savepoint a change. An error here is everyone's: nothing was committed.
-fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result<Vec<Outcome>> {
+/// Writes the changes in one transaction, each in a savepoint. On an error nothing is committed.
+fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result<Vec<ChangeResult>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for Request { change, .. } in group {
         let savepoint = transaction.savepoint()?;
-        let refusal = change.write(&savepoint).err();
-        match refusal {
+        let error = change.write(&savepoint).err();
+        match error {
             None => {
                 savepoint.commit()?;
                 outcomes.push(Ok(()));
             }
-            // A full disk and its like end the whole transaction. To go on would begin a new one with each savepoint,
-            // and commit what is then reported as failed.
-            Some(Refusal::Failed(error)) if savepoint.is_autocommit() => return Err(error),
-            Some(Refusal::Failed(error)) => outcomes.push(Err(failed(DOING, error))),
-            Some(Refusal::Rejected(error)) => outcomes.push(Err(error)),
+            // An error such as a full disk rolls back the whole transaction. After that, each savepoint would start a new
+            // transaction and commit a change that is reported as failed.
+            Some(ChangeError::Failed(error)) if savepoint.is_autocommit() => return Err(error),
+            Some(ChangeError::Failed(error)) => outcomes.push(Err(failed(OPERATION, error))),
+            Some(ChangeError::Rejected(error)) => outcomes.push(Err(error)),
         }
     }
     transaction.commit()?;
