@@ -4,8 +4,8 @@ mod cli;
 mod compose;
 mod config;
 mod exit;
-mod hiding;
 mod input_file;
+mod redacted_stderr;
 mod resolved_path;
 mod terminal_input;
 mod terminal_text;
@@ -49,7 +49,8 @@ fn init_logging(level: Option<&str>, format: cli::LogFormat) {
     let configured = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| cli::log_filter(&text).ok());
     let filter = level.map(str::to_owned).or(configured).unwrap_or_else(cli::default_log_filter);
     let filter = EnvFilter::new(filter);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| hiding::HidingStderr);
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| redacted_stderr::RedactedStderr);
     match format {
         cli::LogFormat::Text => log.init(),
         cli::LogFormat::Json => log.json().init(),

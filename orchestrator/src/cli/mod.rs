@@ -48,7 +48,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
-use crate::hiding;
+use crate::redacted_stderr;
 
 /// Lets a language-model agent work in a sandbox: it runs commands and edits files there, never here.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     config_file: Option<PathBuf>,
 
-    /// What is logged to standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
+    /// Log level on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
 
@@ -84,7 +84,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The crates of this program: the targets of its log.
+/// Crates of this program, which are the targets of its log.
 const OWN_CRATES: [&str; 9] =
     ["glovebox", "browser", "conversations", "engine", "llm", "mcp", "sandbox", "storage", "tls"];
 
@@ -99,74 +99,74 @@ enum Command {
     Run(run::RunArguments),
     /// Run one command in a fresh sandbox; its output and exit code are this command's.
     Exec(exec::ExecArguments),
-    /// Go on with a conversation that was stopped, killed, or hit a limit.
+    /// Resume a conversation that was stopped, killed, or hit a limit.
     Resume(resume::ResumeArguments),
-    /// Do again what a saved trajectory's agent did, then let the agent go on, or show what differs.
+    /// Replay a saved trajectory, then let the agent continue, or show what differs.
     Replay(replay::ReplayArguments),
-    /// Make sandboxes by hand, and look into those there are.
+    /// Create, inspect and remove sandboxes.
     Sandbox(sandbox::SandboxArguments),
-    /// Look into images.
+    /// Inspect images.
     #[command(subcommand)]
     Image(image::ImageCommand),
-    /// Look at past conversations.
+    /// List, show, export, fork and remove conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
     /// Check what runs need: the engine, isolation, the model and its key, the disk.
     Doctor(doctor::DoctorArguments),
-    /// Watch a scripted agent repair a small project, through the same path as a real one.
+    /// Watch a scripted agent repair a small project, on the same code path as a real model.
     Demo(demo::DemoArguments),
-    /// Lend this machine's sandboxes to orchestrators on others.
+    /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),
-    /// Decide about a config.toml of this folder, an agent's file or a policy.
+    /// Trust or reject a config.toml of this folder, an agent file or a policy.
     Trust(trust::TrustArguments),
     /// Print completions for a shell.
     Completions(completions::CompletionsArguments),
 }
 
-/// Where and in what the sandbox is placed.
+/// Runtime, image and workspace of a sandbox.
 #[derive(Debug, Clone, Args)]
 struct PlaceArguments {
-    /// What places the sandbox: docker; local (a process on this machine, kept in by bubblewrap or Landlock); ssh; remote;
-    /// or auto (docker if it answers, else local).
+    /// Runtime of the sandbox: docker; local (a process on this machine, isolated by bubblewrap or Landlock); ssh; remote; or
+    /// auto (docker if an engine answers, else local).
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     runtime: Option<Runtime>,
 
     #[command(flatten)]
     machine: MachineArguments,
 
-    /// The image of the sandbox: any with a POSIX shell.
+    /// Image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// The folder that is worked in, over SSH one of the other machine; without it a fresh one, which stays on this machine
-    /// after a conversation.
+    /// Folder that the agent works in; with ssh, a folder of the remote host. By default a new one, which is kept after the
+    /// conversation.
     #[arg(short = 'd', long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-/// What a runtime must be told of its machine, also of a conversation that goes on.
+/// Settings of the runtime's machine, which a resumed conversation needs again.
 #[derive(Debug, Clone, Args)]
 struct MachineArguments {
-    /// The machine of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
+    /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
 
-    /// The network of a new sandbox: none (the default), host, or with docker a network of the engine's.
+    /// Network of a new sandbox: none (the default), host, or with docker a network of the engine's.
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
 
-    /// With the runtime local: go on where nothing can keep the sandbox in. What runs in it can do what you can.
+    /// With the runtime local: run without isolation if this machine has none. Commands of the agent can then do what you can.
     #[arg(long)]
     unsafe_local: bool,
 
-    /// Let the sandbox write a folder that holds your home or Glovebox's own files, or one of the system's. What runs in it
+    /// Let the sandbox write a folder that contains your home or Glovebox's own files, or a system folder. Commands of the agent
     /// can then change what this machine runs and trusts.
     #[arg(long)]
     unsafe_directory: bool,
 }
 
 impl PlaceArguments {
-    /// What these arguments say of the configuration.
+    /// Adds these arguments to the overrides of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
         let overrides = self.machine.overrides(overrides);
         Overrides { runtime: self.runtime, image: self.image.clone(), ..overrides }
@@ -185,7 +185,7 @@ impl MachineArguments {
     }
 }
 
-/// The filter for a level or a filter as in `RUST_LOG`, which takes any other word for a target.
+/// Parses a level or a filter. A single word that is not a level is an error; `RUST_LOG` would take it for a target.
 pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_word = text.chars().all(char::is_alphanumeric);
     let text = match text.parse::<LevelFilter>() {
@@ -198,12 +198,12 @@ pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     EnvFilter::try_new(&text).map(|_| text).map_err(|error| error.to_string())
 }
 
-/// The filter where none is chosen.
+/// The filter if none is configured.
 pub(crate) fn default_log_filter() -> String {
     log_filter_at(LevelFilter::ERROR)
 }
 
-/// What a level alone means: of libraries only what goes wrong is logged, not each frame of a connection.
+/// The filter of a level: libraries log warnings and errors only, not each frame of a connection.
 fn log_filter_at(level: LevelFilter) -> String {
     let libraries = level.min(LevelFilter::WARN);
     format!("{libraries},{}", own_crates_at(level))
@@ -223,7 +223,7 @@ fn own_crates_at(level: LevelFilter) -> String {
     format!("rmcp=off{own}")
 }
 
-/// Does what the command line asks for.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let overrides = Overrides { config_file: arguments.config_file, ..Overrides::default() };
     match arguments.command {
@@ -259,20 +259,20 @@ fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
     introduce_config(config?)
 }
 
-/// The same for a command that runs something: the user decides about each file that is not trusted.
+/// Loads the configuration for a command that runs something. The user is asked about each untrusted file.
 fn load_decided_config(overrides: &Overrides) -> anyhow::Result<Config> {
     introduce_config(decided_config::load_decided(overrides)?)
 }
 
 fn introduce_config(config: Config) -> anyhow::Result<Config> {
-    // Before anything is printed or logged that may quote one.
-    hiding::hide(compose::redactor(&config)?);
+    // Before anything that may contain a secret is printed or logged.
+    redacted_stderr::set_redactor(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
     decided_config::warnings(&config).for_each(|warning| print::warning(&warning));
     Ok(config)
 }
 
-/// The same for a command that places sandboxes: their runtime is one that there is, and the user knows what it is like.
+/// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints warnings about the runtime.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let mut config = load_decided_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
@@ -296,6 +296,6 @@ fn warn_of_runtime(config: &Config, overrides: &Overrides) {
         print::warning(&format!("the {runtime} runtime does not choose networks: --network is ignored"));
     }
     if !config.runtime.has_images() && config.sandbox.image.is_some() {
-        print::warning(&format!("the {} runtime has no images: the image is passed over", config.runtime));
+        print::warning(&format!("the {} runtime has no images: the image is ignored", config.runtime));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use protocol::{ConversationId, Event};
 use serde::Serialize;
 
-use crate::hiding::HidingStderr;
+use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
 pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
 
@@ -70,7 +70,7 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
 /// Text for people to standard error, without the secrets.
 pub(super) fn note(text: &str) {
     // There is nowhere to report another error of standard error.
-    let _ = note_lost_reader(HidingStderr.write_all(text.as_bytes()));
+    let _ = note_lost_reader(RedactedStderr.write_all(text.as_bytes()));
 }
 
 /// One line on what went wrong. It may quote a provider or a sandbox.

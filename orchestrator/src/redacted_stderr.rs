@@ -1,7 +1,6 @@
-//! Standard error without the secrets and without controls that a terminal acts on, but for our own: for the log and for
-//! what is said to people.
+//! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
 //!
-//! The one thing that is known to the whole program: a log line may come from anywhere, also from a library.
+//! The redactor is a global, because a log line may come from any module or library.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,15 +12,15 @@ use crate::terminal_text::escape_controls;
 
 static REDACTOR: OnceLock<Redactor> = OnceLock::new();
 
-/// From now on these secrets are hidden. A program has one configuration: a second word is not heard.
-pub(crate) fn hide(redactor: Redactor) {
+/// Sets the redactor. Later calls have no effect, because a program has one configuration.
+pub(crate) fn set_redactor(redactor: Redactor) {
     let _ = REDACTOR.set(redactor);
 }
 
-/// Writes to standard error; each call is whole lines.
-pub(crate) struct HidingStderr;
+/// Writer to standard error. Each call writes whole lines.
+pub(crate) struct RedactedStderr;
 
-impl Write for HidingStderr {
+impl Write for RedactedStderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes).map(|()| bytes.len())
     }
