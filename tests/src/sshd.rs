@@ -233,7 +233,10 @@ impl Drop for Sshd {
 /// Makes a pair of keys.
 pub fn new_key(path: &Path, kind: &str, passphrase: &str) {
     let _ = std::fs::remove_file(path);
+    // russh cannot read 1 of 256 ECDSA keys in OpenSSH's own format: see `docs/limits.md`.
+    let format: &[&str] = if kind == "ecdsa" { &["-m", "PEM"] } else { &[] };
     let made = Command::new("/usr/bin/ssh-keygen")
+        .args(format)
         .args(["-q", "-t", kind, "-N", passphrase, "-C", "test", "-f"])
         .arg(path)
         .stdin(Stdio::null())
