@@ -2,6 +2,10 @@
 //!
 //! Parses pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents. Does not guess:
 //! functions, `case`, `[[`, arithmetic and incomplete texts are not parsed, and the risk of such a text is unknown.
+//!
+//! Hand-written because the text is hostile. brush-parser 0.4 takes exponential time for parentheses that are not closed
+//! (24 of them 0.65 s, one more twice as long) and overflows the stack at 5,000 nested braces. yash-syntax is under the
+//! GPL. The action server's parser for V0 is another one: it must accept what this one must refuse.
 
 #[cfg(test)]
 mod tests;
