@@ -1,4 +1,4 @@
-//! How the program ends, as scripts see it.
+//! Exit codes.
 
 use std::process::ExitCode;
 
@@ -6,26 +6,26 @@ use conversations::ConversationsError;
 
 use crate::config::ConfigError;
 
-/// How the program ends.
+/// Outcome of the program, as its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The task is finished. 0.
+    /// 0: the task is finished.
     Finished,
-    /// It failed. 1.
+    /// 1: the task or the command failed.
     Failed,
-    /// The command line or the configuration is wrong. 2, as clap ends too.
+    /// 2, like clap: the command line or the configuration is invalid.
     Usage,
-    /// A limit stopped the agent. 3.
+    /// 3: the agent reached a limit.
     Limit,
-    /// The agent waits for an answer, or for the user's word on an action. 4.
+    /// 4: the agent waits for a message or a confirmation.
     Waiting,
-    /// ^C, or a request to end. 130.
+    /// 130: Ctrl-C or a termination signal.
     Interrupted,
-    /// What the command in the sandbox ended with.
+    /// The exit code of the command in the sandbox.
     OfCommand(u8),
 }
 
-/// As a shell tells the end by ^C.
+/// Exit code after Ctrl-C, as in a shell.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 impl From<Exit> for ExitCode {
@@ -42,12 +42,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error in what the user wrote; it is mended by writing something else.
+/// An error in the command line or the configuration, which the user can correct.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UsageError(pub String);
 
-/// How the program ends after an error.
+/// The exit code of an error.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let is_usage = error.chain().any(|cause| {
         let is_bad_request = |cause: &ConversationsError| cause.is_bad_request();

@@ -1,4 +1,4 @@
-//! Files that are read whole. Each read has a limit, so that no file exhausts the memory.
+//! Files that are read whole. Every read has a limit, so that no file can exhaust the memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, open, openat2};
 
-/// Longest configuration, policy, secret or list of keys, in bytes.
+/// Maximum size of a configuration, policy, secret or list of keys, in bytes.
 pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
 
-/// Reads a file that the user named. It may be a device, or a pipe without a name, as of `<(command)`. A FIFO is refused: it
-/// may have no writer, or be put there by a program in a sandbox, so that reading it would never end.
+/// Reads a file that the user named. It may be a device or an anonymous pipe, as of `<(command)`. A FIFO is refused: it may have
+/// no writer, or be created by a program in a sandbox, so that the read would block forever.
 pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty())?);
-    // The kernel knows no path to a pipe without a name.
+    // The path of an anonymous pipe cannot be resolved.
     if file.metadata()?.file_type().is_fifo() && path.canonicalize().is_ok() {
         return Err(not_regular());
     }
@@ -23,7 +23,7 @@ pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     read_bounded(file, max)
 }
 
-/// Reads a file at a path that another program may control. Only a regular file: to open a pipe would wait for its writer.
+/// Reads a regular file at a path that another program may control. Refuses pipes, because the read would wait for a writer.
 pub(crate) fn read_found(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     read_regular(File::from(open(path, flags, Mode::empty())?), max)
@@ -37,7 +37,7 @@ pub(crate) fn read_beneath(folder: &Path, path: &Path, max: usize) -> io::Result
     read_regular(File::from(openat2(folder, path, flags | OFlags::NONBLOCK, Mode::empty(), beneath)?), max)
 }
 
-/// Reads to the end, or fails where more than `max` bytes come.
+/// Reads to the end. Fails if the input exceeds `max` bytes.
 pub(crate) fn read_bounded(input: impl Read, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(max as u64 + 1).read_to_end(&mut bytes)?;
@@ -47,7 +47,7 @@ pub(crate) fn read_bounded(input: impl Read, max: usize) -> io::Result<Vec<u8>> 
     }
 }
 
-/// The text of what was read.
+/// Converts bytes to text. Fails if they are not UTF-8.
 pub(crate) fn to_text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let problem = format!("not UTF-8: byte {}", error.utf8_error().valid_up_to());
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endless_file_is_refused_at_its_limit() {
+    fn endless_file_is_refused_at_the_limit() {
         let error = read_named(Path::new("/dev/zero"), 1000).unwrap_err();
         assert_eq!(error.to_string(), "longer than 1000 bytes");
         assert_eq!(read_found(Path::new("/dev/zero"), 1000).unwrap_err().to_string(), "not a regular file");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn named_pipe_of_the_shell_is_read_and_a_fifo_is_refused() {
+    fn pipe_of_the_shell_is_read_and_a_fifo_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn path_beneath_a_folder_leads_nowhere_else() {
+    fn path_is_refused_when_it_leaves_its_folder() {
         let outside = tempfile::NamedTempFile::new().unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "in").unwrap();

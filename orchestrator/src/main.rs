@@ -20,7 +20,7 @@ use clap::Parser as _;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    // First of all: started by itself to confine itself, it becomes another program.
+    // Must come first: a local sandbox starts this program again, which isolates itself and executes another one.
     if let Some(code) = sandbox::confine_if_asked() {
         return code;
     }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let exit = runtime.block_on(cli::run(arguments));
-    // A read of the terminal that nobody waits for any more must not hold up the end.
+    // A pending read of the terminal must not delay the exit.
     runtime.shutdown_background();
     exit
 }

@@ -1,4 +1,4 @@
-//! Paths with everything that is looked up to resolve them: a link on the way can be changed by whoever can write its folder.
+//! Paths with every lookup of their resolution: a program that can write the folder of a link can redirect the path.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -9,12 +9,11 @@ use std::path::{Component, Path, PathBuf};
 /// Maximum number of links on the way to a file, as for the kernel.
 const MAX_LINKS: usize = 40;
 
-/// An absolute path without links, and how it was named.
+/// An absolute path without links, and the lookups that resolved it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResolvedPath {
     path: PathBuf,
-    /// The path as it was named, and each folder and link that is looked up on the way to it. Only the last part of each
-    /// can be a link.
+    /// Every path that the resolution looks up: folders, links and the file. Only the last component of each can be a link.
     lookups: Vec<PathBuf>,
 }
 
@@ -22,14 +21,14 @@ impl ResolvedPath {
     /// Resolves a path that a user named. It need not exist.
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
         let lookups = lookups(path)?;
-        // A pipe of the shell's has no other name.
+        // An anonymous pipe cannot be resolved.
         let path = path.canonicalize().or_else(|_| std::path::absolute(path))?;
         Ok(Self { path, lookups })
     }
 
-    /// Whether a program that can write this folder can make the name stand for another file.
+    /// Whether a program that can write this folder can redirect the path to another file.
     pub(crate) fn is_reached_through(&self, folder: &Path) -> bool {
-        // The folder itself cannot be replaced from inside, unless it is a single file.
+        // A folder cannot be replaced from inside. The first condition below covers a mounted single file.
         let is_inside = |lookup: &Path| lookup.starts_with(folder) && lookup != folder;
         self.path == folder || self.lookups.iter().any(|lookup| is_inside(lookup))
     }
@@ -48,7 +47,7 @@ impl Deref for ResolvedPath {
     }
 }
 
-/// The paths that the kernel looks up to resolve a path.
+/// Lists the paths that the kernel looks up to resolve a path.
 fn lookups(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut links) = (Vec::new(), 0);
     let mut current = std::env::current_dir()?;
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_folder_and_link_on_the_way_to_a_file_counts() {
+    fn path_is_reached_through_each_folder_and_link_of_its_lookup() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         for folder in ["own", "base/sub", "other"] {

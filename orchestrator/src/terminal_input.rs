@@ -1,7 +1,7 @@
-//! What a person types at this program's terminal: line by line, and nothing that was typed before it was asked for.
+//! Lines from the terminal.
 //!
-//! A line is read only once it is there, so that no read is left behind that would take what is typed next. For that the
-//! terminal is looked at from time to time: waiting for it otherwise would take unsafe code, or a thread that reads on.
+//! The terminal is polled, and read only when it has input, so that a cancelled read cannot consume input that is typed later.
+//! An alternative to polling would need unsafe code, or a thread that continues to read.
 
 use std::io::{self, Stdin};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
-/// How often the terminal is looked at: nobody notices the delay.
+/// Interval of polling the terminal. Users do not notice the delay.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum length of a line, in bytes. The rest of a longer one is a line of its own.
+/// Maximum length of a line, in bytes. A longer one is split.
 const MAX_LINE_LENGTH: usize = 64 << 10;
 
-/// How much is read at a time: a terminal holds no more of a line.
-const PIECE: usize = 4096;
+/// Size of one read, in bytes. A terminal's line buffer is not larger.
+const READ_SIZE: usize = 4096;
 
 /// Standard input that is a terminal.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(crate) struct TerminalInput {
 }
 
 impl TerminalInput {
-    /// The next line without its end; `None` at the end of the input. Cancel-safe.
+    /// Reads the next line, without its newline. `None` at the end of the input. Cancel-safe.
     pub(crate) async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             let end = self.typed.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
@@ -36,8 +36,8 @@ impl TerminalInput {
                 let line: Vec<u8> = self.typed.drain(..end).collect();
                 return Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned()));
             }
-            let mut piece = [0; PIECE];
-            match read_if_there(&io::stdin(), &mut piece) {
+            let mut piece = [0; READ_SIZE];
+            match try_read(&io::stdin(), &mut piece) {
                 Ok(0) => return Ok(None),
                 Ok(count) => self.typed.extend_from_slice(piece.get(..count).unwrap_or_default()),
                 Err(Errno::WOULDBLOCK) => tokio::time::sleep(POLL_INTERVAL).await,
@@ -47,15 +47,15 @@ impl TerminalInput {
         }
     }
 
-    /// Forgets what was typed so far.
+    /// Discards input that was typed so far.
     pub(crate) fn discard(&mut self) {
         self.typed.clear();
         discard_typed_input();
     }
 }
 
-/// Reads without waiting. The terminal stays blocking: it is shared with other programs.
-fn read_if_there(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
+/// Reads without blocking. The terminal itself stays in blocking mode, because other programs share it.
+fn try_read(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
     match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
         0 => Err(Errno::WOULDBLOCK),
@@ -63,19 +63,19 @@ fn read_if_there(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Discards what was typed and not read yet, if standard input is this program's terminal.
+/// Discards pending input, if standard input is this program's terminal.
 pub(crate) fn discard_typed_input() {
     let stdin = io::stdin();
-    // In the background it would be stopped by SIGTTOU, and the input is another program's.
+    // A background process would be stopped by SIGTTOU, and the input belongs to another program.
     if tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp()) {
         let _ = tcflush(&stdin, QueueSelector::IFlush);
     }
 }
 
-/// Keeps from the shell what is typed while this program works: it would be executed there.
-pub(crate) struct InputKeptFromShell;
+/// Discards on drop the input that was typed while this program ran, which the shell would execute.
+pub(crate) struct PendingInputGuard;
 
-impl Drop for InputKeptFromShell {
+impl Drop for PendingInputGuard {
     fn drop(&mut self) {
         discard_typed_input();
     }

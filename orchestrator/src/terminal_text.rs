@@ -1,4 +1,4 @@
-//! Text of sandboxes, models and repositories, made harmless for a terminal.
+//! Sanitizes text of sandboxes, models and repositories for a terminal.
 //!
 //! A terminal acts on control characters of both sets, C0 and C1: they move the cursor, set the title, or write to the
 //! clipboard. Format characters (Unicode's category Cf, with the bidirectional controls) make text read as other than it is.
@@ -8,13 +8,12 @@ use std::borrow::Cow;
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Characters of the category Cf, but for the joiners that scripts and emoji are written with, which reorder nothing.
+/// Whether a character is in category Cf. Excludes the joiners, which scripts and emoji need and which reorder no text.
 fn is_format(character: char) -> bool {
     category(character) == GeneralCategory::Format && !matches!(character, '\u{200c}' | '\u{200d}')
 }
 
-/// Characters that are not shown, or only by their effect on others: format characters, line separators, fillers, variation
-/// selectors, tags.
+/// Whether a character has no glyph of its own: format characters, line separators, fillers, variation selectors, tags.
 fn is_invisible(character: char) -> bool {
     matches!(
         category(character),
@@ -26,8 +25,8 @@ fn category(character: char) -> GeneralCategory {
     CodePointMapData::<GeneralCategory>::new().get(character)
 }
 
-/// Text with C1 controls and format characters as JSON escapes (`\u009b`). In JSON they occur only within strings, where the
-/// escape means the same. C0 controls stay: JSON has them escaped, and our own colours and line ends are such.
+/// Replaces C1 controls and format characters by JSON escapes (`\u009b`). In JSON they occur only in strings, where the escape
+/// has the same meaning. C0 controls stay, because JSON escapes them already and colours and line ends consist of them.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_format(character);
     if !text.contains(is_escaped) {
@@ -47,8 +46,8 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Text without what a terminal would act on: only printable characters, tabs and line ends stay. A carriage return
-/// before a line end is dropped, another one ends the line, so that nothing is overwritten unseen.
+/// Removes everything that a terminal would interpret. Only printable characters, tabs and line ends stay. A carriage return
+/// before a line end is dropped. Any other one becomes a line end, so that no text is overwritten.
 pub(crate) fn for_terminal(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -65,8 +64,8 @@ pub(crate) fn for_terminal(text: &str) -> String {
     clean
 }
 
-/// Text with everything written out that a terminal would act on or not show, as `\x1b` or `\u{202e}`: what is approved is
-/// what is read. Line ends and tabs stay.
+/// Escapes everything that a terminal would interpret or not show, as `\x1b` or `\u{202e}`, so that users read what they
+/// approve. Line ends and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -85,13 +84,13 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// The same in one line.
+/// Escapes text like [`visible`], and line ends too.
 pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n")
 }
 
-/// Passes over an escape sequence: CSI to its final byte, a string sequence (OSC and the like) to its terminator. At
-/// most to the line's end: what never ends must not hide the rest of the text.
+/// Skips an escape sequence: CSI up to its final byte, a string sequence such as OSC up to its terminator. Stops at the end of
+/// the line, so that an unterminated sequence cannot hide the rest of the text.
 fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match characters.next_if(|character| *character != '\n') {
         Some('[') => {
@@ -121,7 +120,7 @@ mod tests {
     use super::{escape_controls, for_terminal, visible, visible_line};
 
     #[test]
-    fn nothing_that_a_terminal_acts_on_passes() {
+    fn control_sequences_are_removed_for_the_terminal() {
         for (hostile, shown) in [
             ("plain\ttext\n", "plain\ttext\n"),
             ("\u{1b}[31mred\u{1b}[0m", "red"),
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_terminal_acts_on_or_hides_is_invisible() {
+    fn hidden_and_control_characters_are_made_visible() {
         for (hostile, shown) in [
             ("plain\ttext\näöü 漢字 🦀", "plain\ttext\näöü 漢字 🦀"),
             ("\u{1b}]0;title\u{7}", "\\x1b]0;title\\x07"),
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_json_is_the_same_value_without_controls() {
+    fn json_has_the_same_value_when_controls_are_escaped() {
         let value = serde_json::json!({"\u{9b}2J": ["a\u{202e}b\u{85}\u{e0041}", "größer \u{1f9e4}", "\u{1b}\u{7f}\n"]});
         for text in [value.to_string(), format!("{value:#}")] {
             let escaped = escape_controls(&text);

@@ -1,4 +1,4 @@
-//! Which files of folders the user trusts: one decision for each path and content, kept in the state folder.
+//! The user's trust in files: one decision per path and content, stored in the state folder.
 //!
 //! A repository or an agent may have written a file of the current folder or of a workspace. Such a file may narrow what
 //! the user's own configuration allows. Everything else in it takes effect only after the user's decision, and only as
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 use crate::resolved_path::ResolvedPath;
 
-/// Decisions that are kept. Of more, the oldest are forgotten.
+/// Maximum number of stored decisions. The oldest ones are dropped.
 const MAX_DECISIONS: usize = 1000;
 
 /// The path and content of a file that was read.
@@ -29,14 +29,13 @@ pub(crate) struct Fingerprint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// All of it takes effect.
+    /// All keys of the file take effect.
     Trusted,
-    /// Only what cannot widen anything takes effect, and the user is not asked again. Where that would be nothing, what
-    /// needs the file is refused.
+    /// Only keys that grant nothing take effect, and the user is not asked again. A run that needs the rest is refused.
     Denied,
 }
 
-/// A file whose content may widen what sandboxes, models or agents can do, and about which the user has not decided.
+/// A file that may grant rights to sandboxes, models or agents, and about which the user has not decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UndecidedFile {
     pub(crate) file: Fingerprint,
@@ -46,12 +45,12 @@ pub(crate) struct UndecidedFile {
 /// Why a file needs the user's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TrustReason {
-    /// It sets these keys. Denied, the rest of it is used.
+    /// It sets these keys. If denied, the other keys take effect.
     Keys(Vec<String>),
-    /// It is a policy in the current folder. Denied, runs with it are refused: without it the user would be asked about
-    /// fewer actions.
+    /// It is a policy in the current folder. If denied, runs with it are refused, because without it fewer actions would need
+    /// confirmation.
     Policy,
-    /// It takes effect, and the sandbox can write it. Denied, that sandbox is refused.
+    /// It takes effect, and the sandbox can write it. If denied, that sandbox is refused.
     WritableBySandbox,
 }
 
@@ -71,7 +70,7 @@ pub(crate) struct Decision {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a file with this content.
+    /// Computes the fingerprint of a file with this content.
     pub(crate) fn new(path: &Path, content: &[u8]) -> io::Result<Self> {
         let hash = digest(&SHA256, content);
         let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -97,14 +96,14 @@ impl TrustStore {
         &self.decisions
     }
 
-    /// The decision about a file with this content. `None` if there is none, or if it was about another content.
+    /// The decision about a file with this content. `None` if there is none for this path and content.
     pub(crate) fn verdict(&self, file: &Fingerprint) -> Option<Verdict> {
         let decided =
             |decision: &&Decision| Path::new(&decision.path) == &*file.path && decision.sha256 == file.sha256;
         self.decisions.iter().find(decided).map(|decision| decision.verdict)
     }
 
-    /// Keeps a decision instead of an earlier one about the same path.
+    /// Stores a decision, which replaces an earlier one about the same path.
     pub(crate) fn decide(&mut self, file: &Fingerprint, verdict: Verdict) -> io::Result<()> {
         let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
         let path = file.path.to_str().ok_or_else(not_utf8)?.to_owned();
@@ -116,7 +115,7 @@ impl TrustStore {
         self.save()
     }
 
-    /// Forgets the decision about a path. False if there was none.
+    /// Removes the decision about a path. Returns false if there is none.
     pub(crate) fn revoke(&mut self, path: &Path) -> io::Result<bool> {
         let _lock = self.lock_and_reread()?;
         let before = self.decisions.len();
@@ -128,10 +127,10 @@ impl TrustStore {
         Ok(is_changed)
     }
 
-    /// Keeps other processes from changing the decisions until the lock is dropped, and reads what they decided meanwhile:
-    /// a question to the user may have been open for long.
+    /// Locks the decisions against other processes until the file is dropped. Reads them again, because another process may have
+    /// changed them while the user was asked.
     fn lock_and_reread(&mut self) -> io::Result<File> {
-        // A file of its own is locked, because that of the decisions is replaced at each change.
+        // The lock is a separate file, because that of the decisions is replaced at each change.
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(self.path.with_extension("lock"))?;
@@ -140,7 +139,7 @@ impl TrustStore {
         Ok(lock)
     }
 
-    /// Writes all or nothing, readable by the user alone.
+    /// Writes the decisions atomically, readable only by the user.
     fn save(&self) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;

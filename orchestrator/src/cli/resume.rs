@@ -16,7 +16,7 @@ use super::{MachineArguments, decided_config, load_decided_config, print, trajec
 use crate::compose::{self, StateDir};
 use crate::config::Overrides;
 use crate::exit::Exit;
-use crate::terminal_input::InputKeptFromShell;
+use crate::terminal_input::PendingInputGuard;
 use crate::workspace;
 
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let state_dir = StateDir::open(&config.state_dir)?;
     let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
     let id = conversations.find(&conversation.selector()).await?;
-    let _input = InputKeptFromShell;
+    let _input = PendingInputGuard;
     let mut stored = conversations.open(&id).await?;
     let started = stored.started.clone();
     if started.agent.starts_with('/') {
@@ -136,7 +136,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     }
     let sweep = compose::sweep(&parts.provider, &config, &state_dir);
     let from = stored.last_message.filter(|_| asks).unwrap_or(stored.state.next_id);
-    conversations.resume(stored, parts, request, compose::security(&config)?.0).await?;
+    conversations.resume(stored, parts, request, compose::confirmation_policy(&config.security)).await?;
     let course = Course { from, has_answer: true, trajectory };
     session::finish(&conversations, &id, &config, &work, course, sweep).await
 }

@@ -20,7 +20,7 @@ use super::{decided_config, print};
 use crate::compose::{self, Models, StateDir};
 use crate::config::Config;
 use crate::exit::Exit;
-use crate::terminal_input::InputKeptFromShell;
+use crate::terminal_input::PendingInputGuard;
 use crate::workspace::{self, WorkFolder};
 
 /// A conversation to start, and how it is followed.
@@ -40,7 +40,7 @@ pub(super) struct NewSession {
 
 /// Starts a conversation and follows it to its end.
 pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
-    let _input = InputKeptFromShell;
+    let _input = PendingInputGuard;
     let conversations = compose::conversations(state_dir.store(config.durability).await?, state_dir);
     let mut claim = conversations.create(new.id).await?;
     if let WorkFolder::Here(path) = &new.workspace {
@@ -49,11 +49,11 @@ pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir
     let id = claim.id().clone();
     let trajectory = trajectory_file::prepare(config, &id)?;
     let started = ConversationStarted {
-        agent: config.agent.lasting_name.clone(),
+        agent: config.agent.stored_name.clone(),
         model: new.model,
         max_iterations: config.max_iterations,
         max_budget: config.max_budget,
-        confirmation: compose::security(config)?.0,
+        confirmation: compose::confirmation_policy(&config.security),
         runtime: config.runtime.to_string(),
         image: config.sandbox.image.clone(),
         workspace: new.workspace.for_log()?,
@@ -162,7 +162,7 @@ pub(super) fn warn_of_memory(parts: &ConversationParts) {
 
 /// Tells of a limit of money that nothing will reach.
 pub(super) fn warn_of_budget(models: &Models, config: &Config, budget: Option<f64>) {
-    if let Some(most) = budget.filter(|_| !models.have_a_price(config)) {
+    if let Some(most) = budget.filter(|_| !models.has_known_price(config)) {
         print::warning(&format!(
             "the limit of ${most} has no effect: no price is known of {}; `input_cost_per_token` and `output_cost_per_token` \
              under [llm] tell it",
@@ -175,7 +175,7 @@ pub(super) fn warn_of_budget(models: &Models, config: &Config, budget: Option<f6
 pub(super) fn spec(config: &Config, id: &ConversationId, started: &ConversationStarted) -> SandboxSpec {
     SandboxSpec {
         image: started.image.clone(),
-        environment: workspace::environment(config, started.setup.as_ref()),
+        environment: workspace::environment(&config.workspace, started.setup.as_ref()),
         workspace: started.workspace.as_ref().map(PathBuf::from),
         ..compose::spec(config, id.clone())
     }
