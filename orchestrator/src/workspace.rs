@@ -1,7 +1,7 @@
-//! What a conversation's workspace is set up with: the part that its log holds, and the part that may be secret.
+//! Set-up of a conversation's workspace: the part in its log, and the part that may be secret.
 //!
-//! The log says what is cloned, so that any new sandbox is made ready again. Credentials and variables come from the
-//! configuration, at the start and at each resume, and reach the sandbox through its environment alone.
+//! The log names the repository to clone, so that every new sandbox can be set up. Credentials and variables come from the
+//! configuration, at the start and at each resume, and reach the sandbox only through its environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ use protocol::record::WorkspaceSetup;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::compose::StateDir;
-use crate::config::{Config, Runtime};
+use crate::config::{Config, Runtime, WorkspaceSettings};
 use crate::exit::UsageError;
 
-/// What is looked for in a workspace that is there already.
-const SCRIPTS: [&str; 4] =
+/// Scripts that an existing workspace is set up with.
+const SETUP_SCRIPTS: [&str; 4] =
     [".glovebox/setup.sh", ".openhands/setup.sh", ".glovebox/pre-commit.sh", ".openhands/pre-commit.sh"];
 
-/// Where V0's `owner/name` is.
-const USUAL_HOST: &str = "https://github.com/";
+/// Host of a repository that is named `owner/name`, as in V0.
+const DEFAULT_HOST: &str = "https://github.com/";
 
 /// The folder that a conversation works in.
 pub(crate) enum WorkFolder {
-    /// On this machine, seen inside.
+    /// On this machine, mounted in the sandbox.
     Here(PathBuf),
-    /// On the machine of the sandbox, as its user names it.
+    /// On the sandbox's machine, as the user named it.
     There(PathBuf),
-    /// Made with the sandbox, and gone with it.
+    /// Created and removed with the sandbox.
     Fresh,
 }
 
 impl WorkFolder {
-    /// The one that is named, else the one that is configured, else a new one.
+    /// The named folder, else the configured one, else a new one.
     pub(crate) fn choose(
         config: &Config,
         state_dir: &StateDir,
@@ -40,9 +40,9 @@ impl WorkFolder {
         named: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let is_elsewhere = config.runtime.is_on_other_machine();
-        let configured = config.workspace_base.as_deref().filter(|_| !is_elsewhere);
+        let configured = config.workspace.base.as_deref().filter(|_| !is_elsewhere);
         if let (None, Some(path)) = (named, configured) {
-            // As V0 does with the one that it is configured with.
+            // V0 creates the configured folder too.
             let unusable =
                 |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
             std::fs::create_dir_all(path).map_err(unusable)?;
@@ -54,7 +54,7 @@ impl WorkFolder {
         }
     }
 
-    /// One that the user named.
+    /// A folder that the user named.
     fn named(config: &Config, path: &Path) -> anyhow::Result<Self> {
         match config.runtime {
             Runtime::Ssh => Ok(Self::There(path.to_owned())),
@@ -67,7 +67,7 @@ impl WorkFolder {
         }
     }
 
-    /// As a sandbox is asked for it, of one that the user may have named.
+    /// The workspace of a [`SandboxSpec`](engine::sandbox::SandboxSpec). `None` if the user named no folder.
     pub(crate) fn for_spec(config: &Config, named: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         Ok(match named.map(|path| Self::named(config, path)).transpose()? {
             Some(Self::Here(path) | Self::There(path)) => Some(path),
@@ -75,7 +75,7 @@ impl WorkFolder {
         })
     }
 
-    /// As the conversation's log names it.
+    /// The folder in the conversation's log. `None` if it is removed with the sandbox.
     pub(crate) fn for_log(&self) -> Result<Option<String>, UsageError> {
         match self {
             Self::Here(path) | Self::There(path) => match path.to_str() {
@@ -97,8 +97,8 @@ fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(found)
 }
 
-/// Fails if a path that a conversation's log names leads through a link now. Logs name paths without links, so an earlier
-/// sandbox may have made one, to get another folder mounted or another file read.
+/// Fails if a path of a conversation's log contains a link. Logs hold resolved paths, so an earlier sandbox may have created the
+/// link to get another folder mounted or another file read.
 pub(crate) fn check_not_replaced(what: &str, path: &Path) -> Result<(), UsageError> {
     match path.canonicalize() {
         Ok(resolved) if resolved != path => Err(UsageError(format!(
@@ -118,67 +118,73 @@ struct SelectedRepository {
     credentials: Option<Credentials>,
 }
 
-/// Two beginnings of URLs: where git reads the first, it takes the second.
+/// Two URL prefixes, of which git replaces the first by the second.
 struct Credentials {
     without: String,
     with: SecretString,
-    /// What of that is secret: the password, else the name.
+    /// The secret part: the password, else the user name.
     secret: SecretString,
 }
 
-/// How the workspace of a new conversation is made ready; nothing: it is as it should be.
-pub(crate) fn setup(config: &Config, workspace: &WorkFolder) -> Result<Option<WorkspaceSetup>, UsageError> {
-    if let Some(selected) = &config.selected_repository {
+/// Set-up of a new conversation's workspace. `None` if it needs none.
+pub(crate) fn setup(
+    settings: &WorkspaceSettings,
+    workspace: &WorkFolder,
+) -> Result<Option<WorkspaceSetup>, UsageError> {
+    if let Some(selected) = &settings.selected_repository {
         let SelectedRepository { url, branch, .. } = SelectedRepository::parse(selected)?;
         return Ok(Some(WorkspaceSetup::Repository { url, branch }));
     }
     let (is_empty, may_have_scripts) = match workspace {
-        // Without scripts there is nothing to do: an ordinary folder costs no time.
+        // A folder without scripts is not set up, so that it costs no time.
         WorkFolder::Here(path) => (
             path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
-            SCRIPTS.iter().any(|script| path.join(script).is_file()),
+            SETUP_SCRIPTS.iter().any(|script| path.join(script).is_file()),
         ),
         WorkFolder::There(_) => (false, true),
         WorkFolder::Fresh => (true, false),
     };
-    Ok(match config.init_git && is_empty {
+    Ok(match settings.init_git && is_empty {
         true => Some(WorkspaceSetup::EmptyRepository),
         false => may_have_scripts.then_some(WorkspaceSetup::Folder),
     })
 }
 
-/// What everything that runs in the sandbox finds in its environment. May be secret.
-pub(crate) fn environment(config: &Config, setup: Option<&WorkspaceSetup>) -> BTreeMap<String, String> {
-    let own = config.startup_environment.iter();
+/// Environment variables of every process in the sandbox. They may be secret.
+pub(crate) fn environment(
+    settings: &WorkspaceSettings,
+    setup: Option<&WorkspaceSetup>,
+) -> BTreeMap<String, String> {
+    let own = settings.startup_environment.iter();
     let mut environment: BTreeMap<_, _> =
         own.map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
-    // Not in a file of git's: that may be the user's own, where the sandbox does not isolate.
+    // Variables instead of git's configuration file, which is the user's own if the sandbox is not isolated.
     for (names, value) in [
-        (["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"], &config.git_user_name),
-        (["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"], &config.git_user_email),
+        (["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"], &settings.git_user_name),
+        (["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"], &settings.git_user_email),
     ] {
         for (name, value) in names.iter().zip(value.iter().cycle()) {
             environment.entry((*name).to_owned()).or_insert_with(|| value.clone());
         }
     }
     if let Some(WorkspaceSetup::Repository { url, .. }) = setup {
-        let selected = selected(config).filter(|selected| selected.url == *url);
+        let selected = selected(settings).filter(|selected| selected.url == *url);
         let own = selected.and_then(|selected| selected.credentials);
-        if let Some(credentials) = own.or_else(|| Credentials::of_host(config, url)) {
-            credentials.enter(&mut environment);
+        if let Some(credentials) = own.or_else(|| Credentials::for_host(settings, url)) {
+            credentials.add_to(&mut environment);
         }
     }
     environment
 }
 
-/// What of the credentials for repositories no event may show.
-pub(crate) fn credentials(config: &Config) -> Vec<SecretString> {
-    let in_url = selected(config).and_then(|selected| selected.credentials).map(|own| own.secret);
-    config.git_tokens.values().cloned().chain(in_url).collect()
+/// Secret parts of the credentials for repositories, to be redacted.
+pub(crate) fn credentials(settings: &WorkspaceSettings) -> Vec<SecretString> {
+    let in_url = selected(settings).and_then(|selected| selected.credentials).map(|own| own.secret);
+    settings.git_tokens.values().cloned().chain(in_url).collect()
 }
 
-fn selected(config: &Config) -> Option<SelectedRepository> {
-    SelectedRepository::parse(config.selected_repository.as_ref()?).ok()
+fn selected(settings: &WorkspaceSettings) -> Option<SelectedRepository> {
+    SelectedRepository::parse(settings.selected_repository.as_ref()?).ok()
 }
 
 impl SelectedRepository {
@@ -194,7 +200,7 @@ impl SelectedRepository {
             None => (text, None),
         };
         if is_owner_and_name(place) {
-            return Ok(Self { url: format!("{USUAL_HOST}{place}.git"), branch, credentials: None });
+            return Ok(Self { url: format!("{DEFAULT_HOST}{place}.git"), branch, credentials: None });
         }
         let Some((scheme, rest)) = place.split_once("://") else {
             let is_path = place.starts_with('/');
@@ -229,14 +235,14 @@ impl SelectedRepository {
 }
 
 impl Credentials {
-    /// The token of the repository's host, if there is one. Only over TLS.
-    fn of_host(config: &Config, url: &str) -> Option<Self> {
+    /// The token of the repository's host. `None` without a token or without TLS.
+    fn for_host(settings: &WorkspaceSettings, url: &str) -> Option<Self> {
         let (host, _) = url.strip_prefix("https://")?.split_once('/')?;
-        let (host, token) = config.git_tokens.get_key_value(host)?;
+        let (host, token) = settings.git_tokens.get_key_value(host)?;
         let secret = token.expose_secret();
         let user = match *host {
             "gitlab.com" => "oauth2",
-            // An app password comes with its user's name.
+            // An app password includes the user name.
             "bitbucket.org" if secret.contains(':') => "",
             "bitbucket.org" => "x-token-auth",
             _ => "x-access-token",
@@ -246,8 +252,8 @@ impl Credentials {
         Some(Self { without: format!("https://{host}/"), with, secret: token.clone() })
     }
 
-    /// One more entry of git's configuration in the environment.
-    fn enter(self, environment: &mut BTreeMap<String, String>) {
+    /// Adds an entry of git's configuration to the environment.
+    fn add_to(self, environment: &mut BTreeMap<String, String>) {
         let count =
             environment.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
         let key = format!("url.{}.insteadOf", self.with.expose_secret());
@@ -291,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selected_repository_is_read_in_every_usual_way() {
+    fn selected_repository_is_parsed_in_every_usual_notation() {
         let folder = tempfile::tempdir().unwrap();
         for (text, url, branch) in [
             ("octo/hello.rs", "https://github.com/octo/hello.rs.git", None),
@@ -306,30 +312,30 @@ mod tests {
             ("/srv/p", "/srv/p", None),
             ("file:///srv/p#b", "file:///srv/p", Some("b")),
         ] {
-            let setup = setup(&config(Some(text), ""), &here(folder.path())).unwrap();
+            let setup = setup(&config(Some(text), "").workspace, &here(folder.path())).unwrap();
             assert_eq!(setup, Some(repository(url, branch)), "{text}");
         }
         for text in ["p", "./p", "a/b/c", "../p", "https://h/\u{7}", "-x:y", "ext::sh"] {
-            assert!(setup(&config(Some(text), ""), &here(folder.path())).is_err(), "{text}");
+            assert!(setup(&config(Some(text), "").workspace, &here(folder.path())).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn credentials_are_in_the_environment_alone() {
+    fn credentials_are_only_in_the_environment() {
         let config = config(Some("https://me:hunter2@h/o/p#b"), "");
-        let setup = setup(&config, &here(Path::new("/nowhere"))).unwrap();
+        let setup = setup(&config.workspace, &here(Path::new("/nowhere"))).unwrap();
         assert!(!format!("{config:?} {}", serde_json::to_string(&setup).unwrap()).contains("hunter2"));
-        let given = environment(&config, setup.as_ref());
+        let given = environment(&config.workspace, setup.as_ref());
         assert_eq!(given["GIT_CONFIG_COUNT"], "1");
         assert_eq!(given["GIT_CONFIG_KEY_0"], "url.https://me:hunter2@h/.insteadOf");
         assert_eq!(given["GIT_CONFIG_VALUE_0"], "https://h/");
         // Another conversation's repository does not get them.
-        assert!(environment(&config, Some(&repository("https://h/o/other", None))).is_empty());
-        assert!(environment(&config, None).is_empty());
+        assert!(environment(&config.workspace, Some(&repository("https://h/o/other", None))).is_empty());
+        assert!(environment(&config.workspace, None).is_empty());
     }
 
     #[test]
-    fn token_of_the_environment_opens_repositories_of_its_host() {
+    fn token_is_used_when_the_repository_is_on_its_host() {
         let tokens = [("GITHUB_TOKEN", "ghp_x"), ("GITLAB_TOKEN", "glpat-x"), ("BITBUCKET_TOKEN", "u:x")];
         let load = |selected: Option<&str>| {
             let overrides = Overrides { selected_repository: selected.map(Into::into), ..Default::default() };
@@ -342,7 +348,7 @@ mod tests {
             Config::load(&overrides, variable).unwrap()
         };
         let given = |selected: Option<&str>, url: &str| {
-            environment(&load(selected), Some(&repository(url, None))).remove("GIT_CONFIG_KEY_0")
+            environment(&load(selected).workspace, Some(&repository(url, None))).remove("GIT_CONFIG_KEY_0")
         };
         for (url, key) in [
             ("https://github.com/o/p.git", "url.https://x-access-token:ghp_x@github.com/.insteadOf"),
@@ -360,18 +366,18 @@ mod tests {
         // The user's own credentials win.
         let own = given(Some("https://me:hunter2@github.com/o/p"), "https://github.com/o/p");
         assert_eq!(own.as_deref(), Some("url.https://me:hunter2@github.com/.insteadOf"));
-        let secrets = credentials(&load(Some("https://me:hunter2@h/o/p")));
+        let secrets = credentials(&load(Some("https://me:hunter2@h/o/p")).workspace);
         let mut secrets: Vec<_> = secrets.iter().map(|secret| secret.expose_secret()).collect();
         secrets.sort_unstable();
         assert_eq!(secrets, ["ghp_x", "glpat-x", "hunter2", "u:x"]);
     }
 
     #[test]
-    fn the_users_own_variables_stay() {
+    fn variable_is_kept_when_the_user_has_set_it() {
         let file = "[core]\ngit_user_name = \"G\"\ngit_user_email = \"g@h\"\n[sandbox]\nruntime_startup_env_vars = \
                     { A = \"b\", GIT_AUTHOR_NAME = \"Me\", GIT_CONFIG_COUNT = \"2\" }\n";
         let config = config(Some("https://t@h/o/p"), file);
-        let given = environment(&config, Some(&repository("https://h/o/p", None)));
+        let given = environment(&config.workspace, Some(&repository("https://h/o/p", None)));
         let given: Vec<_> = given.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(
             given,
@@ -389,14 +395,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_set_up_only_where_there_is_something_to_do() {
+    fn folder_is_set_up_only_when_it_has_scripts_or_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let init = config(None, "[core]\ninit_git_in_empty_workspace = true\n");
-        assert_eq!(setup(&config(None, ""), &here(folder.path())).unwrap(), None);
-        assert_eq!(setup(&init, &here(folder.path())).unwrap(), Some(WorkspaceSetup::EmptyRepository));
+        assert_eq!(setup(&config(None, "").workspace, &here(folder.path())).unwrap(), None);
+        assert_eq!(
+            setup(&init.workspace, &here(folder.path())).unwrap(),
+            Some(WorkspaceSetup::EmptyRepository)
+        );
         std::fs::create_dir(folder.path().join(".openhands")).unwrap();
-        assert_eq!(setup(&init, &here(folder.path())).unwrap(), None);
+        assert_eq!(setup(&init.workspace, &here(folder.path())).unwrap(), None);
         std::fs::write(folder.path().join(".openhands/setup.sh"), "").unwrap();
-        assert_eq!(setup(&init, &here(folder.path())).unwrap(), Some(WorkspaceSetup::Folder));
+        assert_eq!(setup(&init.workspace, &here(folder.path())).unwrap(), Some(WorkspaceSetup::Folder));
     }
 }

@@ -1,4 +1,4 @@
-//! What a sandbox may write of this machine: no folder that this machine runs or trusts something from.
+//! Folders of this machine that a sandbox may write: none that this machine runs programs from or trusts files in.
 
 use std::path::{Path, PathBuf};
 
@@ -18,14 +18,14 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
     }
     let mut undecided = Vec::new();
     for folder in writable_folders(spec) {
-        // A volume may be a folder of the system's: its user names it together with its place inside.
+        // A volume may be a system folder, because the user names it explicitly with its mount point.
         let is_workspace = spec.workspace.as_deref().map(absolute).as_ref() == Some(&folder);
         let system = || system_folder(&folder).filter(|_| is_workspace);
         if !config.allows_broad_folders
-            && let Some(held) = held_folder(config, &folder).or_else(system)
+            && let Some(reason) = protected_folder(config, &folder).or_else(system)
         {
             return Err(UsageError(format!(
-                "cannot give the folder {} to a sandbox: {held}, so that what runs in the sandbox could change what this \
+                "cannot give the folder {} to a sandbox: {reason}, so that what runs in the sandbox could change what this \
                  machine runs and trusts; name another folder, or add --unsafe-directory",
                 folder.display()
             )));
@@ -41,7 +41,7 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
         }
         for file in config.effective_files().filter(|file| file.path.is_reached_through(&folder)) {
             if file.path.leads_out_of(&folder) {
-                // Its content says nothing of what the link leads to next time.
+                // Trust in the content is worthless, because the sandbox can change the link's target.
                 return Err(UsageError(format!(
                     "cannot use the configuration {}: it is named by a link in {}, which the sandbox can write; name the \
                      file itself",
@@ -63,16 +63,16 @@ pub(crate) fn check(config: &Config, spec: &SandboxSpec) -> Result<Vec<Undecided
     Ok(undecided)
 }
 
-/// Folders with the programs and settings of this machine, which root and the users of a Docker engine can write.
+/// Folders with this machine's programs and settings. Root and the users of a Docker engine can write them.
 const SYSTEM_FOLDERS: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
 
-/// Folders in those that are for work.
-const FOLDERS_FOR_WORK: [&str; 3] = ["/dev/shm", "/usr/local/src", "/usr/src"];
+/// Subfolders of system folders that are meant for work.
+const WORK_FOLDERS: [&str; 3] = ["/dev/shm", "/usr/local/src", "/usr/src"];
 
-/// Why a workspace is the system's own. `None` if it is not.
+/// The reason why a workspace is a system folder. `None` if it is not.
 fn system_folder(workspace: &Path) -> Option<String> {
-    let is_for_work = FOLDERS_FOR_WORK.iter().any(|folder| workspace.starts_with(folder));
+    let is_for_work = WORK_FOLDERS.iter().any(|folder| workspace.starts_with(folder));
     let is_of_system =
         |folder: &&&str| workspace.starts_with(folder) || Path::new(folder).starts_with(workspace);
     let folder = SYSTEM_FOLDERS.iter().find(is_of_system).filter(|_| !is_for_work)?;
@@ -89,19 +89,19 @@ fn host_volumes(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
     spec.volumes.iter().filter_map(host_source)
 }
 
-/// The path of a volume on this machine. `None` if it is one of the engine's.
+/// The path of a volume on this machine. `None` for a named volume of the engine.
 fn host_source(volume: &Volume) -> Option<&Path> {
     volume.source.starts_with('/').then(|| Path::new(&volume.source))
 }
 
-/// What a folder holds, or lies in, that no sandbox should write.
-fn held_folder(config: &Config, folder: &Path) -> Option<String> {
+/// The reason why no sandbox should write a folder: what it contains, or what contains it. `None` if it is harmless.
+fn protected_folder(config: &Config, folder: &Path) -> Option<String> {
     let state_dir = absolute(&config.state_dir);
     if folder.starts_with(&state_dir) && !folder.starts_with(state_dir.join("workspaces")) {
         return Some(format!("it lies in the state folder {}", state_dir.display()));
     }
-    let home = config.home.as_deref();
-    // Also where nothing is there yet: what runs in the sandbox could make it.
+    let home = config.host.home.as_deref();
+    // Includes folders that do not exist yet, because the sandbox could create them.
     let [own, v0, ssh] = [".glovebox", ".openhands", ".ssh"].map(|name| home.map(|home| home.join(name)));
     let held = [
         ("your home", home),
@@ -109,7 +109,7 @@ fn held_folder(config: &Config, folder: &Path) -> Option<String> {
         ("your configuration", own.as_deref()),
         ("your configuration", v0.as_deref()),
         ("your SSH keys", ssh.as_deref()),
-        ("the configuration of your Docker client", config.docker_config.as_deref()),
+        ("the configuration of your Docker client", config.host.docker_config.as_deref()),
     ];
     held.into_iter().find_map(|(what, held)| {
         let held = absolute(held?);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_of_the_host_is_refused_without_the_flag() {
+    fn protected_folder_is_refused_without_the_flag() {
         let root = tempfile::tempdir().unwrap();
         let home = root.path().canonicalize().unwrap().join("home");
         let state = home.join(".glovebox");

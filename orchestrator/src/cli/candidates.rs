@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::sandbox;
 use crate::compose::{self, StateDir};
-use crate::config::{Config, Overrides, Runtime};
+use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 
 /// Time limit for all candidates: the user waits for them.
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -31,7 +31,7 @@ pub(super) fn sandboxes(prefix: &OsStr) -> Vec<CompletionCandidate> {
     complete(prefix, async {
         let Some((mut config, state_dir)) = load()? else { return Ok(Vec::new()) };
         // A question about an unknown host key cannot be answered here.
-        config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+        config.sandbox.ssh.unknown_hosts = Some(UnknownHostPolicy::Refuse);
         compose::choose_runtime(&mut config, &state_dir).await?;
         let is_runtime_chosen = typed_value("--runtime").is_some();
         sandbox::names(config, state_dir, is_runtime_chosen, RUNTIME_TIMEOUT).await

@@ -119,7 +119,7 @@ impl Status {
 }
 
 async fn engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
-    compose::docker_answers(config, state_dir).await?;
+    compose::check_docker(config, state_dir).await?;
     Ok("a Docker engine answers".to_owned())
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let (config, state_dir) = prepare(&arguments.place.overrides(overrides)).await?;
     let script = script(&arguments.command)?;
     let spec = SandboxSpec {
-        environment: workspace::environment(&config, None),
+        environment: workspace::environment(&config.workspace, None),
         workspace: WorkFolder::for_spec(&config, arguments.place.directory.as_deref())?,
         ..compose::spec(&config, Conversations::new_id())
     };

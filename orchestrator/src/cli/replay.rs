@@ -45,13 +45,13 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let (config, state_dir) = prepare(&overrides).await?;
     let id = Conversations::new_id();
     let workspace = WorkFolder::choose(&config, &state_dir, &id, place.directory.as_deref())?;
-    let setup = workspace::setup(&config, &workspace)?;
+    let setup = workspace::setup(&config.workspace, &workspace)?;
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
         let models = work.models(&config, 0, &id)?;
         work.reach_provider(&config).await?;
-        (models, compose::lasting_model_name(&config.llm))
+        (models, compose::stored_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
     let task = Task::Replay { trajectory: trajectory.clone(), continues: !diff };

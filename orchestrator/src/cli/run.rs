@@ -87,8 +87,8 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let models = arguments.work.models(&config, 0, &id)?;
     arguments.work.reach_provider(&config).await?;
     let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
-    let setup = workspace::setup(&config, &workspace)?;
-    let model = compose::lasting_model_name(&config.llm);
+    let setup = workspace::setup(&config.workspace, &workspace)?;
+    let model = compose::stored_model_name(&config.llm);
     let title = arguments.name;
     let new = NewSession { id, title, task, workspace, setup, models, model, work: arguments.work };
     session::start(new, &config, &state_dir).await

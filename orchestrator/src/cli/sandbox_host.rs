@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
     };
     let mut interrupts = Interrupts::listen()?;
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
-    let provider = compose::provider_with_spares(&config, &state_dir, config.sandbox.warm_pool)?;
+    let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener =
         listener.with_context(|| format!("listening on {}: choose another --listen", arguments.listen))?;

@@ -1,4 +1,4 @@
-//! The agent that is configured, and what it knows.
+//! The agent, and the memory of facts and microagents that its prompts draw from.
 
 use std::fs::{DirEntry, File};
 use std::io::Read as _;
@@ -8,30 +8,31 @@ use std::sync::Arc;
 use engine::agent::{Agent, CodeActAgent, DummyAgent};
 use engine::memory::{KnowledgeFile, MAX_KNOWLEDGE_FILE_BYTES, MAX_KNOWLEDGE_FILES, Memory};
 
-use super::{registry, security};
+use super::{registry, security_analyzer};
 use crate::config::Config;
 use crate::exit::UsageError;
 
-/// How deep the user's own folders of knowledge are looked into.
-const DEEPEST: usize = 4;
+/// Maximum depth of the user's folders of microagents.
+const MAX_FOLDER_DEPTH: usize = 4;
 
-/// The agent.
+/// The configured agent.
 pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     let definition = config.agent.definition.clone().map_err(UsageError)?;
     if config.agent.is_dummy() {
         return Ok(Arc::new(DummyAgent));
     }
-    let (_, analyzer) = security(config)?;
-    let declares_risk = analyzer.is_some_and(|analyzer| analyzer.requires_declared_risk());
+    let declares_risk =
+        security_analyzer(&config.security)?.is_some_and(|analyzer| analyzer.requires_declared_risk());
     Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout, declares_risk }))
 }
 
-/// What the user's own folders hold: V0's, then ours, which wins. Nothing when the agent is to be told nothing.
+/// Microagents of the user's own folders, secrets' names and facts about the sandbox. Glovebox's folder wins over V0's.
+/// `None` if the agent's prompt has no extensions.
 pub(crate) fn memory(config: &Config) -> Option<Memory> {
-    if !config.agent.is_told {
+    if !config.agent.has_prompt_extensions {
         return None;
     }
-    let v0 = config.home.iter().map(|home| home.join(".openhands/microagents"));
+    let v0 = config.host.home.iter().map(|home| home.join(".openhands/microagents"));
     let mut files = Vec::new();
     for folder in v0.chain([config.state_dir.join("microagents")]) {
         collect(&folder, "", 0, &mut files);
@@ -47,8 +48,8 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     Some(memory.with_secrets(registry(config).descriptions()).with_sandbox_facts(sandbox_facts.to_owned()))
 }
 
-/// What cannot be read is left out: it may be somebody else's. Links to files are followed, to folders not: they may lead
-/// in circles.
+/// Collects microagents. Skips files that cannot be read, because they may belong to another user. Follows links to files,
+/// but not to folders, because those may form a cycle.
 fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFile>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.flatten().collect();
@@ -57,7 +58,7 @@ fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFi
         let (path, name) = (entry.path(), entry.file_name());
         let below = format!("{below}{}", name.to_string_lossy());
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            if depth < DEEPEST {
+            if depth < MAX_FOLDER_DEPTH {
                 collect(&path, &format!("{below}/"), depth + 1, files);
             }
         } else if KnowledgeFile::is_knowledge_file(&below)

@@ -1,4 +1,4 @@
-//! The condenser that is configured.
+//! The condenser.
 
 use std::sync::Arc;
 
@@ -7,17 +7,19 @@ use engine::condenser::{Condenser, CondenserConfig};
 use super::{Models, model};
 use crate::config::Config;
 
-/// The configured condenser. Where none is, V0's usual one; a script has no answers for it, and with one only what does
-/// not fit is cut.
+/// The configured condenser, else V0's default. A scripted model has no responses for that one, so its history is only cut
+/// to the context window.
 pub(crate) fn condenser(config: &Config, models: &Models) -> anyhow::Result<Arc<dyn Condenser>> {
     let settings = &config.condenser;
     let condenser = match &settings.chosen {
         Some(chosen) => chosen.clone(),
-        None if settings.is_usual_wanted && !model::is_scripted(&config.llm) => CondenserConfig::v0_default(),
+        None if settings.is_default_enabled && !model::is_scripted(&config.llm) => {
+            CondenserConfig::v0_default()
+        }
         None => CondenserConfig::ConversationWindow {},
     };
     condenser.build(&|group| match group.and_then(|name| settings.llms.get(name)) {
-        Some(settings) => models.other(config, settings),
+        Some(settings) => models.connect(config, settings),
         None => Ok(Arc::clone(&models.agent)),
     })
 }

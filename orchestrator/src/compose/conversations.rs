@@ -1,4 +1,4 @@
-//! The application layer on the state folder: its locks, and the workspaces that lie in it.
+//! The application layer on the state folder, which holds its locks and workspaces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::config::{Config, Overrides, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::workspace;
 
-/// The conversations of a store, whose locks and workspaces are in the state folder.
+/// The conversations of a store, with locks and workspaces in the state folder.
 pub(crate) fn conversations(store: Arc<dyn EventStore>, state_dir: &StateDir) -> Conversations {
     Conversations::new(store, Arc::new(state_dir.clone()), Arc::new(state_dir.clone()))
 }
 
-/// The application layer's view of an error: whether the user can correct it.
+/// Converts an error for the application layer, which distinguishes those that the user can correct.
 pub(crate) fn host_error(error: anyhow::Error) -> HostError {
     match error.downcast::<UsageError>() {
         Ok(UsageError(text)) => HostError::Refused(text),
@@ -74,7 +74,7 @@ impl Workspaces for StateDir {
     }
 }
 
-/// Copies owners, modes and links too, as only the system's own program does.
+/// Copies a folder with owners, modes and links. Runs `cp`, because the standard library copies only contents and modes.
 async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
     let copying = || format!("copying the workspace {} to {}", from.display(), to.display());
     let mut copy = tokio::process::Command::new("cp");

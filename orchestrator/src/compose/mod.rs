@@ -15,14 +15,14 @@ pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{conversations, host_error, restore_settings};
-pub(crate) use model::{Models, check_key, lasting_model_name, reach_provider};
+pub(crate) use model::{Models, check_key, reach_provider, stored_model_name};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
-    choose_runtime, docker_answers, is_spare_in_use, isolation, network, provider, provider_with_spares,
+    check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,
     spec, sweep,
 };
 use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};
-pub(crate) use security::security;
+pub(crate) use security::{confirmation_policy, security_analyzer};
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;

@@ -1,4 +1,4 @@
-//! The models that are configured.
+//! The language models.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 use crate::input_file;
 
-/// A model name that begins with this names a file of answers.
+/// Prefix of a model name that is the path of a file with responses.
 const SCRIPTED: &str = "scripted:";
 
-/// Longest file of answers, in bytes.
+/// Maximum size of a file with responses, in bytes.
 const MAX_SCRIPT_LENGTH: usize = 64 << 20;
 
-/// A script without an answer.
-const NO_ANSWERS: &str = r#"{"responses": []}"#;
+/// A script without responses.
+const EMPTY_SCRIPT: &str = r#"{"responses": []}"#;
 
-/// Prefixes by which V0's users choose Ollama.
-const OLLAMA: [&str; 2] = ["ollama/", "ollama_chat/"];
+/// Prefixes of Ollama's models in V0.
+const OLLAMA_PREFIXES: [&str; 2] = ["ollama/", "ollama_chat/"];
 
 /// The models of one conversation.
 pub(crate) struct Models {
-    /// What the agent asks: the configured model, or two behind a router.
+    /// The agent's model, or two models behind a router.
     pub(super) agent: Arc<dyn Llm>,
     title: Option<Arc<dyn Llm>>,
-    calls: Calls,
+    mode: CallMode,
 }
 
-/// What becomes of a call.
+/// Whether calls reach the provider.
 #[derive(Clone)]
-enum Calls {
-    Made,
-    /// It is made, and written to the folder without the secrets.
-    Recorded(PathBuf, RecordingRedaction),
-    /// It is answered from what was written; nothing is sent.
-    Replayed(Arc<dyn Llm>),
+enum CallMode {
+    Live,
+    /// Calls reach the provider, and are written to the folder with secrets redacted.
+    Record(PathBuf, RecordingRedaction),
+    /// Calls are answered from a recording. Nothing is sent.
+    Replay(Arc<dyn Llm>),
 }
 
 impl Models {
-    /// The configured models. A scripted model begins after `answered` answers, for a conversation that goes on.
+    /// The configured models. A scripted model skips `answered` responses, for a resumed conversation.
     pub(crate) fn new(config: &Config, answered: usize) -> anyhow::Result<Self> {
-        Self::with_calls(config, answered, Calls::Made)
+        Self::with_mode(config, answered, CallMode::Live)
     }
 
-    /// The same for a conversation, their calls recorded to a folder.
+    /// The configured models, with calls recorded to a folder.
     pub(crate) fn recorded(
         config: &Config,
         answered: usize,
@@ -60,10 +60,10 @@ impl Models {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let redaction = recording_redaction(config, Some(conversation))?;
-        Self::with_calls(config, answered, Calls::Recorded(folder.to_owned(), redaction))
+        Self::with_mode(config, answered, CallMode::Record(folder.to_owned(), redaction))
     }
 
-    /// The same for a conversation, their calls answered from such a folder.
+    /// The configured models, with calls answered from the folder of a recording.
     pub(crate) fn replayed(
         config: &Config,
         answered: usize,
@@ -75,82 +75,81 @@ impl Models {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
             UsageError(format!("{error}{}", cause.unwrap_or_default()))
         })?;
-        Self::with_calls(config, answered, Calls::Replayed(Arc::new(llm)))
+        Self::with_mode(config, answered, CallMode::Replay(Arc::new(llm)))
     }
 
-    fn with_calls(config: &Config, answered: usize, calls: Calls) -> anyhow::Result<Self> {
-        let agent = calls.of(|| routed(config, answered))?;
+    fn with_mode(config: &Config, answered: usize, mode: CallMode) -> anyhow::Result<Self> {
+        let agent = mode.wrap(|| connect_routed(config, answered))?;
         let title = config.title_llm.as_ref();
-        let title = title.map(|settings| calls.of(|| connect(config, settings, 0))).transpose()?;
-        Ok(Self { agent, title, calls })
+        let title = title.map(|settings| mode.wrap(|| connect(config, settings, 0))).transpose()?;
+        Ok(Self { agent, title, mode })
     }
 
-    /// The agent's model plays a script.
+    /// A scripted model for the agent, and none for titles.
     pub(crate) fn scripted(script: &str) -> anyhow::Result<Self> {
-        Ok(Self { agent: scripted(script, 0)?, title: None, calls: Calls::Made })
+        Ok(Self { agent: scripted(script, 0)?, title: None, mode: CallMode::Live })
     }
 
-    /// Whether it is known that what the agent asks costs something: else no limit of money is ever reached. A script and a
-    /// recording tell the cost of each answer themselves.
-    pub(crate) fn have_a_price(&self, config: &Config) -> bool {
-        let is_scripted = config.llm.model.as_deref().is_some_and(|model| model.starts_with(SCRIPTED));
-        is_scripted || matches!(self.calls, Calls::Replayed(_)) || self.agent.max_cost(1) > 0.0
+    /// Whether the price of the agent's model is known. Without it a budget is never exceeded. Scripts and recordings hold the
+    /// cost of each response.
+    pub(crate) fn has_known_price(&self, config: &Config) -> bool {
+        is_scripted(&config.llm) || matches!(self.mode, CallMode::Replay(_)) || self.agent.max_cost(1) > 0.0
     }
 
-    /// What finds titles, if something does.
+    /// The model that generates titles. `None` if titles are not generated.
     pub(crate) fn title(&self) -> Option<Arc<dyn Llm>> {
         self.title.clone()
     }
 
-    /// The models of an agent that tasks are handed on to. Who is configured for the same shares it.
-    pub(super) fn of_another(&self, config: &Config, another: &Config) -> anyhow::Result<Self> {
-        let agent = match another.is_routed_like(config) {
+    /// The models of an agent that tasks are delegated to. It shares the client of the same model.
+    pub(super) fn for_delegate(&self, config: &Config, delegate: &Config) -> anyhow::Result<Self> {
+        let agent = match delegate.is_routed_like(config) {
             true => Arc::clone(&self.agent),
-            false => self.calls.of(|| routed(another, 0))?,
+            false => self.mode.wrap(|| connect_routed(delegate, 0))?,
         };
-        Ok(Self { agent, title: None, calls: self.calls.clone() })
+        Ok(Self { agent, title: None, mode: self.mode.clone() })
     }
 
-    /// What writes out edits, if the agent drafts some: the model for that, else the agent's own.
+    /// The model that applies drafted edits: the configured one if the agent drafts edits, else the agent's own.
     pub(super) fn draft_editor(&self, config: &Config) -> anyhow::Result<Arc<dyn Llm>> {
         let definition = config.agent.definition.as_ref();
         let drafts = definition.is_ok_and(|agent| agent.tools.contains(&ToolName::EditFile));
         match config.draft_editor_llm.as_ref().filter(|_| drafts) {
-            Some(settings) => self.other(config, settings),
+            Some(settings) => self.connect(config, settings),
             None => Ok(Arc::clone(&self.agent)),
         }
     }
 
-    /// A model beside the agent's.
-    pub(super) fn other(&self, config: &Config, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
-        self.calls.of(|| connect(config, settings, 0))
+    /// A model in addition to the agent's.
+    pub(super) fn connect(&self, config: &Config, settings: &LlmSettings) -> anyhow::Result<Arc<dyn Llm>> {
+        self.mode.wrap(|| connect(config, settings, 0))
     }
 }
 
-impl Calls {
-    /// The model that these calls are made to.
-    fn of(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
+impl CallMode {
+    /// Wraps a model, or replaces it by the recording.
+    fn wrap(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
         Ok(match self {
-            Self::Made => llm()?,
-            Self::Recorded(folder, redaction) => {
+            Self::Live => llm()?,
+            Self::Record(folder, redaction) => {
                 Arc::new(RecordingLlm::new(llm()?, folder, redaction.clone())?)
             }
-            Self::Replayed(llm) => Arc::clone(llm),
+            Self::Replay(llm) => Arc::clone(llm),
         })
     }
 }
 
-/// The agent's model, or two behind a router. An agent that asks none needs none.
-fn routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
+/// The agent's model, or two models behind a router. The scripted agent calls no model and needs no configuration of one.
+fn connect_routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     if config.agent.is_dummy() {
-        return scripted(NO_ANSWERS, 0);
+        return scripted(EMPTY_SCRIPT, 0);
     }
     let primary = connect(config, &config.llm, answered)?;
     let Some(secondary) = &config.secondary_llm else { return Ok(primary) };
     Ok(Arc::new(MultimodalRouter { primary, secondary: connect(config, secondary, 0)? }))
 }
 
-/// One model, its calls kept where its section says so.
+/// One model. Its calls are recorded if `log_completions` is set.
 fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let llm = connect_unlogged(settings, answered)?;
     if !settings.settings.flag("llm", "log_completions").unwrap_or(false) {
@@ -161,18 +160,17 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
     Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config, None)?)?))
 }
 
-/// The models that the agent itself asks of a provider. Others, such as the one that writes edits out, may never be asked.
-fn asked_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
+/// The agent's models that need a provider. Excludes those that may never be called, such as the one for drafted edits.
+fn provider_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
     let all = std::iter::once(&config.llm).chain(&config.secondary_llm);
-    let asked = all.filter(|settings| !is_scripted(settings));
-    asked.filter_map(|settings| {
+    all.filter(|settings| !is_scripted(settings)).filter_map(|settings| {
         Some((settings.model.as_ref()?, llm_config(settings.model.as_ref()?, settings)))
     })
 }
 
-/// Fails where the provider of the agent's model certainly wants a key and there is none.
+/// Fails if the provider of the agent's model requires a key and there is none.
 pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
-    match asked_models(config).find(|(_, config)| llm::lacks_key(config)) {
+    match provider_models(config).find(|(_, config)| llm::lacks_key(config)) {
         Some((model, _)) => Err(UsageError(format!(
             "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
              LLM_BASE_URL instead"
@@ -182,10 +180,10 @@ pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Fails where the provider of the agent's model cannot be asked: before anything is started for it.
+/// Fails if the provider of the agent's model cannot be reached. Called before a sandbox is started.
 pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
     check_key(config)?;
-    for (model, config) in asked_models(config) {
+    for (model, config) in provider_models(config) {
         let reached = llm::reach(&config).await;
         reached.map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
     }
@@ -215,19 +213,19 @@ fn scripted(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
 }
 
-/// Whether the answers come from a file.
+/// Whether the model's responses come from a file.
 pub(super) fn is_scripted(settings: &LlmSettings) -> bool {
     settings.model.as_ref().is_some_and(|model| model.starts_with(SCRIPTED))
 }
 
-/// The model's name as a conversation keeps it: a script is found again from any folder.
-pub(crate) fn lasting_model_name(settings: &LlmSettings) -> String {
+/// The model's name in a conversation's log. The path of a script is absolute, to be valid in any folder.
+pub(crate) fn stored_model_name(settings: &LlmSettings) -> String {
     let model = settings.model.clone().unwrap_or_default();
     let script = model.strip_prefix(SCRIPTED).and_then(|file| Path::new(file).canonicalize().ok());
     script.map_or(model, |path| format!("{SCRIPTED}{}", path.display()))
 }
 
-/// Only what is configured differs from the wire's own defaults, which are V0's.
+/// Overrides the wire's defaults, which are V0's, with the configured values.
 fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     let LlmSettings { api_key, settings, .. } = settings;
     let number = |name| settings.number("llm", name);
@@ -237,19 +235,20 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config.api_key.clone_from(api_key);
     config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
     config.base_url = settings.text("llm", "base_url");
-    if OLLAMA.iter().any(|prefix| model.starts_with(prefix)) {
-        // The other one may be inherited by a group that is for Ollama.
-        config.base_url = Some(ollama(settings.text("llm", "ollama_base_url").or(config.base_url)));
+    if OLLAMA_PREFIXES.iter().any(|prefix| model.starts_with(prefix)) {
+        // `base_url` may be inherited from another provider's section, so `ollama_base_url` wins.
+        config.base_url =
+            Some(to_ollama_base_url(settings.text("llm", "ollama_base_url").or(config.base_url)));
     }
     config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
-    if let Some(most) = settings.integer("llm", "max_message_chars") {
-        config.max_message_chars = usize::try_from(most).ok();
+    if let Some(max) = settings.integer("llm", "max_message_chars") {
+        config.max_message_chars = usize::try_from(max).ok();
     }
     config.api_version = settings.text("llm", "api_version");
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
     match number("top_k") {
-        // As V0 passes it on; OpenAI's and Anthropic's wires know whole numbers.
+        // Both wires have an integer, so a fraction is passed through unchecked, as in V0.
         Some(top_k) if top_k.fract() != 0.0 => {
             config.completion_kwargs.entry("top_k").or_insert(top_k.into());
         }
@@ -260,7 +259,7 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
         )]
         top_k => config.top_k = top_k.map(|top_k| top_k as u64),
     }
-    // V0's 0 is unknown.
+    // 0 is V0's notation for an unknown limit.
     let tokens = |name| settings.integer("llm", name).filter(|tokens| *tokens > 0);
     config.max_input_tokens = tokens("max_input_tokens");
     config.max_output_tokens = tokens("max_output_tokens");
@@ -288,8 +287,8 @@ fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
     config
 }
 
-/// Where Ollama speaks OpenAI's format; its users give the address of its own.
-fn ollama(base_url: Option<String>) -> String {
+/// Address of Ollama's OpenAI-compatible API. Users configure the address of its own API.
+fn to_ollama_base_url(base_url: Option<String>) -> String {
     let base_url = base_url.unwrap_or_else(|| "http://localhost:11434".to_owned());
     let server = base_url.trim_end_matches('/');
     format!("{}/v1", server.strip_suffix("/v1").unwrap_or(server))
@@ -300,13 +299,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ollamas_models_are_asked_in_openais_format() {
+    fn ollama_model_is_called_in_openais_format() {
         for (given, base_url) in [
             (None, "http://localhost:11434/v1"),
             (Some("http://h:1/"), "http://h:1/v1"),
             (Some("http://h:1/v1/"), "http://h:1/v1"),
         ] {
-            assert_eq!(ollama(given.map(str::to_owned)), base_url);
+            assert_eq!(to_ollama_base_url(given.map(str::to_owned)), base_url);
         }
     }
 }

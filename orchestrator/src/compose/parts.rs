@@ -1,4 +1,4 @@
-//! Everything that a conversation needs of the world, as configured.
+//! The configured parts of one conversation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use engine::sandbox::SandboxSpec;
 
 use super::{
     Models, StateDir, agent as configured_agent, browsing_provider, condenser, memory, redactor, registry,
-    security, tool_servers,
+    security_analyzer, tool_servers,
 };
 use crate::config::Config;
 
@@ -20,7 +20,7 @@ pub(crate) fn parts(
     agent: Arc<dyn Agent>,
     spec: SandboxSpec,
 ) -> anyhow::Result<ConversationParts> {
-    let (_, analyzer) = security(config)?;
+    let analyzer = security_analyzer(&config.security)?;
     let redactor = redactor(config)?;
     Ok(ConversationParts {
         own: member(config, models, agent)?,
@@ -36,16 +36,16 @@ pub(crate) fn parts(
     })
 }
 
-/// Whom tasks can be handed on to. Who is configured for the same models shares them.
+/// The agents that tasks can be delegated to. An agent with the same models as the first one shares its clients.
 fn team(config: &Config, models: &Models) -> anyhow::Result<Team> {
-    let named = |(name, own): (&String, &Config)| {
-        let models = models.of_another(config, own)?;
+    let to_member = |(name, own): (&String, &Config)| {
+        let models = models.for_delegate(config, own)?;
         Ok((name.clone(), member(own, &models, configured_agent(own)?)?))
     };
-    config.team.iter().map(named).collect()
+    config.team.iter().map(to_member).collect()
 }
 
-/// An agent with what it works with.
+/// An agent with its models, condenser and tools.
 fn member(config: &Config, models: &Models, agent: Arc<dyn Agent>) -> anyhow::Result<TeamMember> {
     Ok(TeamMember {
         llm: Arc::clone(&models.agent),

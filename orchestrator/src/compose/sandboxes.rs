@@ -1,4 +1,4 @@
-//! Sandboxes: what places them, what they are, and how those that nobody uses go.
+//! Sandboxes: their providers, their specs, and the sweep of unused ones.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -18,34 +18,36 @@ use sandbox::{
 };
 
 use super::StateDir;
-use crate::config::{Config, Runtime};
+use crate::config::{Config, HostEnvironment, Runtime, SandboxSettings, SshSettings, UnknownHostPolicy};
 use crate::exit::UsageError;
 use crate::terminal_input::discard_typed_input;
 
-/// A local sandbox that nobody speaks to for so long ends itself.
+/// A local sandbox without a connected client shuts itself down after this time.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What places sandboxes of the configured runtime.
+/// Provider of sandboxes of the configured runtime.
 pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    provider_with_spares(config, state_dir, 0)
+    provider_with_warm_pool(config, state_dir, 0)
 }
 
-/// The same, for a program that places many: so many are made ahead, where the runtime can do that.
-pub(crate) fn provider_with_spares(
+/// Provider with a warm pool of this size, for a program that leases many sandboxes. Only Docker has one.
+pub(crate) fn provider_with_warm_pool(
     config: &Config,
     state_dir: &StateDir,
-    spares: usize,
+    warm_pool: usize,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    let server = match &config.action_server {
+    let server = match &config.host.action_server {
         Some(path) => ServerBinary::at(path),
         None => ServerBinary::embedded(state_dir.path().join("bin")),
     };
     let secret = state_dir.secret()?;
     Ok(match config.runtime {
-        Runtime::Docker => Arc::new(DockerProvider::new(docker(config, server, secret, spares))),
+        Runtime::Docker => {
+            Arc::new(DockerProvider::new(docker(&config.sandbox, &config.host, server, secret, warm_pool)))
+        }
         Runtime::Local => Arc::new(LocalProvider::new(local(config, state_dir, server, secret)?)),
-        Runtime::Ssh => Arc::new(SshProvider::new(ssh(config, server, secret)?)),
-        Runtime::Remote => remote(config)?,
+        Runtime::Ssh => Arc::new(SshProvider::new(ssh(&config.sandbox.ssh, &config.host, server, secret)?)),
+        Runtime::Remote => remote(&config.sandbox)?,
         Runtime::Auto => {
             let text = "the runtime auto creates no sandboxes itself: name docker or local";
             return Err(UsageError(text.to_owned()).into());
@@ -53,23 +55,23 @@ pub(crate) fn provider_with_spares(
     })
 }
 
-/// What `auto` means here: docker if it answers, else local.
+/// Replaces the runtime `auto`: Docker if its engine responds, else local.
 pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
-        let has_engine = docker_answers(config, state_dir).await.is_ok();
+        let has_engine = check_docker(config, state_dir).await.is_ok();
         config.runtime = if has_engine { Runtime::Docker } else { Runtime::Local };
     }
     Ok(())
 }
 
-/// Fails where no Docker engine answers.
-pub(crate) async fn docker_answers(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+/// Fails if no Docker engine responds.
+pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
     let server = ServerBinary::embedded(state_dir.path().join("bin"));
-    let docker = DockerProvider::new(docker(config, server, state_dir.secret()?, 0));
+    let docker = DockerProvider::new(docker(&config.sandbox, &config.host, server, state_dir.secret()?, 0));
     Ok(docker.answers().await?)
 }
 
-/// The network that a new sandbox has, in a word or two: `none`, `host`, or names of the engine's.
+/// Description of a new sandbox's network: `none`, `host`, or names of the engine's networks.
 pub(crate) fn network(config: &Config) -> String {
     let sandbox = &config.sandbox;
     match config.runtime {
@@ -85,7 +87,7 @@ pub(crate) fn network(config: &Config) -> String {
     }
 }
 
-/// What keeps the local sandboxes of this machine in, and what bounds them, in words; nothing for other runtimes.
+/// Isolation and limits of local sandboxes on this machine. `None` for other runtimes.
 pub(crate) async fn isolation(
     config: &Config,
     state_dir: &StateDir,
@@ -98,14 +100,19 @@ pub(crate) async fn isolation(
     Ok(Some((provider.isolation().await?.clone(), provider.bounds().await?.clone())))
 }
 
-fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usize) -> DockerConfig {
+fn docker(
+    sandbox: &SandboxSettings,
+    host: &HostEnvironment,
+    server: ServerBinary,
+    secret: HostSecret,
+    warm_pool: usize,
+) -> DockerConfig {
     let owner = secret.owner();
-    let sandbox = &config.sandbox;
     let default = DockerConfig::new(server, secret, owner);
     DockerConfig {
-        host: config.docker_host.clone(),
-        runtime_dir: config.runtime_dir.clone(),
-        client_config: config.docker_config.as_ref().map(|folder| folder.join("config.json")),
+        host: host.docker_host.clone(),
+        runtime_dir: host.runtime_dir.clone(),
+        client_config: host.docker_config.as_ref().map(|folder| folder.join("config.json")),
         holder: std::process::id().to_string(),
         default_image: sandbox.image.clone().unwrap_or_else(|| default.default_image.clone()),
         platform: sandbox.platform.clone(),
@@ -115,7 +122,7 @@ fn docker(config: &Config, server: ServerBinary, secret: HostSecret, spares: usi
             [] => Gpus::All,
             ids => Gpus::Ids(ids.to_vec()),
         }),
-        pool: (spares > 0).then_some(Pool { size: spares, image: None }),
+        pool: (warm_pool > 0).then_some(Pool { size: warm_pool, image: None }),
         ..default
     }
 }
@@ -129,19 +136,19 @@ fn local(
     let network = match config.sandbox.network.as_deref() {
         None => false,
         Some("host") => true,
-        // A misspelt `none` would open it.
+        // Refused, because a misspelt `none` must not open the network.
         Some(other) => {
             let text =
                 format!("[sandbox] network: a local sandbox has `none` or the `host`'s, not {other:?}");
             return Err(UsageError(text).into());
         }
     };
-    let engine = config.docker_host.as_deref().and_then(|host| host.strip_prefix("unix://"));
+    let engine = config.host.docker_host.as_deref().and_then(|host| host.strip_prefix("unix://"));
     Ok(LocalConfig {
         state_dir: state_dir.path().into(),
         server,
         secret,
-        environment: config.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        environment: config.host.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
         idle_timeout: LOCAL_IDLE_TIMEOUT,
         isolation: match config.sandbox.unsafe_local {
             true => IsolationChoice::Unsafe,
@@ -153,36 +160,39 @@ fn local(
             .into_iter()
             .chain(config.files.iter().map(|file| file.path.to_path_buf()))
             .collect(),
-        // Also when its file is replaced meanwhile. Not of `self`: that would be whatever starts it.
+        // This process's executable, even if its file is replaced. `/proc/self` would be that of the process that starts it.
         launcher: format!("/proc/{}/exe", std::process::id()).into(),
         bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
         control_groups: CONTROL_GROUPS.into(),
-        runtime_dir: config.runtime_dir.clone(),
+        runtime_dir: config.host.runtime_dir.clone(),
         user: config.sandbox.ssh.user.clone(),
     })
 }
 
-fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Result<SshConfig> {
-    let settings = &config.sandbox.ssh;
+fn ssh(
+    settings: &SshSettings,
+    host: &HostEnvironment,
+    server: ServerBinary,
+    secret: HostSecret,
+) -> anyhow::Result<SshConfig> {
     let usage = |text: &str| anyhow::Error::from(UsageError(text.to_owned()));
     let target = settings.target.as_ref().ok_or_else(|| {
         usage("no machine is named: --host [USER@]HOST[:PORT], or ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
-    // As ssh does, where the environment does not say who and where the user is: a service, a container.
+    // Falls back to the account database like `ssh`, because services and containers may lack HOME and USER.
     let account = User::from_uid(Uid::current()).ok().flatten();
     let (name, folder) = account.map(|account| (account.name, account.dir)).unzip();
-    let home = config.home.clone().or(folder);
+    let home = host.home.clone().or(folder);
     let home = home.ok_or_else(|| usage("HOME is not set, and no account has this user id"))?;
     let user = settings.user.clone().or(name);
     let user = user.ok_or_else(|| usage("USER is not set, and no account has this user id"))?;
     Ok(SshConfig {
         agent: settings.agent.clone(),
-        unknown_hosts: match settings.unknown_hosts.as_deref() {
-            Some("accept-new") => UnknownHosts::AcceptNew,
-            Some("refuse") => UnknownHosts::Refuse,
-            Some("ask") => UnknownHosts::Ask(Arc::new(ask_about_host)),
-            _ if std::io::stdin().is_terminal() => UnknownHosts::Ask(Arc::new(ask_about_host)),
-            _ => UnknownHosts::Refuse,
+        unknown_hosts: match settings.unknown_hosts {
+            Some(UnknownHostPolicy::AcceptNew) => UnknownHosts::AcceptNew,
+            Some(UnknownHostPolicy::Refuse) => UnknownHosts::Refuse,
+            None if !std::io::stdin().is_terminal() => UnknownHosts::Refuse,
+            Some(UnknownHostPolicy::Ask) | None => UnknownHosts::Ask(Arc::new(ask_about_host)),
         },
         ..SshConfig::new(target, home, user, server, secret)
     })
@@ -191,14 +201,14 @@ fn ssh(config: &Config, server: ServerBinary, secret: HostSecret) -> anyhow::Res
 fn ask_about_host(question: &HostKeyQuestion) -> bool {
     let mut answer = String::new();
     let HostKeyQuestion { host, algorithm, fingerprint } = question;
-    // A `yes` that was typed before is no answer to this.
+    // Input that was typed before the question is not a response to it.
     discard_typed_input();
     eprint!("{host} is not known; its {algorithm} key is {fingerprint}.\nType yes to believe it: ");
     std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }
 
-fn remote(config: &Config) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    let settings = &config.sandbox.remote;
+fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+    let settings = &sandbox.remote;
     let missing = |what: &str| anyhow::Error::from(UsageError(what.to_owned()));
     if let Some(url) = &settings.server_url {
         let key = settings.server_key.clone();
@@ -225,13 +235,13 @@ fn remote(config: &Config) -> anyhow::Result<Arc<dyn SandboxProvider>> {
         enable_retries: settings.enable_retries,
         class: settings.class.clone(),
         resource_factor: settings.resource_factor.unwrap_or(default.resource_factor),
-        default_image: config.sandbox.image.clone(),
+        default_image: sandbox.image.clone(),
         additional_ca: settings.ca_file.clone(),
         ..default
     })?))
 }
 
-/// A conversation's sandbox as it is configured, in no folder of the host's.
+/// Spec of a conversation's sandbox as configured, without a workspace.
 pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec {
     SandboxSpec {
         image: config.sandbox.image.clone(),
@@ -241,12 +251,12 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
     }
 }
 
-/// Sweeps the sandboxes that killed processes have left, while this process does its own work.
+/// Starts to remove the sandboxes of killed processes in the background.
 pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_dir: &StateDir) -> Sweep {
     let retention = SandboxRetention {
         afterwards: config.sandbox.afterwards,
         close_delay: config.sandbox.close_delay,
-        is_warm_in_use: is_spare_in_use,
+        is_warm_in_use: is_warm_in_use,
     };
     let (locks, durability) = (Arc::new(state_dir.clone()), config.durability);
     let state_dir = state_dir.clone();
@@ -259,7 +269,7 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_
     })
 }
 
-/// Whether whoever made this sandbox ahead still runs.
-pub(crate) fn is_spare_in_use(placed: &SandboxSummary) -> bool {
+/// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is not pre-warmed.
+pub(crate) fn is_warm_in_use(placed: &SandboxSummary) -> bool {
     spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }

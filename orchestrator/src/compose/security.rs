@@ -1,4 +1,4 @@
-//! Who judges actions, and which the user is asked about, as configured.
+//! The security analyzer and the confirmation policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,54 +7,46 @@ use engine::security::{DeclaredRisk, MAX_ASSESSMENT_TIME, SecurityAnalyzer, Secu
 use llm::{AnalyzerConfig, ConfigError, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 
-use crate::config::{Config, SecuritySettings};
+use crate::config::{AnalyzerChoice, SecuritySettings};
 use crate::exit::UsageError;
 
-/// How long an analyzer may take for one action, and one that asks a model of its own or scans code.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-const MODEL_TIMEOUT: Duration = Duration::from_secs(25);
+/// Timeout of one assessment.
+const ANALYZER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which actions are asked about, and who judges them; nobody: all are of unknown risk.
-type Security = (ConfirmationPolicy, Option<Arc<dyn SecurityAnalyzer>>);
+/// Timeout of one assessment by an analyzer that calls a model or scans code.
+const MODEL_ANALYZER_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// What is configured. Reads the policy file, if there is one; opens no connection.
-pub(crate) fn security(config: &Config) -> anyhow::Result<Security> {
-    let analyzer = analyzer(config)?;
-    let policy = policy(&config.security, analyzer.is_some());
-    Ok((policy, analyzer))
-}
-
-/// V0's switch asks about everything where nobody judges, else about what is of high or unknown risk.
-fn policy(settings: &SecuritySettings, is_judged: bool) -> ConfirmationPolicy {
-    match settings.policy.as_deref() {
-        Some("always") => ConfirmationPolicy::Always,
-        Some("low") => ConfirmationPolicy::Risky { from: SecurityRisk::Low },
-        Some("medium") => ConfirmationPolicy::Risky { from: SecurityRisk::Medium },
-        Some("high") => ConfirmationPolicy::Risky { from: SecurityRisk::High },
-        None if settings.confirmation_mode && is_judged => {
-            ConfirmationPolicy::Risky { from: SecurityRisk::High }
-        }
-        None if settings.confirmation_mode => ConfirmationPolicy::Always,
-        _ => ConfirmationPolicy::Never,
+/// The configured policy. V0's switch asks about every action without an analyzer, and with one about actions of high or
+/// unknown risk.
+pub(crate) fn confirmation_policy(settings: &SecuritySettings) -> ConfirmationPolicy {
+    match settings.policy {
+        Some(policy) => policy,
+        None if !settings.confirmation_mode => ConfirmationPolicy::Never,
+        None if settings.analyzer.is_none() => ConfirmationPolicy::Always,
+        None => ConfirmationPolicy::Risky { from: SecurityRisk::High },
     }
 }
 
-fn analyzer(config: &Config) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>> {
-    let settings = &config.security;
-    Ok(match settings.analyzer.as_deref() {
-        None | Some("none") => None,
-        Some("llm") => Some(Arc::new(DeclaredRisk)),
-        Some("invariant") => Some(Arc::new(invariant(settings)?)),
-        Some("grayswan") => Some(Arc::new(grayswan(settings)?)),
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
-            Some(Arc::new(http(url, settings)?))
+/// The configured analyzer. Opens no connection. `None` if actions are not assessed.
+pub(crate) fn security_analyzer(
+    settings: &SecuritySettings,
+) -> anyhow::Result<Option<Arc<dyn SecurityAnalyzer>>> {
+    let Some(analyzer) = &settings.analyzer else { return Ok(None) };
+    Ok(Some(match analyzer {
+        AnalyzerChoice::DeclaredRisk => Arc::new(DeclaredRisk),
+        AnalyzerChoice::Invariant => Arc::new(invariant(settings)?),
+        AnalyzerChoice::GraySwan => Arc::new(grayswan(settings)?),
+        AnalyzerChoice::Http(url) => Arc::new(http(url, settings)?),
+        AnalyzerChoice::Policy { path, file } => {
+            let file = file.as_ref().map_err(|problem| UsageError(problem.clone()))?;
+            let rules = SecurityRules::from_toml(&file.text);
+            Arc::new(rules.map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
         }
-        Some(path) => Some(Arc::new(rules(path, settings)?)),
-    })
+    }))
 }
 
 fn http(url: &str, settings: &SecuritySettings) -> anyhow::Result<HttpAnalyzer> {
-    let timeout = timeout(settings, DEFAULT_TIMEOUT)?;
+    let timeout = timeout(settings, ANALYZER_TIMEOUT)?;
     let config = AnalyzerConfig { url: url.to_owned(), api_key: settings.analyzer_key.clone(), timeout };
     HttpAnalyzer::new(config).map_err(|error| unusable(&error))
 }
@@ -65,7 +57,7 @@ fn invariant(settings: &SecuritySettings) -> anyhow::Result<InvariantAnalyzer> {
                     Invariant server (V0's image is invariantlabs-ai/server:openhands, port 8000)";
         return Err(UsageError(text.to_owned()).into());
     };
-    InvariantAnalyzer::new(url, timeout(settings, MODEL_TIMEOUT)?).map_err(|error| unusable(&error))
+    InvariantAnalyzer::new(url, timeout(settings, MODEL_ANALYZER_TIMEOUT)?).map_err(|error| unusable(&error))
 }
 
 fn grayswan(settings: &SecuritySettings) -> anyhow::Result<GraySwanAnalyzer> {
@@ -75,7 +67,7 @@ fn grayswan(settings: &SecuritySettings) -> anyhow::Result<GraySwanAnalyzer> {
     };
     let url = settings.analyzer_url.as_deref().unwrap_or(GraySwanAnalyzer::URL);
     let policy = settings.grayswan_policy.as_deref().unwrap_or(GraySwanAnalyzer::CODING_AGENT_POLICY);
-    GraySwanAnalyzer::new(url, key.clone(), policy.to_owned(), timeout(settings, MODEL_TIMEOUT)?)
+    GraySwanAnalyzer::new(url, key.clone(), policy.to_owned(), timeout(settings, MODEL_ANALYZER_TIMEOUT)?)
         .map_err(|error| unusable(&error))
 }
 
@@ -95,53 +87,47 @@ fn unusable(error: &ConfigError) -> anyhow::Error {
     UsageError(format!("security.security_analyzer: {error}")).into()
 }
 
-fn rules(path: &str, settings: &SecuritySettings) -> anyhow::Result<SecurityRules> {
-    let text = match &settings.rules {
-        Some(Ok(text)) => text,
-        Some(Err(problem)) => return Err(UsageError(problem.clone()).into()),
-        None => return Err(UsageError(format!("security.security_analyzer: {path} is no file")).into()),
-    };
-    Ok(SecurityRules::from_toml(text).map_err(|error| UsageError(format!("the policy {path}, {error}")))?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::config::Overrides;
+    use crate::config::{Config, Overrides};
 
-    fn of(file: &str) -> anyhow::Result<Security> {
-        of_environment(file, &[])
+    type Security = (ConfirmationPolicy, Option<Arc<dyn SecurityAnalyzer>>);
+
+    fn compose(file: &str) -> anyhow::Result<Security> {
+        compose_with_variables(file, &[])
     }
 
-    fn of_environment(file: &str, variables: &[(&str, &str)]) -> anyhow::Result<Security> {
+    fn compose_with_variables(file: &str, variables: &[(&str, &str)]) -> anyhow::Result<Security> {
         let named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(named.path(), format!("[security]\n{file}")).unwrap();
         let overrides = Overrides { config_file: Some(named.path().to_owned()), ..Default::default() };
         let variables: HashMap<_, _> = [("HOME", "/nowhere")].iter().chain(variables).copied().collect();
         let environment = |name: &str| variables.get(name).map(|value| (*value).to_owned());
-        security(&Config::load(&overrides, environment).unwrap())
+        let settings = Config::load(&overrides, environment).unwrap().security;
+        Ok((confirmation_policy(&settings), security_analyzer(&settings)?))
     }
 
     #[test]
-    fn v0s_analyzers_are_made_from_an_address_and_a_key() {
+    fn analyzer_of_v0_is_built_from_an_address_and_a_key() {
         let url = "security_analyzer_url = 'http://127.0.0.1:1'";
-        assert!(of(&format!("security_analyzer = 'invariant'\n{url}")).unwrap().1.is_some());
+        assert!(compose(&format!("security_analyzer = 'invariant'\n{url}")).unwrap().1.is_some());
         let key = [("GRAYSWAN_API_KEY", "key")];
-        assert!(of_environment("security_analyzer = 'grayswan'", &key).unwrap().1.is_some());
+        assert!(compose_with_variables("security_analyzer = 'grayswan'", &key).unwrap().1.is_some());
         let own = "security_analyzer = 'grayswan'\nsecurity_analyzer_key = 'key'";
-        assert!(of(own).unwrap().1.is_some());
-        let wrong = of("security_analyzer = 'invariant'\nsecurity_analyzer_url = 'localhost'").map(drop);
+        assert!(compose(own).unwrap().1.is_some());
+        let wrong = compose("security_analyzer = 'invariant'\nsecurity_analyzer_url = 'localhost'").map(drop);
         assert!(wrong.unwrap_err().to_string().starts_with("security.security_analyzer: "));
     }
 
     #[test]
-    fn timeout_of_an_analyzer_is_refused_beyond_its_bounds() {
+    fn analyzer_timeout_is_refused_when_it_exceeds_its_bounds() {
         let with = |seconds| {
             let file =
                 format!("security_analyzer = 'http://127.0.0.1:1/'\nsecurity_analyzer_timeout = {seconds}");
-            of(&file).map(drop).map_err(|error| error.to_string())
+            compose(&file).map(drop).map_err(|error| error.to_string())
         };
         for seconds in ["0.5", "30"] {
             assert_eq!(with(seconds), Ok(()));
@@ -152,22 +138,22 @@ mod tests {
     }
 
     #[test]
-    fn v0s_switch_and_our_policy_say_who_is_asked() {
+    fn confirmation_policy_follows_v0s_switch_and_the_policy_key() {
         let high = ConfirmationPolicy::Risky { from: SecurityRisk::High };
-        for (file, policy, is_judged) in [
+        for (file, policy, has_analyzer) in [
             ("", ConfirmationPolicy::Never, false),
             ("confirmation_mode = true", ConfirmationPolicy::Always, false),
             ("confirmation_mode = true\nsecurity_analyzer = 'llm'", high, true),
             ("confirmation_policy = 'high'\nsecurity_analyzer = 'http://127.0.0.1:1/'", high, true),
             ("confirmation_mode = true\nconfirmation_policy = 'never'", ConfirmationPolicy::Never, false),
         ] {
-            let found = of(file).unwrap();
-            assert_eq!((found.0, found.1.is_some()), (policy, is_judged), "{file}");
+            let found = compose(file).unwrap();
+            assert_eq!((found.0, found.1.is_some()), (policy, has_analyzer), "{file}");
         }
     }
 
     #[test]
-    fn an_analyzer_that_is_none_is_refused_in_one_line() {
+    fn analyzer_is_refused_in_one_line_when_it_is_unusable() {
         let policy = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(policy.path(), "[[rule]]\nrisk = 1\n").unwrap();
         for (analyzer, part) in [
@@ -177,7 +163,7 @@ mod tests {
             ("http://", "security.security_analyzer: "),
             (policy.path().to_str().unwrap(), ", line 2: rule[0].risk: "),
         ] {
-            let error = of(&format!("security_analyzer = '{analyzer}'")).map(drop).unwrap_err();
+            let error = compose(&format!("security_analyzer = '{analyzer}'")).map(drop).unwrap_err();
             let text = format!("{error:#}");
             assert!(text.contains(part) && !text.contains('\n'), "{text}");
             assert_eq!(crate::exit::of_error(&error), crate::exit::Exit::Usage);

@@ -1,4 +1,4 @@
-//! The folder that keeps everything between runs.
+//! The state folder, which holds everything that outlives a run.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,16 +13,16 @@ use sandbox::HostSecret;
 use storage::{Durability, SqliteStore};
 
 const LOCK_ATTEMPTS: u32 = 5;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The folder that keeps everything between runs. Only its owner can look into it.
+/// The state folder. Only its owner can read it.
 #[derive(Debug, Clone)]
 pub(crate) struct StateDir(PathBuf);
 
 impl StateDir {
-    /// Opens the folder, making it if it is not there.
+    /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        private_folder(path)?;
+        create_private_folder(path)?;
         let path = path.canonicalize().with_context(|| format!("opening {}", path.display()))?;
         Ok(Self(path))
     }
@@ -41,14 +41,14 @@ impl StateDir {
         store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
     }
 
-    /// Makes the folder that a conversation works in when none is named.
+    /// Creates the default workspace of a conversation.
     pub(crate) fn workspace(&self, conversation: &ConversationId) -> anyhow::Result<PathBuf> {
         let path = self.workspace_path(conversation);
-        private_folder(&path)?;
+        create_private_folder(&path)?;
         Ok(path)
     }
 
-    /// The same folder, if it is the one that the conversation's log names. It may not be there: an empty one is removed.
+    /// The default workspace, if the conversation's log names it. It may not exist, because an empty one is removed.
     pub(crate) fn workspace_in_log(
         &self,
         conversation: &ConversationId,
@@ -58,20 +58,21 @@ impl StateDir {
         named.filter(|named| Path::new(named) == path).map(|_| path)
     }
 
-    /// Whether that folder is there and nothing is in it.
+    /// Whether the default workspace exists and is empty.
     pub(crate) fn has_empty_workspace(&self, conversation: &ConversationId) -> bool {
         let entries = self.workspace_path(conversation).read_dir();
         entries.is_ok_and(|mut entries| entries.next().is_none())
     }
 
-    /// Removes that folder if nothing is in it: whoever goes on makes it again. Only for whoever holds the conversation's
-    /// lock while it has no sandbox, which could have the folder mounted.
+    /// Removes the default workspace if it is empty. It is created again when the conversation is resumed. The caller holds the
+    /// conversation's lock, and the conversation has no sandbox, which could have the folder mounted.
     pub(crate) fn remove_empty_workspace(&self, conversation: &ConversationId) {
-        // The kernel refuses to remove one that is not empty.
+        // Fails on a folder that is not empty.
         let _ = std::fs::remove_dir(self.workspace_path(conversation));
     }
 
-    /// Removes that folder with all that is in it. For the holder of the conversation's lock, once it has no sandbox.
+    /// Removes the default workspace and its content. The caller holds the conversation's lock, and the conversation has no
+    /// sandbox.
     pub(crate) fn remove_workspace(&self, conversation: &ConversationId) -> anyhow::Result<()> {
         let path = self.workspace_path(conversation);
         match std::fs::remove_dir_all(&path) {
@@ -86,7 +87,7 @@ impl StateDir {
         self.0.join("workspaces").join(conversation.as_str())
     }
 
-    /// Makes this process the one that writes a conversation, until the lock is dropped.
+    /// Acquires the right to write a conversation. Fails if another process holds it.
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
         match self.try_lock_conversation(conversation)? {
             Some(lock) => Ok(lock),
@@ -94,7 +95,7 @@ impl StateDir {
         }
     }
 
-    /// The same. `None` if another process holds the lock.
+    /// Acquires the right to write a conversation. `None` if another process holds it.
     pub(super) fn try_lock_conversation(
         &self,
         conversation: &ConversationId,
@@ -102,7 +103,7 @@ impl StateDir {
         Self::try_lock(self.lock_path(conversation))
     }
 
-    /// Notes that this process works in a folder of the host, until the lock is dropped. `None` if another one does.
+    /// Acquires the lock of a workspace on this machine. `None` if another process holds it.
     pub(crate) fn lock_folder(&self, folder: &Path) -> anyhow::Result<Option<Lock>> {
         let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()))?;
         let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
@@ -111,17 +112,17 @@ impl StateDir {
     }
 
     fn try_lock(path: PathBuf) -> anyhow::Result<Option<Lock>> {
-        path.parent().map(private_folder).transpose()?;
+        path.parent().map(create_private_folder).transpose()?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         for _ in 0..LOCK_ATTEMPTS {
             let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
-                // Whoever held it has removed it meanwhile.
+                // Its holder has removed the file between open and lock.
                 Ok(()) => {}
-                // A sweep that looks whether it is held holds it for a moment.
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                // A sweep holds the lock briefly while it probes it.
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
                 Err(TryLockError::Error(error)) => {
                     return Err(error).with_context(|| format!("locking {}", path.display()));
                 }
@@ -137,17 +138,17 @@ impl StateDir {
             let file = match File::open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == ErrorKind::NotFound => return false,
-                // One of another user says nothing but that it is there.
+                // The file of another user cannot be probed, so it counts as locked.
                 Err(_) => return true,
             };
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return false,
-                // Another may be in its place, and held.
+                // The path may name a newer file, which is locked.
                 Ok(()) => {}
                 Err(error) => return matches!(error, TryLockError::WouldBlock),
             }
         }
-        // Many begin and end with it: it is used.
+        // Processes keep acquiring and releasing it.
         true
     }
 
@@ -160,19 +161,19 @@ impl StateDir {
         &self.0
     }
 
-    /// What sandbox keys are derived from; made at the first start.
+    /// Secret that sandbox keys are derived from. Created at the first start.
     pub(super) fn secret(&self) -> anyhow::Result<HostSecret> {
         let path = self.0.join("secret");
-        let doing = || format!("reading the host's secret in {}", path.display());
+        let context = || format!("reading the host's secret in {}", path.display());
         if !path.exists() {
-            self.make_secret(&path).with_context(doing)?;
+            self.make_secret(&path).with_context(context)?;
         }
         let mut bytes = [0; 32];
-        File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)).with_context(doing)?;
+        File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)).with_context(context)?;
         Ok(HostSecret::new(bytes))
     }
 
-    /// Whole or not at all, and never over one that another process made meanwhile.
+    /// Writes the secret atomically, and never replaces that of a concurrent process.
     fn make_secret(&self, path: &Path) -> anyhow::Result<()> {
         let mut bytes = [0; 32];
         let random = ring::rand::SystemRandom::new();
@@ -189,7 +190,7 @@ impl StateDir {
     }
 }
 
-/// The right to write a conversation, or a note that a folder is worked in. Dropping it gives it back, and nothing stays of it.
+/// Exclusive lock of a conversation or a folder. Dropping it releases it and removes its file.
 pub(crate) struct Lock {
     _file: File,
     path: PathBuf,
@@ -197,20 +198,19 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is held: afterwards it could be another's. One that stays is an empty file.
+        // Removed while locked, because afterwards the file could be another process's. On failure an empty file stays.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Whether an open file is the one of this path: what was opened may have been removed before it was locked, and then it
-/// keeps nobody out.
+/// Whether an open file is still the one at this path. A file that was removed before it was locked excludes no other process.
 fn is_still_at(file: &File, path: &Path) -> bool {
     let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
     let opened = file.metadata().map(identity);
     matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(there)) if opened == there)
 }
 
-fn private_folder(path: &Path) -> anyhow::Result<()> {
+fn create_private_folder(path: &Path) -> anyhow::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.with_context(|| format!("making the folder {}", path.display()))
 }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_holds_a_lock_that_goes_with_its_holder() {
+    fn lock_has_one_holder_and_is_removed_when_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(folder.path()).unwrap();
         let id: ConversationId = "one".parse().unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_locked_under_each_of_its_names() {
+    fn folder_is_locked_under_each_of_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
         std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();

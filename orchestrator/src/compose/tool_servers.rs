@@ -1,5 +1,5 @@
-//! What an agent may call beside its own tools: MCP servers that are configured or that its knowledge asks for, and what
-//! its sandbox can perform.
+//! Tools that an agent can call in addition to its own: those of MCP servers, which the configuration or a microagent names,
+//! and those of its sandbox.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use mcp::McpServers;
 
 use crate::config::Config;
 
-/// The tool servers of one conversation, none of them started. No tool of theirs has the name of one of the agent's.
+/// The tool servers of one conversation, not started yet. The names of the agent's own tools are reserved.
 pub(crate) fn tool_servers(config: &Config, agent: &dyn Agent) -> Arc<dyn ToolServers> {
     let late = agent.sandbox_tools();
     let own = agent.system().tools.unwrap_or_default();
     let own = own.iter().filter_map(Tool::from_openai).chain(late.iter().map(|late| late.tool.clone()));
     let reserved = own.map(|tool| tool.name).collect();
-    let servers = McpServers::new(config.mcp_servers.clone(), reserved, &config.local_environment);
+    let servers = McpServers::new(config.mcp_servers.clone(), reserved, &config.host.local_environment);
     Arc::new(SandboxTools::new(Arc::new(servers), late))
 }

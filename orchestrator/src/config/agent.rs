@@ -1,4 +1,4 @@
-//! Which agent works, and with what: one of ours, a section `[agent.NAME]`, or a Markdown file.
+//! The agent: a built-in one, a section `[agent.NAME]`, or a Markdown file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use engine::agent::{AgentDefinition, AgentFile, DelegateAgent, MAX_AGENT_FILE_BY
 
 use super::layers::RestrictedFile;
 use super::settings::Settings;
-use super::{Config, MOST_AGENTS};
+use super::{Config, MAX_DELEGATES};
 use crate::input_file;
 use crate::trust::{Fingerprint, TrustStore, Verdict};
 
-/// CodeAct's tools, each with its key and whether it is there without a word.
+/// Tools of CodeActAgent, each with its key and whether it is enabled by default.
 const TOOLS: [(ToolName, &str, bool); 9] = [
     (ToolName::ExecuteBash, "enable_cmd", true),
     (ToolName::ExecuteIpythonCell, "enable_jupyter", true),
@@ -25,7 +25,7 @@ const TOOLS: [(ToolName, &str, bool); 9] = [
     (ToolName::Finish, "enable_finish", true),
 ];
 
-/// Agents that need no configuration.
+/// Agents that need no section and no file.
 const BUILT_IN_AGENTS: [&str; 6] = [
     AgentDefinition::CODE_ACT,
     AgentDefinition::READ_ONLY,
@@ -38,75 +38,76 @@ const BUILT_IN_AGENTS: [&str; 6] = [
 /// An agent as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentSettings {
-    /// What a conversation keeps of it, to find it again from any folder: its name, or its file's absolute path.
-    pub lasting_name: String,
-    /// What it is, or why there is no such agent. Only who needs one is told.
+    /// Name in a conversation's log, which is valid in any folder: its name, or the absolute path of its file.
+    pub stored_name: String,
+    /// The agent, or why it cannot be used. The error is reported when the agent is used, not when it is configured.
     pub definition: Result<AgentDefinition, String>,
-    /// What it is for, for agents that hand tasks on.
+    /// Description for agents that delegate tasks.
     pub description: String,
-    /// Whom it may hand tasks on to, by name.
+    /// Names of agents that it may delegate tasks to.
     pub delegates: Vec<String>,
-    /// Whether that is said of this agent, not of all.
+    /// Whether its own section or file sets `delegates`, instead of `[agent]`.
     pub has_own_delegates: bool,
-    /// The model that it is for, or a group of the configuration.
+    /// Its model, or the name of a group `[llm.NAME]`.
     pub model: Option<String>,
-    /// Whether it is told of the workspace, and of what is known.
-    pub is_told: bool,
-    /// Knowledge that it is never told, by name.
+    /// Whether its prompt includes facts about the workspace and microagents.
+    pub has_prompt_extensions: bool,
+    /// Names of microagents that its prompt never includes.
     pub disabled_microagents: BTreeSet<String>,
-    /// Its file, if all that it says takes effect.
+    /// Its file, if that takes full effect.
     pub file: Option<Fingerprint>,
-    /// Its file, if that says more than an untrusted file may.
+    /// Its file, if some fields of it need the user's trust.
     pub restricted: Option<RestrictedFile>,
 }
 
-/// Where agents and prompts are looked for.
-pub(super) struct Folders<'a> {
-    /// Where the user's own agents are.
+/// Folders of agents and prompts, and the trust in them.
+pub(super) struct AgentFolders<'a> {
+    /// Holds the user's own agents.
     pub(super) state_dir: &'a Path,
-    /// Where prompts of an untrusted file are. No path to one of them leads elsewhere.
+    /// Folder of an untrusted configuration file. Paths of prompts in it cannot leave it.
     pub(super) untrusted: Option<&'a Path>,
     /// The user's decisions about other files.
     pub(super) trust: &'a TrustStore,
-    /// Whether the user's own configuration has a section for the agent. No file of the current folder replaces that.
+    /// Whether the user's own configuration has a section for the agent, which no file of the current folder replaces.
     pub(super) has_own_section: bool,
 }
 
 impl AgentSettings {
-    /// Whether it is V0's agent that plays a script, and no file's of that name.
+    /// Whether it is V0's scripted agent, not a file of the same name.
     pub(crate) fn is_dummy(&self) -> bool {
-        self.lasting_name == AgentDefinition::DUMMY
+        self.stored_name == AgentDefinition::DUMMY
     }
 
-    /// The agent of that name; a name with a slash, or that ends in `.md`, is a file's. `settings` hold the keys of its
-    /// `section` too, if it has one.
+    /// Reads the agent of this name. A name with a slash or the suffix `.md` is the path of a file. `settings` include the
+    /// keys of its `section`.
     pub(super) fn read(
         name: &str,
         settings: &Settings,
         section: Option<&Settings>,
-        folders: &Folders<'_>,
+        folders: &AgentFolders<'_>,
     ) -> Self {
-        let enabled = TOOLS.iter().filter(|(_, key, usual)| settings.flag("agent", key).unwrap_or(*usual));
+        let enabled =
+            TOOLS.iter().filter(|(_, key, default)| settings.flag("agent", key).unwrap_or(*default));
         let mut tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
-        // It takes the other editor's place.
+        // The two editors exclude each other.
         if tools.contains(&ToolName::EditFile) {
             tools.retain(|tool| *tool != ToolName::StrReplaceEditor);
         }
         let mut read = Self {
-            lasting_name: name.to_owned(),
+            stored_name: name.to_owned(),
             definition: Err(String::new()),
             description: settings.text("agent", "description").unwrap_or_default(),
             delegates: settings.list("agent", "delegates"),
             has_own_delegates: section.is_some_and(|section| section.has("agent", "delegates")),
             model: settings.text("agent", "llm_config"),
-            is_told: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
+            has_prompt_extensions: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
             disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
             file: None,
             restricted: None,
         };
-        let of_ours = BUILT_IN_AGENTS.contains(&name);
-        if let Some(path) = find(name, folders).filter(|_| !of_ours) {
-            read.lasting_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
+        let is_built_in = BUILT_IN_AGENTS.contains(&name);
+        if let Some(path) = find_file(name, folders).filter(|_| !is_built_in) {
+            read.stored_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
             read.definition =
                 read_file(&path, &tools, settings, folders).map(|(file, trusted, restricted)| {
                     (read.file, read.restricted) = (trusted, restricted);
@@ -119,8 +120,8 @@ impl AgentSettings {
                     }
                     file.definition
                 });
-        } else if of_ours || section.is_some() {
-            read.definition = configured(name, tools, settings, folders);
+        } else if is_built_in || section.is_some() {
+            read.definition = from_section(name, tools, settings, folders);
         } else {
             read.definition = Err(format!(
                 "there is no agent {name}: there are {}, sections [agent.NAME], and files in .glovebox/agents and {}",
@@ -141,9 +142,9 @@ impl AgentSettings {
     }
 }
 
-/// Tells the agents of those that they may hand tasks on to.
-pub(super) fn introduce(config: &mut Config) {
-    let told: BTreeMap<String, Result<DelegateAgent, String>> = config
+/// Resolves the names of delegates in every agent's definition.
+pub(super) fn resolve_delegates(config: &mut Config) {
+    let candidates: BTreeMap<String, Result<DelegateAgent, String>> = config
         .team
         .iter()
         .map(|(name, member)| {
@@ -152,10 +153,13 @@ pub(super) fn introduce(config: &mut Config) {
             (name.clone(), definition.as_ref().map(|_| delegate).map_err(String::clone))
         })
         .collect();
-    let too_many = || Err(format!("tasks go to at most {MOST_AGENTS} agents"));
+    let too_many = || Err(format!("tasks go to at most {MAX_DELEGATES} agents"));
     for agent in config.team.values_mut().map(|member| &mut member.agent).chain([&mut config.agent]) {
-        let delegates: Result<_, String> =
-            agent.delegates.iter().map(|name| told.get(name).cloned().unwrap_or_else(too_many)).collect();
+        let delegates: Result<_, String> = agent
+            .delegates
+            .iter()
+            .map(|name| candidates.get(name).cloned().unwrap_or_else(too_many))
+            .collect();
         match (&mut agent.definition, delegates) {
             (Ok(definition), Ok(delegates)) => definition.delegates = delegates,
             (definition @ Ok(_), Err(error)) => *definition = Err(format!("agent.delegates: {error}")),
@@ -164,41 +168,41 @@ pub(super) fn introduce(config: &mut Config) {
     }
 }
 
-/// The section that configures an agent: of its name, or its file's.
-pub(super) fn section_of(name: &str) -> &str {
+/// Name of the section that configures an agent: its name, or its file's name without `.md`.
+pub(super) fn section_name(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.strip_suffix(".md").unwrap_or(file)
 }
 
-/// The file of an agent: the one that is named, else the user's own, else this folder's, which must not take the place of
-/// what is the user's own.
-fn find(name: &str, folders: &Folders<'_>) -> Option<PathBuf> {
+/// The file of an agent: the named one, else the user's own, else that of the current folder unless the user's own
+/// configuration has a section for the agent. `None` if there is no file.
+fn find_file(name: &str, folders: &AgentFolders<'_>) -> Option<PathBuf> {
     if name.contains('/') || name.ends_with(".md") {
         return Some(name.into());
     }
     let file = format!("{name}.md");
-    let of_folder = (!folders.has_own_section).then(|| FOLDER_AGENTS.into());
-    let places = std::iter::once(own_agents(folders)).chain(of_folder);
-    places.map(|place| place.join(&file)).find(|path| path.is_file())
+    let folder_agents = (!folders.has_own_section).then(|| FOLDER_AGENTS.into());
+    let candidates = std::iter::once(own_agents(folders)).chain(folder_agents);
+    candidates.map(|folder| folder.join(&file)).find(|path| path.is_file())
 }
 
-/// Where a folder has its agents.
+/// Agents of the current folder.
 const FOLDER_AGENTS: &str = ".glovebox/agents";
 
-fn own_agents(folders: &Folders<'_>) -> PathBuf {
+fn own_agents(folders: &AgentFolders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
 }
 
-/// Reads a file. Of one that is neither the user's own nor trusted, only what cannot widen anything. Returns the agent, then
-/// the file if it is trusted, or if it says more than that.
+/// Reads a file. Drops the fields that need trust, unless the file is the user's own or trusted. Returns the agent, the file
+/// if it takes full effect, and the file if it does not.
 fn read_file(
     path: &Path,
     tools: &[ToolName],
     settings: &Settings,
-    folders: &Folders<'_>,
+    folders: &AgentFolders<'_>,
 ) -> Result<(AgentFile, Option<Fingerprint>, Option<RestrictedFile>), String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    // A repository's link must not make another file of the host a prompt.
+    // A link in a repository must not turn another file of the host into a prompt.
     let content = match path.starts_with(FOLDER_AGENTS) {
         true => input_file::read_beneath(Path::new("."), path, MAX_AGENT_FILE_BYTES),
         false => input_file::read_found(path, MAX_AGENT_FILE_BYTES),
@@ -208,7 +212,7 @@ fn read_file(
     let text = input_file::to_text(content).map_err(failed)?;
     let shown = path.display().to_string();
     let mut file = AgentFile::parse(&shown, &text, tools).map_err(|error| error.to_string())?;
-    // By both: a link in a repository may lead to one of the user's own.
+    // Both paths must be in the folder: a link in a repository may point to one of the user's own agents.
     let own = own_agents(folders);
     let is_own =
         path.starts_with(&own) && own.canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
@@ -220,13 +224,13 @@ fn read_file(
     Ok((file, None, RestrictedFile::new(fingerprint, removed, verdict)))
 }
 
-/// Removes what an untrusted file may not say. Returns the removed fields.
+/// Removes the fields that an untrusted file may not set. Returns their names.
 fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
     let mut removed = Vec::new();
     if file.model.take().is_some() {
         removed.push("model".to_owned());
     }
-    // Other agents may have other models.
+    // Delegates may use models that cost more.
     if file.delegates.take().is_some_and(|delegates| !delegates.is_empty()) {
         removed.push("delegates".to_owned());
     }
@@ -242,23 +246,23 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
 
 /// Whether the configuration turns a tool off. Tools without a key of their own, such as `grep`, run commands.
 fn is_disabled(tool: ToolName, settings: &Settings) -> bool {
-    let key = TOOLS.iter().find(|(of_key, ..)| *of_key == tool);
+    let key = TOOLS.iter().find(|(known, ..)| *known == tool);
     let (key, default) = key.map_or(("enable_cmd", true), |(_, key, default)| (*key, *default));
     !settings.flag("agent", key).unwrap_or(default)
 }
 
-/// Whether a built-in agent has only tools that CodeActAgent has with these settings.
+/// Whether a built-in agent has no tools that these settings turn off.
 pub(super) fn is_narrower(name: &str, settings: &Settings) -> bool {
     let has_disabled = |agent: AgentDefinition| agent.tools.iter().any(|tool| is_disabled(*tool, settings));
     match name {
         AgentDefinition::CODE_ACT => true,
-        // Its script runs commands whatever is turned off.
+        // Its script runs commands even if they are turned off.
         AgentDefinition::DUMMY => false,
         _ => built_in(name).is_some_and(|agent| !has_disabled(agent)),
     }
 }
 
-/// The built-in agents but for CodeActAgent, which is as configured.
+/// Definition of a built-in agent. `None` for CodeActAgent, which is configurable, and for unknown names.
 fn built_in(name: &str) -> Option<AgentDefinition> {
     Some(match name {
         AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
@@ -270,12 +274,12 @@ fn built_in(name: &str) -> Option<AgentDefinition> {
     })
 }
 
-/// One of ours, or what a section makes of CodeAct.
-fn configured(
+/// A built-in agent, or CodeActAgent with the settings of a section.
+fn from_section(
     name: &str,
     tools: Vec<ToolName>,
     settings: &Settings,
-    folders: &Folders<'_>,
+    folders: &AgentFolders<'_>,
 ) -> Result<AgentDefinition, String> {
     let prompt_file = settings.text("agent", "system_prompt_filename");
     let prompt = prompt_file.as_deref().map_or(Some(Prompt::Unattended), Prompt::by_v0_name);

@@ -1,10 +1,10 @@
-//! The environment: the upper-case name of a key, after its section's prefix.
+//! Environment variables: the upper-case name of a key, prefixed with its section.
 
 use super::keys::{self, Key, Kind};
 use super::python_literal;
 use super::settings::{ConfigError, Origin, Settings};
 
-/// Reads the variables. An empty one is passed over; of a key without effect, any text is taken.
+/// Reads the variables. Ignores empty ones, and accepts any text for a key without effect.
 pub(super) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
     for key in keys::all() {
@@ -42,13 +42,13 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         | Kind::Any => Some(toml::Value::String(text.to_owned())),
         Kind::Integer => text.trim().parse().ok().map(toml::Value::Integer),
         Kind::Number => text.trim().parse().ok().map(toml::Value::Float),
-        // As V0 reads it.
+        // V0's notation.
         Kind::Flag => match text.to_ascii_lowercase().as_str() {
             "true" | "1" => Some(toml::Value::Boolean(true)),
             "false" | "0" => Some(toml::Value::Boolean(false)),
             _ => None,
         },
-        // Ours is JSON, V0's a Python literal.
+        // JSON is Glovebox's notation, a Python literal V0's.
         Kind::Servers | Kind::List | Kind::Table | Kind::Tables => {
             let json = serde_json::from_str(text).ok().or_else(|| python_literal::parse(text))?;
             toml::Value::try_from(without_nulls(json)).ok()
@@ -56,7 +56,7 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
     }
 }
 
-/// Removes entries that are as if they were not there.
+/// Removes null entries, for which TOML has no value.
 fn without_nulls(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {

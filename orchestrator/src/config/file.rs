@@ -10,57 +10,56 @@ use toml::de::{DeTable, DeValue};
 use super::keys;
 use super::settings::{ConfigError, Origin, Settings};
 
-/// Warnings about one file. What exceeds them is counted.
+/// Maximum number of warnings about one file. Further ones are only counted.
 const MAX_WARNINGS: usize = 20;
 
-/// How much of a name a warning shows, in characters.
+/// Maximum length of a name in a warning, in characters.
 const MAX_SHOWN_NAME: usize = 60;
 
-/// Content of a file, or of several that were laid over each other.
+/// Content of a file, or of several that were merged.
 #[derive(Clone, Default)]
 pub(super) struct File {
     /// The sections' own keys.
     pub(super) base: Settings,
     /// The groups' keys, by section and name.
     pub(super) groups: BTreeMap<(String, String), Settings>,
-    /// What `[secrets]` holds, by name.
+    /// Entries of `[secrets]`, by name.
     pub(super) secrets: BTreeMap<String, toml::Value>,
 }
 
 impl File {
-    /// The keys of a group, if there is one of that name.
-    pub(super) fn take_group(&mut self, section: &str, name: &str) -> Option<Settings> {
-        self.groups.remove(&(section.to_owned(), name.to_owned()))
+    /// The keys of the group `[section.name]`. `None` if there is no such group.
+    pub(super) fn group(&self, section: &str, name: &str) -> Option<&Settings> {
+        self.groups.get(&(section.to_owned(), name.to_owned()))
     }
 
-    /// The sections' own keys, and over them those of a group.
+    /// The sections' own keys, overlaid with those of a group.
     fn with_group(&self, section: &str, name: &str) -> Settings {
         let mut settings = self.base.clone();
-        let group = self.groups.get(&(section.to_owned(), name.to_owned()));
-        settings.overlay(group.cloned().unwrap_or_default());
+        settings.overlay(self.group(section, name).cloned().unwrap_or_default());
         settings
     }
 
-    /// Lays the keys of a stronger file over these.
-    pub(super) fn overlay(&mut self, stronger: Self) {
-        self.base.overlay(stronger.base);
-        for (name, group) in stronger.groups {
+    /// Overlays the keys of a file that wins over this one.
+    pub(super) fn overlay(&mut self, other: Self) {
+        self.base.overlay(other.base);
+        for (name, group) in other.groups {
             self.groups.entry(name).or_default().overlay(group);
         }
-        self.secrets.extend(stronger.secrets);
+        self.secrets.extend(other.secrets);
     }
 
     /// Removes what an untrusted file may not set over `own`, the user's own configuration. Returns the removed keys.
     pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
-        // Without a choice of the folder's, CodeActAgent works.
+        // CodeActAgent is the agent if the folder's file names none.
         let mut removed = self.base.retain_untrusted(&own.with_group("agent", AgentDefinition::CODE_ACT));
         self.groups.retain(|(section, name), group| {
-            // A group of models could stand in for the model of that name.
-            let of_group = match section.as_str() {
+            // A group of `llm` is never kept: its name could hide the model of the same name.
+            let removed_keys = match section.as_str() {
                 "agent" => group.retain_untrusted(&own.with_group(section, name)),
                 _ => std::mem::take(group).retain_untrusted(&own.base),
             };
-            removed.extend(of_group.into_iter().map(|key| match key.split_once('.') {
+            removed.extend(removed_keys.into_iter().map(|key| match key.split_once('.') {
                 Some((section, key)) => format!("{section}.{name}.{key}"),
                 None => key,
             }));
@@ -72,14 +71,14 @@ impl File {
         removed
     }
 
-    /// Makes paths of prompts absolute, which start at the file's folder.
+    /// Makes paths of prompts absolute. They are relative to the file's folder.
     pub(super) fn resolve_prompts(&mut self, folder: &Path) {
         let groups = self.groups.values_mut();
         groups.chain([&mut self.base]).for_each(|settings| settings.resolve_prompt(folder));
     }
 }
 
-/// Parses the content of a file. Paths of prompts in it start at its folder.
+/// Parses the content of a file. Returns it with the warnings.
 pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>), ConfigError> {
     let text = String::from_utf8(content).map_err(|error| ConfigError::NotUtf8 {
         path: path.to_owned(),
@@ -87,7 +86,7 @@ pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>)
     })?;
     let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let mut reader =
-        Reader { path, line_starts, file: File::default(), warnings: Vec::new(), more_warnings: 0 };
+        FileReader { path, line_starts, file: File::default(), warnings: Vec::new(), more_warnings: 0 };
     let table = DeTable::parse(&text).map_err(|error| ConfigError::NotToml {
         path: path.to_owned(),
         line: reader.line(error.span().map_or(0, |span| span.start)),
@@ -99,16 +98,16 @@ pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>)
     Ok(reader.finish())
 }
 
-struct Reader<'a> {
+struct FileReader<'a> {
     path: &'a Path,
     line_starts: Vec<usize>,
     file: File,
     warnings: Vec<String>,
-    /// Warnings beyond those that are kept.
+    /// Number of warnings that exceed [`MAX_WARNINGS`].
     more_warnings: usize,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn read_section(
         &mut self,
         section: &Spanned<std::borrow::Cow<'_, str>>,
@@ -167,18 +166,18 @@ impl Reader<'_> {
             });
             return Ok(());
         };
-        if let Some(newer) = keys::renamed(section, name) {
+        if let Some(newer) = keys::current_name(section, name) {
             self.warn(line, &format!("{section}.{name} is an older name of {newer}"));
         }
         let origin = Origin::File(self.path.to_owned(), line);
         settings.set(known, to_value(value.into_inner()), origin)
     }
 
-    fn warn_unknown(&mut self, line: usize, what: &str, nearest: impl FnOnce() -> Option<&'static str>) {
-        // The search costs more than the rest.
+    fn warn_unknown(&mut self, line: usize, subject: &str, nearest: impl FnOnce() -> Option<&'static str>) {
+        // The search for a similar name costs more than parsing, so a suppressed warning skips it.
         let nearest = if self.warnings.len() < MAX_WARNINGS { nearest() } else { None };
         let hint = nearest.map(|known| format!(" (did you mean {known}?)")).unwrap_or_default();
-        self.warn(line, &format!("unknown {what}{hint}"));
+        self.warn(line, &format!("unknown {subject}{hint}"));
     }
 
     fn warn(&mut self, line: usize, text: &str) {
@@ -196,13 +195,13 @@ impl Reader<'_> {
         (self.file, self.warnings)
     }
 
-    /// The number of the line with this byte, from 1.
+    /// The number of the line that contains this byte, from 1.
     fn line(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 }
 
-/// A name of the file's in a line for people.
+/// Escapes and truncates a name from the file for a warning.
 fn shown(name: &str) -> String {
     name.escape_debug().take(MAX_SHOWN_NAME).collect()
 }

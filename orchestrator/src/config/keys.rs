@@ -1,10 +1,10 @@
-//! Every key that V0 knows, with its kind. Those that change nothing yet are known all the same: a V0 user's file is
-//! read without complaint about its names, and told what has no effect.
+//! Every key of V0 and of Glovebox, with the kind of its value. Keys of V0 without effect are listed too, so that a V0
+//! user's file gives one warning about them instead of an error.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What a value must be.
+/// Type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -19,22 +19,22 @@ pub(super) enum Kind {
     Volumes,
     /// `http://` or `https://`.
     Url,
-    /// Name of a runtime.
+    /// Name of a [`super::Runtime`].
     Runtime,
-    /// What to do about a host whose key is not known.
+    /// Name of a [`super::UnknownHostPolicy`].
     UnknownHosts,
     /// MCP servers.
     Servers,
-    /// Which actions are asked about.
+    /// Name of a confirmation policy.
     Confirmation,
-    /// Which of several models is asked.
+    /// Name of a model router.
     Router,
-    /// Of texts.
+    /// A list of strings.
     List,
     Table,
-    /// A list of them.
+    /// A list of tables.
     Tables,
-    /// Whatever it is, it has no effect yet.
+    /// Any value, for a key without effect.
     Any,
 }
 
@@ -67,48 +67,49 @@ pub(super) struct Key {
     pub section: &'static str,
     pub name: &'static str,
     pub kind: Kind,
-    /// Whether it changes anything in this version.
+    /// Whether this version reads it.
     pub has_effect: bool,
 }
 
-/// What a file may set that the user has not decided to trust. A key without a rule has to wait for that decision.
+/// Values that a file without the user's trust may set. A key without a rule needs that trust.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum UntrustedRule {
-    /// Any value: none of them widens anything.
+    /// Any value: none of them grants anything.
     Any,
-    /// A switch of a harmless tool: not on where the user turned it off.
+    /// The switch of a harmless tool. The file cannot turn it on where the user turned it off.
     StaysOff,
-    /// Only this truth value, which is the narrower one.
+    /// Only this value, which is the more restrictive one.
     Only(bool),
-    /// Only this text, which is the narrowest one.
+    /// Only this text, which is the most restrictive one.
     OnlyText(&'static str),
-    /// A number that lowers what holds without the file; a number by default.
+    /// A number that does not exceed the user's own. Holds the default of the user's own.
     Lowers(f64),
-    /// A built-in agent without tools that the user turned off, where the user's own configuration names none.
+    /// A built-in agent without tools that the user turned off, if the user's own configuration names no agent.
     BuiltInAgent,
-    /// A file in the same folder, or one of V0's names of prompts, where the user's own configuration names none.
+    /// A file in the same folder, or a V0 prompt name, if the user's own configuration names no prompt.
     FileInFolder,
 }
 
 /// The rule of a key for files that are not trusted. `None` if its value needs trust.
 pub(super) fn untrusted_rule(section: &str, name: &str) -> Option<UntrustedRule> {
-    let found =
-        UNTRUSTED.iter().find(|(of, names, _)| *of == section && names.split(' ').any(|one| one == name));
+    let found = UNTRUSTED
+        .iter()
+        .find(|(rule_section, names, _)| *rule_section == section && names.split(' ').any(|one| one == name));
     found.map(|(_, _, rule)| *rule)
 }
 
-/// Sections that may hold named groups, which inherit from the section itself.
+/// Sections with named groups such as `[llm.fast]`, which inherit from the section.
 pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
 
-/// The key of that name, if there is one.
+/// The key of this name. `None` if it is unknown.
 pub(super) fn find(section: &str, name: &str) -> Option<Key> {
     static BY_NAME: LazyLock<BTreeMap<(&str, &str), Key>> =
         LazyLock::new(|| all().map(|key| ((key.section, key.name), key)).collect());
     BY_NAME.get(&(section, name)).copied()
 }
 
-/// What a user of a key needs to know that will never have an effect.
-pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
+/// Replacement for a key that will never have an effect. `None` if there is none.
+pub(super) fn replacement_hint(section: &str, name: &str) -> Option<&'static str> {
     match (section, name) {
         ("llm", "aws_access_key_id" | "aws_secret_access_key" | "aws_region_name") => {
             Some("for Bedrock give the base_url of a LiteLLM proxy")
@@ -131,25 +132,27 @@ pub(super) fn instead(section: &str, name: &str) -> Option<&'static str> {
     }
 }
 
-/// The name that a key has now, if it is known by an older one.
-pub(super) fn renamed(section: &str, name: &str) -> Option<&'static str> {
-    match (section, name) {
-        ("agent", "codeact_enable_jupyter") => Some("enable_jupyter"),
-        ("agent", "codeact_enable_browsing") => Some("enable_browsing"),
-        ("agent", "codeact_enable_llm_editor") => Some("enable_llm_editor"),
-        _ => None,
-    }
+/// Keys that V0 renamed: section, old name, current name. An old name only sets a key that its current name does not set.
+const ALIASES: [(&str, &str, &str); 3] = [
+    ("agent", "codeact_enable_jupyter", "enable_jupyter"),
+    ("agent", "codeact_enable_browsing", "enable_browsing"),
+    ("agent", "codeact_enable_llm_editor", "enable_llm_editor"),
+];
+
+/// The current name of a renamed key. `None` if the name is the current one.
+pub(super) fn current_name(section: &str, name: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(of, old, _)| (*of, *old) == (section, name)).map(|(.., current)| *current)
 }
 
-/// The known name in `section` that is nearest to `name`, if one is near.
+/// The key of `section` with the most similar name. `None` if no name is similar.
 pub(super) fn nearest(section: &str, name: &str) -> Option<&'static str> {
     let names = all().filter(|key| key.section == section).map(|key| key.name);
-    nearest_of(names, name)
+    most_similar(names, name)
 }
 
-/// The known section that is nearest to `name`, if one is near.
+/// The section with the most similar name. `None` if no name is similar.
 pub(super) fn nearest_section(name: &str) -> Option<&'static str> {
-    nearest_of(all().map(|key| key.section), name)
+    most_similar(all().map(|key| key.section), name)
 }
 
 /// Whether there is a section of that name.
@@ -157,8 +160,8 @@ pub(super) fn is_section(name: &str) -> bool {
     all().any(|key| key.section == name)
 }
 
-/// A name is near if one edit in four characters leads to it.
-fn nearest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
+/// The most similar name, within one edit per four characters.
+fn most_similar(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&'static str> {
     let max_distance = (name.len() / 4).max(1);
     names
         .filter(|known| known.len().abs_diff(name.len()) <= max_distance)
@@ -172,14 +175,14 @@ fn nearest_of(names: impl Iterator<Item = &'static str>, name: &str) -> Option<&
 pub(super) fn all() -> impl Iterator<Item = Key> {
     let effective =
         EFFECTIVE.iter().map(|(section, name, kind)| Key { section, name, kind: *kind, has_effect: true });
-    let known = KNOWN.iter().flat_map(|(section, names)| {
+    let known = WITHOUT_EFFECT.iter().flat_map(|(section, names)| {
         names.split_whitespace().map(|name| Key { section, name, kind: Kind::Any, has_effect: false })
     });
     effective.chain(known)
 }
 
-/// The allow list of files that are not trusted: section, names, rule. Models, keys, addresses, programs, paths, mounts and
-/// isolation are not on it, nor is a key that was added without a thought of it.
+/// Allow list for files without the user's trust: section, names, rule. Models, API keys, addresses, programs, paths, mounts
+/// and isolation are not on it. A new key needs trust until it is added here.
 pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
     ("core", "default_agent", UntrustedRule::BuiltInAgent),
     ("core", "max_iterations", UntrustedRule::Lowers(500.0)),
@@ -210,6 +213,7 @@ pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
     ("security", "confirmation_policy", UntrustedRule::OnlyText("always")),
 ];
 
+/// Keys that this version reads.
 const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("core", "default_agent", Kind::Text),
     ("core", "runtime", Kind::Runtime),
@@ -337,7 +341,8 @@ const EFFECTIVE: &[(&str, &str, Kind)] = &[
     ("security", "security_analyzer_timeout", Kind::Number),
 ];
 
-const KNOWN: &[(&str, &str)] = &[
+/// V0's keys without effect, by section.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
     (
         "core",
         "workspace_mount_path_in_sandbox workspace_mount_rewrite run_as_openhands \

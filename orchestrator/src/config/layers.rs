@@ -1,28 +1,29 @@
-//! The files of the configuration: the user's own, and over it that of the current folder, as far as the user trusts it.
+//! The configuration files: the user's own, overlaid with that of the current folder as far as the user trusts it.
 //!
 //! `--config-file` replaces both. The user's own file is `~/.glovebox/config.toml`, else V0's `~/.openhands/config.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::Overrides;
 use super::environment;
 use super::file::{self, File};
+use super::host::{expand_home, home};
 use super::settings::ConfigError;
-use super::{Overrides, expand_home, home};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 
-/// The user's own file, below home: the first that exists.
+/// Candidates for the user's own file, relative to home. The first that exists is read.
 const OWN_FILES: [&str; 2] = [".glovebox/config.toml", ".openhands/config.toml"];
 
 /// The file of the current folder.
 const FOLDER_FILE: &str = "config.toml";
 
-/// What the files say.
+/// The merged files, and the trust in each.
 pub(super) struct Layers {
     pub(super) file: File,
     pub(super) warnings: Vec<String>,
-    /// The files that take effect with all that they say.
+    /// The files that take full effect.
     pub(super) files: Vec<Fingerprint>,
     /// The names of the sections `[agent.NAME]` in the user's own file.
     pub(super) own_agents: BTreeSet<String>,
@@ -32,17 +33,17 @@ pub(super) struct Layers {
     pub(super) trust: TrustStore,
 }
 
-/// A file that says more than what takes effect.
+/// A file of which some keys have no effect, because they need the user's trust.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RestrictedFile {
     /// The user has not decided.
     Undecided(UndecidedFile),
-    /// The user wants it so. With its keys that have no effect.
+    /// The user has denied trust. Holds the keys without effect.
     Denied(Fingerprint, Vec<String>),
 }
 
 impl RestrictedFile {
-    /// A file without the user's trust, and its keys that need it. `None` if all that it says takes effect.
+    /// A file without the user's trust, and its keys that need it. `None` if there are no such keys.
     pub(super) fn new(file: Fingerprint, keys: Vec<String>, verdict: Option<Verdict>) -> Option<Self> {
         match verdict {
             _ if keys.is_empty() => None,
@@ -51,7 +52,7 @@ impl RestrictedFile {
         }
     }
 
-    /// The file, if the user has not decided about it.
+    /// `None` if the user has decided about the file.
     pub(crate) fn undecided(&self) -> Option<&UndecidedFile> {
         match self {
             Self::Undecided(file) => Some(file),
@@ -96,13 +97,13 @@ impl Layers {
 
     fn read_folder_file(&mut self, variable: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
         let path = Path::new(FOLDER_FILE);
-        // Not a link out of the folder: it would have the trust that what it leads to has elsewhere.
+        // A link out of the folder is refused: it would inherit the trust in its target.
         let content = match input_file::read_beneath(Path::new("."), path, MAX_SETTINGS_LENGTH) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             content => content,
         };
         let (mut file, warnings, fingerprint) = parse(path, content)?;
-        // The user's own, run in its folder.
+        // The current folder is that of the user's own file.
         if self.files.iter().any(|own| *own.path == *fingerprint.path) {
             return Ok(());
         }
@@ -135,7 +136,7 @@ fn parse(
     Ok((file, warnings, fingerprint))
 }
 
-/// The decisions are where the user's own configuration keeps everything, whatever another file says.
+/// Opens the trust store in the state folder of the user's own configuration. No other file can move it.
 fn open_trust(file: &File, variable: &impl Fn(&str) -> Option<String>) -> Result<TrustStore, ConfigError> {
     let mut settings = file.base.clone();
     settings.overlay(environment::read(variable)?);
@@ -143,7 +144,7 @@ fn open_trust(file: &File, variable: &impl Fn(&str) -> Option<String>) -> Result
     TrustStore::open(&state_dir).map_err(|source| unreadable(&state_dir.join("trust.json"), source))
 }
 
-/// Where everything is kept between runs.
+/// The folder of everything that outlives a run.
 pub(super) fn state_dir(
     settings: &super::Settings,
     variable: &impl Fn(&str) -> Option<String>,

@@ -1,5 +1,5 @@
-//! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's; of our own are `run_in`, `headers`,
-//! `start_timeout`, and `timeout` and `name` for all.
+//! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's. Glovebox adds `run_in`, `headers` and
+//! `start_timeout`, and accepts `timeout` and `name` for every kind of server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,49 +10,49 @@ use toml::{Table, Value};
 
 use super::settings::Settings;
 
-/// Until a server has said what tools it has.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Default timeout for a server to start and list its tools.
+const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// For one call.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Default timeout of one tool call.
+const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest time that can be meant, in seconds: a day.
-const LONGEST_SECONDS: f64 = 86_400.0;
+/// Maximum timeout, in seconds: a day.
+const MAX_TIMEOUT_SECS: f64 = 86_400.0;
 
-/// Servers of one conversation.
-const MOST_SERVERS: usize = 64;
+/// Maximum number of servers of one conversation.
+const MAX_SERVERS: usize = 64;
 
-/// The keys of the section, in the order in which their servers' tools get their names.
+/// The keys of the section. Their order decides which of two tools with the same name is renamed.
 const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
 
 /// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js and a network in the
 /// sandbox, and shows the key to what runs there.
 const TAVILY: &str = "https://mcp.tavily.com/mcp/";
 
-/// All servers. What is wrong was found when the keys were set.
+/// Reads all servers. [`Settings::set`] has refused invalid ones.
 pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
     let servers = KEYS.into_iter().filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
-    servers.flatten().chain(search_engine(settings)).take(MOST_SERVERS).collect()
+    servers.flatten().chain(search_server(settings)).take(MAX_SERVERS).collect()
 }
 
-/// What `search_api_key` asks for; as in V0, only of a key of Tavily's.
-fn search_engine(settings: &Settings) -> Option<McpServer> {
+/// The server of `search_api_key`. `None` unless it is a key of Tavily, as in V0.
+fn search_server(settings: &Settings) -> Option<McpServer> {
     let key = settings.text("core", "search_api_key").filter(|key| key.starts_with("tvly-"))?;
     let mut remote = Remote::new(TAVILY).ok()?;
     remote.api_key = Some(key.into());
     Some(McpServer {
         name: "tavily".to_owned(),
         transport: Transport::StreamableHttp(remote),
-        start_timeout: START_TIMEOUT,
-        call_timeout: CALL_TIMEOUT,
+        start_timeout: DEFAULT_START_TIMEOUT,
+        call_timeout: DEFAULT_CALL_TIMEOUT,
     })
 }
 
-/// The servers that a key's value holds, or what is wrong with which of them.
+/// Parses the servers of a key. The error names the server and its problem.
 pub(super) fn servers(key: &str, value: &Value) -> Result<Vec<McpServer>, String> {
     let values = value.as_array().ok_or("must be a list of servers")?;
-    if values.len() > MOST_SERVERS {
-        return Err(format!("may hold {MOST_SERVERS} servers, not {}", values.len()));
+    if values.len() > MAX_SERVERS {
+        return Err(format!("may hold {MAX_SERVERS} servers, not {}", values.len()));
     }
     let numbered = (1..).zip(values);
     numbered
@@ -71,9 +71,9 @@ fn server(key: &str, value: &Value) -> Result<McpServer, String> {
             let mut fields = Fields { table, known: Vec::new() };
             let (name, transport) =
                 if is_program { program(&mut fields)? } else { remote(key, &mut fields)? };
-            let start_timeout = fields.seconds("start_timeout")?.unwrap_or(START_TIMEOUT);
-            let call_timeout = fields.seconds("timeout")?.unwrap_or(CALL_TIMEOUT);
-            fields.end()?;
+            let start_timeout = fields.seconds("start_timeout")?.unwrap_or(DEFAULT_START_TIMEOUT);
+            let call_timeout = fields.seconds("timeout")?.unwrap_or(DEFAULT_CALL_TIMEOUT);
+            fields.refuse_unknown()?;
             Ok(McpServer { name, transport, start_timeout, call_timeout })
         }
         _ if is_program => Err("must be a table with `name` and `command`".into()),
@@ -104,7 +104,7 @@ fn remote(key: &str, fields: &mut Fields<'_>) -> Result<(String, Transport), Str
     Ok((name, transport))
 }
 
-/// What one server's table holds. No error quotes a value: it may be secret.
+/// Table of one server. No error quotes a value, because it may be secret.
 struct Fields<'a> {
     table: &'a Table,
     known: Vec<&'static str>,
@@ -116,7 +116,7 @@ impl<'a> Fields<'a> {
         self.table.get(name)
     }
 
-    /// An empty one is none.
+    /// A string. `None` if it is absent or empty.
     fn text(&mut self, name: &'static str) -> Result<Option<String>, String> {
         match self.get(name) {
             None => Ok(None),
@@ -133,14 +133,14 @@ impl<'a> Fields<'a> {
             Some(Value::Float(seconds)) => *seconds,
             Some(_) => f64::NAN,
         };
-        let is_usable = seconds > 0.0 && seconds <= LONGEST_SECONDS;
+        let is_usable = seconds > 0.0 && seconds <= MAX_TIMEOUT_SECS;
         let duration = is_usable.then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
         duration
             .map(Some)
-            .ok_or_else(|| format!("`{name}` must be a number of seconds, at most {LONGEST_SECONDS}"))
+            .ok_or_else(|| format!("`{name}` must be a number of seconds, at most {MAX_TIMEOUT_SECS}"))
     }
 
-    /// A list, or as V0 takes it too, a command line.
+    /// `args`: a list, or a command line as in V0.
     fn arguments(&mut self) -> Result<Vec<String>, String> {
         let wrong = || "`args` must be a list of strings".to_owned();
         match self.get("args") {
@@ -166,7 +166,7 @@ impl<'a> Fields<'a> {
         entries.map(read).collect()
     }
 
-    /// A table, or as V0 takes it too, `A=1,B=2`.
+    /// A table, or `A=1,B=2` as in V0.
     fn variables(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
         let Some(Value::String(line)) = self.table.get(name) else { return self.secrets(name) };
         self.known.push(name);
@@ -180,8 +180,8 @@ impl<'a> Fields<'a> {
         pairs.map(read).collect()
     }
 
-    /// What nobody asked for is a mistake: a misspelt `run_in` would be a server in the wrong place.
-    fn end(self) -> Result<(), String> {
+    /// Refuses unknown keys: a misspelt `run_in` would start the server in the wrong place.
+    fn refuse_unknown(self) -> Result<(), String> {
         let unknown = self.table.keys().find(|key| !self.known.contains(&key.as_str()));
         unknown.map_or(Ok(()), |key| Err(format!("has an unknown key {key:?}")))
     }

@@ -1,9 +1,9 @@
-//! Configuration: data, read once, handed to each part as its part.
+//! Configuration: read once from files, environment and command line, and validated into one typed part per subsystem.
 //!
-//! Flags win over the environment, that over files, those over defaults. Names and defaults are V0's, so that its users
-//! bring their files along. An unknown key is a warning with the nearest known one; a bad value is an error that names
-//! file, line and key. A file of the current folder may only narrow what the user's own file says, unless the user trusts
-//! it: see [`crate::trust`].
+//! Flags win over the environment, the environment over files, files over defaults. Names and defaults are V0's, so that
+//! its users can keep their files. An unknown key is a warning with the nearest known one. A bad value is an error that
+//! names file, line and key. A file of the current folder can only narrow the user's own file, unless the user trusts it:
+//! see [`crate::trust`].
 
 mod agent;
 mod condenser;
@@ -11,8 +11,10 @@ mod condenser;
 mod documentation;
 mod environment;
 mod file;
+mod host;
 mod keys;
 mod layers;
+mod llm;
 mod mcp;
 mod policy_file;
 mod python_literal;
@@ -20,10 +22,12 @@ mod routing;
 mod runtime;
 mod sandbox;
 mod secrets;
+mod security;
 mod settings;
 mod startup_environment;
 #[cfg(test)]
 mod tests;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,39 +35,39 @@ use std::path::PathBuf;
 
 use engine::agent::AgentDefinition;
 use engine::secrets::Secret;
-use secrecy::SecretString;
 use storage::Durability;
 
 use crate::trust::{Fingerprint, TrustStore};
 
+use agent::AgentFolders;
 pub(crate) use agent::AgentSettings;
-use agent::Folders;
 pub(crate) use condenser::CondenserSettings;
+pub(crate) use host::HostEnvironment;
+use host::expand_home;
 use layers::Layers;
 pub(crate) use layers::RestrictedFile;
+pub(crate) use llm::LlmSettings;
 pub(crate) use runtime::{Runtime, UnknownRuntime};
-pub(crate) use sandbox::SandboxSettings;
+pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
+pub(crate) use security::{AnalyzerChoice, SecuritySettings};
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
+pub(crate) use workspace::WorkspaceSettings;
 
-const LOCAL_ENVIRONMENT: [&str; 9] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+/// Maximum number of agents that tasks can be delegated to.
+const MAX_DELEGATES: usize = 32;
 
-/// Hosts of repositories, each with the variable that V0 takes its token from.
-const GIT_TOKENS: [(&str, &str); 3] =
-    [("github.com", "GITHUB_TOKEN"), ("gitlab.com", "GITLAB_TOKEN"), ("bitbucket.org", "BITBUCKET_TOKEN")];
+/// Default limit of an agent's steps, as in V0.
+const DEFAULT_MAX_ITERATIONS: u32 = 500;
 
-/// The longest answer to who asks for a title, in tokens, thoughts included: what it may cost is set aside of a budget.
-const LONGEST_TITLE: u32 = 4000;
+/// Default timeout of a command, in seconds.
+const DEFAULT_COMMAND_TIMEOUT: f64 = 120.0;
 
-/// V0's group of the model that writes out what the agent drafts.
-const DRAFT_EDITOR: &str = "draft_editor";
-
-/// What the command line says.
+/// Options of the command line, which win over the environment and the files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
-    /// `--config-file`. `None`: the user's own file, and over it `config.toml` of the current folder.
+    /// `--config-file`. `None` for the user's own file, overlaid with `config.toml` of the current folder.
     pub config_file: Option<PathBuf>,
-    /// Whether `config.toml` of the current folder is not read.
+    /// Whether to ignore `config.toml` of the current folder.
     pub without_folder_file: bool,
     /// `--model`: the name of an `[llm.NAME]` group, or of a model.
     pub model: Option<String>,
@@ -93,181 +97,103 @@ pub(crate) struct Overrides {
     pub secrets: Vec<String>,
 }
 
-/// Everything that can be configured, with its value.
+/// The whole configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The agent.
     pub agent: AgentSettings,
-    /// The same for each agent that a task can be handed on to, by name; empty in these.
+    /// Configuration of each agent that tasks can be delegated to, by name. Empty within these.
     pub team: BTreeMap<String, Config>,
-    /// Steps that an agent may take.
+    /// Maximum number of steps of the agent.
     pub max_iterations: u32,
-    /// What a task's calls to the model may cost, in US dollars; nothing: any sum.
+    /// Maximum cost of a task's model calls, in US dollars. `None` for no limit.
     pub max_budget: Option<f64>,
-    /// What creates sandboxes.
+    /// Backend that provisions sandboxes.
     pub runtime: Runtime,
-    /// What sandboxes are.
+    /// Sandboxes and their backends.
     pub sandbox: SandboxSettings,
-    /// How long a command may take when the agent does not say, in seconds.
+    /// Timeout of a command if the agent names none, in seconds.
     pub command_timeout: f64,
-    /// Where conversations, workspaces and keys are kept.
+    /// Folder of conversations, workspaces and keys.
     pub state_dir: PathBuf,
-    /// What an event that counts survives.
+    /// Failures that a stored event survives.
     pub durability: Durability,
-    /// The folder that the agent works in when none is named; nothing: a fresh one a conversation.
-    pub workspace_base: Option<PathBuf>,
-    /// Where the trajectory is saved at the end.
+    /// The folder and repository that the agent works on.
+    pub workspace: WorkspaceSettings,
+    /// File for the trajectory of a finished conversation.
     pub save_trajectory: Option<PathBuf>,
-    /// Whether it has the pictures of pages too.
+    /// Whether trajectories include screenshots of pages.
     pub saves_screenshots: bool,
-    /// Whether there is a browser in the sandbox, if its image has one.
+    /// Whether sandboxes have a browser, if their image has one.
     pub enable_browser: bool,
-    /// Whether the agent is shown pages with marks on what can be operated: by default only `VisualBrowsingAgent`, in V0
-    /// every agent.
+    /// Whether screenshots mark the elements that can be operated. By default only `VisualBrowsingAgent` gets the marks; in
+    /// V0 every agent does.
     pub marks_pages: bool,
-    /// The trajectory that is done again instead of a task.
+    /// Trajectory to replay instead of starting a task.
     pub replay_trajectory: Option<PathBuf>,
-    /// The model.
+    /// The agent's model.
     pub llm: LlmSettings,
-    /// The model that is asked first, if another one answers what that cannot.
+    /// Model that a router asks first, and that `llm` replaces where it lacks a capability.
     pub secondary_llm: Option<LlmSettings>,
-    /// The model that finds titles for conversations; nothing: none does.
+    /// Model that generates titles. `None` if titles are not generated.
     pub title_llm: Option<LlmSettings>,
-    /// The model that writes out edits which the agent drafts; nothing: the agent's own does.
+    /// Model that applies the edits that the agent drafts. `None` for the agent's own.
     pub draft_editor_llm: Option<LlmSettings>,
-    /// How long histories are kept short.
+    /// The condenser.
     pub condenser: CondenserSettings,
-    /// Whether a history that does not fit the model's window stays as it is.
+    /// Whether a history that exceeds the context window is left untruncated.
     pub history_truncation_disabled: bool,
-    /// Whether an agent that goes in circles is let be.
+    /// Whether an agent in a loop is not stopped.
     pub stuck_detection_disabled: bool,
-    /// Where this user's sockets are, from `XDG_RUNTIME_DIR`.
-    pub runtime_dir: Option<PathBuf>,
-    /// The user's home.
-    pub home: Option<PathBuf>,
-    /// The files that take effect with all that they say, but for those of agents. They may hold keys.
+    /// Paths and variables of this machine.
+    pub host: HostEnvironment,
+    /// Files that take full effect, except those of agents. They may hold keys.
     pub files: Vec<Fingerprint>,
-    /// Files of which not all takes effect.
+    /// Files of which some keys have no effect.
     pub restricted: Vec<RestrictedFile>,
     /// The user's decisions about files.
     pub trust: TrustStore,
-    /// Whether a sandbox may write a folder that holds the user's home or the state folder.
+    /// Whether a sandbox may write a folder that contains the user's home or the state folder.
     pub allows_broad_folders: bool,
-    /// Where the Docker engine is, as in `DOCKER_HOST`; nothing: where it usually is.
-    pub docker_host: Option<String>,
-    /// The folder of Docker's own client, as in `DOCKER_CONFIG`, else `.docker` at home.
-    pub docker_config: Option<PathBuf>,
-    /// An action server to use instead of the one that is carried, from `GLOVEBOX_ACTION_SERVER`.
-    pub action_server: Option<PathBuf>,
-    /// What of this program's environment a local sandbox gets: nothing that could be a key.
-    pub local_environment: Vec<(String, String)>,
-    /// The repository that the agent works on, as the user wrote it: a URL may hold credentials.
-    pub selected_repository: Option<SecretString>,
-    /// Tokens for repositories, by host, from `GITHUB_TOKEN` and the like.
-    pub git_tokens: BTreeMap<&'static str, SecretString>,
-    /// Whether an empty workspace becomes a repository.
-    pub init_git: bool,
-    /// Who commits in the sandbox; nothing: whoever its git says.
-    pub git_user_name: Option<String>,
-    /// Their address.
-    pub git_user_email: Option<String>,
-    /// What everything that runs in a sandbox finds in its environment.
-    pub startup_environment: BTreeMap<String, SecretString>,
-    /// Servers whose tools the agent may call; none where it may not.
+    /// MCP servers whose tools the agent may call. Empty if MCP is disabled.
     pub mcp_servers: Vec<::mcp::McpServer>,
-    /// What nobody may see, by name.
+    /// Secrets that commands can use, by name.
     pub secrets: BTreeMap<String, Secret>,
-    /// Who judges actions, and which are asked about.
+    /// The security analyzer and the confirmation policy.
     pub security: SecuritySettings,
-    /// What is worth telling the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// Agents that tasks can be handed on to.
-const MOST_AGENTS: usize = 32;
-
-/// Who judges actions and which are asked about, as configured.
-#[derive(Debug, Clone)]
-pub(crate) struct SecuritySettings {
-    /// V0's switch.
-    pub confirmation_mode: bool,
-    /// `never`, `low`, `medium`, `high` or `always`; nothing: what the switch says.
-    pub policy: Option<String>,
-    /// `none`, `llm`, `invariant`, `grayswan`, a policy file or a URL.
-    pub analyzer: Option<String>,
-    /// The content of the policy file that `analyzer` names. `None` if it names none.
-    pub rules: Option<Result<String, String>>,
-    /// Where the analyzer of that name is.
-    pub analyzer_url: Option<String>,
-    /// What the analyzer behind a URL is shown.
-    pub analyzer_key: Option<SecretString>,
-    /// How long that one may take, in seconds.
-    pub analyzer_timeout: Option<f64>,
-    /// V0's `GRAYSWAN_POLICY_ID`.
-    pub grayswan_policy: Option<String>,
-}
-
-/// A model and how it is called, as configured.
-#[derive(Debug, Clone)]
-pub(crate) struct LlmSettings {
-    /// The model; nothing: none was named.
-    pub model: Option<String>,
-    /// The key.
-    pub api_key: Option<SecretString>,
-    /// Every key of its section.
-    pub settings: Settings,
-}
-
-impl LlmSettings {
-    /// The model that a section describes.
-    fn of(settings: Settings) -> Self {
-        Self {
-            model: settings.text("llm", "model"),
-            api_key: settings.text("llm", "api_key").map(SecretString::from),
-            settings,
-        }
-    }
-
-    /// Whether it is the same model, called in the same way.
-    fn is_like(&self, other: &Self) -> bool {
-        self.model == other.model && self.settings.section("llm") == other.settings.section("llm")
-    }
-
-    /// The model of a group, which inherits from its section.
-    fn of_group(settings: &Settings, group: &Settings) -> Self {
-        let mut of_group = settings.clone();
-        of_group.overlay(group.clone());
-        Self::of(of_group)
-    }
-}
-
 impl Config {
-    /// Every model that is asked: the agent's first.
+    /// Every configured model, the agent's first.
     pub(crate) fn llms(&self) -> impl Iterator<Item = &LlmSettings> {
-        std::iter::once(self).chain(self.team.values()).flat_map(Self::llms_of_agent)
+        self.agents().flat_map(|config| {
+            let others = config.secondary_llm.iter().chain(&config.title_llm).chain(&config.draft_editor_llm);
+            std::iter::once(&config.llm).chain(others).chain(config.condenser.llms.values())
+        })
     }
 
-    /// The files that take effect with all that they say.
+    /// This configuration, then that of each agent that tasks can be delegated to.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.team.values())
+    }
+
+    /// The files that take full effect.
     pub(crate) fn effective_files(&self) -> impl Iterator<Item = &Fingerprint> {
-        let agents = std::iter::once(self).chain(self.team.values());
-        self.files.iter().chain(agents.filter_map(|config| config.agent.file.as_ref()))
+        self.files.iter().chain(self.agents().filter_map(|config| config.agent.file.as_ref()))
     }
 
-    /// Whether the same models are asked, in the same way.
+    /// Whether both route calls to the same models, with the same settings.
     pub(crate) fn is_routed_like(&self, other: &Self) -> bool {
-        let second = match (&self.secondary_llm, &other.secondary_llm) {
-            (Some(own), Some(theirs)) => own.is_like(theirs),
+        let has_same_secondary = match (&self.secondary_llm, &other.secondary_llm) {
+            (Some(own), Some(theirs)) => own.is_same_model(theirs),
             (own, theirs) => own.is_none() && theirs.is_none(),
         };
-        self.llm.is_like(&other.llm) && second
+        self.llm.is_same_model(&other.llm) && has_same_secondary
     }
 
-    fn llms_of_agent(&self) -> impl Iterator<Item = &LlmSettings> {
-        let beside = self.secondary_llm.iter().chain(&self.title_llm).chain(&self.draft_editor_llm);
-        std::iter::once(&self.llm).chain(beside).chain(self.condenser.llms.values())
-    }
-
-    /// Reads file and environment, and lets the command line win.
+    /// Reads files and environment, and applies the options of the command line.
     ///
     /// # Errors
     /// A file that cannot be read, is not TOML, or holds a bad value; a bad value in the environment.
@@ -276,219 +202,111 @@ impl Config {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let layers = Layers::read(overrides, &environment)?;
-        let mut config = Self::load_alone(overrides, &environment, &layers)?;
+        let mut config = Self::load_agent(overrides, &environment, &layers)?;
         let mut names = config.agent.delegates.clone();
-        // Who is left out is told to whoever wants to hand on to them.
-        while let Some(name) = names.pop().filter(|_| config.team.len() < MOST_AGENTS) {
-            let Entry::Vacant(place) = config.team.entry(name) else { continue };
-            let overrides = Overrides { agent: Some(place.key().clone()), ..overrides.clone() };
-            let mut member = Self::load_alone(&overrides, &environment, &layers)?;
-            let new = member.restricted.drain(..).filter(|file| !config.restricted.contains(file));
-            let new: Vec<_> = new.collect();
-            config.restricted.extend(new);
+        // An agent beyond the limit is an error of those that delegate to it: see `resolve_delegates`.
+        while let Some(name) = names.pop().filter(|_| config.team.len() < MAX_DELEGATES) {
+            let Entry::Vacant(entry) = config.team.entry(name) else { continue };
+            let overrides = Overrides { agent: Some(entry.key().clone()), ..overrides.clone() };
+            let mut member = Self::load_agent(&overrides, &environment, &layers)?;
+            member.restricted.retain(|file| !config.restricted.contains(file));
+            config.restricted.append(&mut member.restricted);
             if !member.agent.has_own_delegates {
                 member.agent.delegates.clear();
             }
             names.extend(member.agent.delegates.iter().cloned());
-            place.insert(member);
+            entry.insert(member);
         }
-        agent::introduce(&mut config);
+        agent::resolve_delegates(&mut config);
         Ok(config)
     }
 
-    /// The same without those that a task can be handed on to.
-    fn load_alone(
+    /// Loads the configuration of one agent, with an empty team.
+    fn load_agent(
         overrides: &Overrides,
         environment: &impl Fn(&str) -> Option<String>,
         layers: &Layers,
     ) -> Result<Self, ConfigError> {
-        let (mut file, mut warnings) = (layers.file.clone(), layers.warnings.clone());
-        let groups = file.groups.clone();
-        let mut settings = std::mem::take(&mut file.base);
+        let (file, mut warnings) = (&layers.file, layers.warnings.clone());
+        let mut settings = file.base.clone();
         settings.overlay(environment::read(environment)?);
         let state_dir = layers::state_dir(&settings, environment)?;
-        let named = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
-        let named = named.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
-        let section = file.take_group("agent", agent::section_of(&named));
-        settings.overlay(section.clone().unwrap_or_default());
-        let untrusted = layers.untrusted_folder.as_deref();
-        let has_own_section = layers.own_agents.contains(agent::section_of(&named));
-        let folders = Folders { state_dir: &state_dir, untrusted, trust: &layers.trust, has_own_section };
-        let mut agent = AgentSettings::read(&named, &settings, section.as_ref(), &folders);
-        let mut files = layers.files.clone();
-        let restricted = layers.restricted.clone();
-        let mut restricted: Vec<_> = restricted.into_iter().chain(agent.restricted.take()).collect();
-        let analyzer = settings.text("security", "security_analyzer");
-        let home_dir = home(environment).ok();
-        let rules = analyzer.as_deref().and_then(|analyzer| {
-            let policy = policy_file::read(analyzer, home_dir.as_deref(), &layers.trust)?;
-            Some(policy.map(|policy| {
-                restricted.extend(policy.restricted);
-                files.push(policy.fingerprint);
-                policy.text
-            }))
-        });
-        let condenser = CondenserSettings::read(&settings, &groups)?;
-        let secondary_llm = routing::read(&settings, &groups)?;
-        let title_llm = title_llm(&settings, &groups)?;
-        let draft_editor = groups.get(&("llm".to_owned(), DRAFT_EDITOR.to_owned()));
-        let mut draft_editor_llm = draft_editor.map(|group| LlmSettings::of_group(&settings, group));
-        let named = overrides.model.clone().or_else(|| agent.model.clone());
-        let group = named.as_deref().and_then(|name| file.take_group("llm", name));
-        // As in V0, a group that does not exist is the default one; of a file's agent the name may be a model's.
-        let is_missing = |name: &String| {
-            group.is_none()
-                && overrides.model.is_none()
-                && agent.definition.is_ok()
-                && settings.text("agent", "llm_config").as_ref() == Some(name)
+        let name = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
+        let name = name.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
+        let section = file.group("agent", agent::section_name(&name));
+        settings.overlay(section.cloned().unwrap_or_default());
+        let folders = AgentFolders {
+            state_dir: &state_dir,
+            untrusted: layers.untrusted_folder.as_deref(),
+            trust: &layers.trust,
+            has_own_section: layers.own_agents.contains(agent::section_name(&name)),
         };
-        let named = match named {
-            Some(name) if is_missing(&name) => {
-                warnings.push(format!("agent.llm_config: there is no [llm.{name}]: [llm] is used"));
-                None
-            }
-            named => named,
-        };
-        let model = named.filter(|_| group.is_none());
-        settings.overlay(group.unwrap_or_default());
-        let model = model.or_else(|| settings.text("llm", "model"));
-        warnings.extend(settings.without_effect());
-        let is_visual = agent.lasting_name == AgentDefinition::VISUAL_BROWSING;
-        let marks_pages = settings.flag("agent", "enable_som_visual_browsing").unwrap_or(is_visual);
+        let mut agent = AgentSettings::read(&name, &settings, section, &folders);
+        let host = HostEnvironment::read(environment);
+        let security = SecuritySettings::read(&settings, environment, host.home.as_deref(), &layers.trust);
+        let policy = security.policy_file();
+        let files = layers.files.iter().chain(policy.map(|policy| &policy.fingerprint)).cloned().collect();
+        let policy = policy.and_then(|policy| policy.restricted.clone());
+        let restricted = layers.restricted.clone().into_iter().chain(agent.restricted.take()).chain(policy);
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
-        sandbox.image = overrides.image.clone().or(sandbox.image);
-        sandbox.set_network(overrides.network.clone());
-        sandbox.unsafe_local |= overrides.unsafe_local;
-        sandbox.ssh.target = overrides.ssh_host.clone().or(sandbox.ssh.target);
-        let configured_iterations = settings.integer("core", "max_iterations");
-        if let Some(llm) = draft_editor_llm.as_mut().filter(|llm| llm.model.is_none()) {
-            llm.model = model.clone().or_else(|| settings.text("llm", "model"));
+        sandbox.apply(overrides);
+        let llm = LlmSettings::read_agent(settings.clone(), file, overrides, &agent, &mut warnings);
+        warnings.extend(llm.settings.without_effect());
+        let mut draft_editor_llm = LlmSettings::read_draft_editor(&settings, file);
+        if let Some(editor) = &mut draft_editor_llm {
+            editor.model = editor.model.take().or_else(|| llm.model.clone());
         }
+        let is_visual = agent.stored_name == AgentDefinition::VISUAL_BROWSING;
+        let flag = |section, name, default| settings.flag(section, name).unwrap_or(default);
+        let max_iterations = || u32::try_from(settings.integer("core", "max_iterations")?).ok();
+        let runtime = || settings.text("core", "runtime")?.parse().ok();
+        let save_trajectory = || settings.path("core", "save_trajectory_path");
+        let replay_trajectory = settings.path("core", "replay_trajectory_path");
         Ok(Self {
-            agent,
             team: BTreeMap::new(),
             max_iterations: overrides
                 .max_iterations
-                .or_else(|| configured_iterations.and_then(|number| u32::try_from(number).ok()))
-                .unwrap_or(500),
-            // V0's 0 is no limit.
+                .or_else(max_iterations)
+                .unwrap_or(DEFAULT_MAX_ITERATIONS),
+            // 0 is V0's notation for no limit.
             max_budget: overrides
                 .max_budget
                 .or_else(|| settings.number("core", "max_budget_per_task"))
-                .filter(|most| *most > 0.0),
-            runtime: overrides
-                .runtime
-                .or_else(|| settings.text("core", "runtime")?.parse().ok())
-                .unwrap_or(Runtime::Docker),
+                .filter(|limit| *limit > 0.0),
+            runtime: overrides.runtime.or_else(runtime).unwrap_or(Runtime::Docker),
             sandbox,
-            command_timeout: settings.number("sandbox", "timeout").unwrap_or(120.0),
-            workspace_base: settings
-                .path("core", "workspace_mount_path")
-                .or_else(|| settings.path("core", "workspace_base"))
-                .or(mounted_workspace)
-                .map(|path| expand_home(path, environment))
-                .transpose()?,
-            save_trajectory: overrides
-                .save_trajectory
-                .clone()
-                .or_else(|| settings.path("core", "save_trajectory_path")),
-            saves_screenshots: settings.flag("core", "save_screenshots_in_trajectory").unwrap_or(false),
-            enable_browser: settings.flag("core", "enable_browser").unwrap_or(true),
-            marks_pages,
-            replay_trajectory: settings
-                .path("core", "replay_trajectory_path")
-                .map(|path| expand_home(path, environment))
-                .transpose()?,
-            selected_repository: overrides
-                .selected_repository
-                .clone()
-                .or_else(|| settings.text("sandbox", "selected_repo"))
-                .map(SecretString::from),
-            git_tokens: GIT_TOKENS
-                .iter()
-                .filter_map(|(host, name)| Some((*host, variable(environment, name)?.into())))
-                .collect(),
-            init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
-            git_user_name: settings.text("core", "git_user_name"),
-            git_user_email: settings.text("core", "git_user_email"),
-            startup_environment: startup_environment::read(&settings)?,
-            mcp_servers: match settings.flag("agent", "enable_mcp") {
-                Some(false) => Vec::new(),
-                _ => mcp::read(&settings),
-            },
-            secrets: secrets::read(file.secrets, &overrides.secrets, environment)?,
-            security: SecuritySettings {
-                confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
-                policy: settings.text("security", "confirmation_policy"),
-                analyzer_url: settings.text("security", "security_analyzer_url"),
-                analyzer_key: settings
-                    .text("security", "security_analyzer_key")
-                    .or_else(|| {
-                        let is_grayswan = analyzer.as_deref() == Some("grayswan");
-                        variable(environment, "GRAYSWAN_API_KEY").filter(|_| is_grayswan)
-                    })
-                    .map(SecretString::from),
-                analyzer,
-                rules,
-                analyzer_timeout: settings.number("security", "security_analyzer_timeout"),
-                grayswan_policy: variable(environment, "GRAYSWAN_POLICY_ID"),
-            },
+            command_timeout: settings.number("sandbox", "timeout").unwrap_or(DEFAULT_COMMAND_TIMEOUT),
             state_dir,
-            durability: match settings.flag("core", "sync_events") {
-                Some(true) => Durability::PowerCut,
-                _ => Durability::ProcessDeath,
+            durability: match flag("core", "sync_events", false) {
+                true => Durability::PowerCut,
+                false => Durability::ProcessDeath,
             },
-            condenser,
-            secondary_llm,
-            title_llm,
+            workspace: WorkspaceSettings::read(&settings, overrides, mounted_workspace, environment)?,
+            save_trajectory: overrides.save_trajectory.clone().or_else(save_trajectory),
+            saves_screenshots: flag("core", "save_screenshots_in_trajectory", false),
+            enable_browser: flag("core", "enable_browser", true),
+            marks_pages: flag("agent", "enable_som_visual_browsing", is_visual),
+            replay_trajectory: replay_trajectory.map(|path| expand_home(path, environment)).transpose()?,
+            llm,
+            secondary_llm: routing::read(&settings, file)?,
+            title_llm: LlmSettings::read_title(&settings, file)?,
             draft_editor_llm,
-            stuck_detection_disabled: !settings.flag("agent", "enable_stuck_detection").unwrap_or(true),
-            history_truncation_disabled: !settings.flag("agent", "enable_history_truncation").unwrap_or(true),
-            llm: LlmSettings { model, ..LlmSettings::of(settings) },
-            runtime_dir: variable(&environment, "XDG_RUNTIME_DIR").map(PathBuf::from),
-            home: home_dir,
+            condenser: CondenserSettings::read(&settings, file)?,
+            history_truncation_disabled: !flag("agent", "enable_history_truncation", true),
+            stuck_detection_disabled: !flag("agent", "enable_stuck_detection", true),
+            host,
             files,
-            restricted,
+            restricted: restricted.collect(),
             trust: layers.trust.clone(),
             allows_broad_folders: overrides.unsafe_directory,
-            docker_host: variable(&environment, "DOCKER_HOST"),
-            docker_config: variable(&environment, "DOCKER_CONFIG")
-                .map(PathBuf::from)
-                .or_else(|| Some(home(environment).ok()?.join(".docker"))),
-            action_server: variable(&environment, "GLOVEBOX_ACTION_SERVER").map(PathBuf::from),
-            local_environment: LOCAL_ENVIRONMENT
-                .iter()
-                .filter_map(|name| Some(((*name).to_owned(), environment(name)?)))
-                .collect(),
+            mcp_servers: match flag("agent", "enable_mcp", true) {
+                true => mcp::read(&settings),
+                false => Vec::new(),
+            },
+            secrets: secrets::read(file.secrets.clone(), &overrides.secrets, environment)?,
+            security,
+            agent,
             warnings,
         })
-    }
-}
-
-fn title_llm(
-    settings: &Settings,
-    groups: &BTreeMap<(String, String), Settings>,
-) -> Result<Option<LlmSettings>, ConfigError> {
-    let Some(name) = settings.text("core", "title_llm_config") else { return Ok(None) };
-    let Some(group) = groups.get(&("llm".to_owned(), name.clone())) else {
-        return Err(ConfigError::NoTitleModel(name));
-    };
-    let mut llm = LlmSettings::of_group(settings, group);
-    llm.settings.or_integer("llm", "max_output_tokens", LONGEST_TITLE);
-    Ok(Some(llm))
-}
-
-fn variable(environment: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
-    environment(name).filter(|value| !value.is_empty())
-}
-
-fn home(environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
-    variable(environment, "HOME").map(PathBuf::from).ok_or(ConfigError::NoHome)
-}
-
-fn expand_home(path: PathBuf, environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
-    match path.strip_prefix("~") {
-        Ok(rest) => Ok(home(environment)?.join(rest)),
-        Err(_) => Ok(path),
     }
 }

@@ -1,15 +1,15 @@
-//! Python literals, as V0's environment variables hold them: `{'FOO': 'bar'}`, or what `str` makes of a list.
+//! Python literals, the notation of V0's environment variables for lists and dictionaries: `{'FOO': 'bar'}`.
 //!
 //! Own code, because `py_literal` (last release in 2020) brings pest and num-bigint, and `json5` reads neither `True` and
 //! `None` nor tuples.
 
 use serde_json::{Map, Number, Value};
 
-/// How deep lists and dictionaries may be in each other.
+/// Maximum nesting of lists and dictionaries.
 const MAX_DEPTH: usize = 32;
 
-/// Reads a literal of texts, numbers, `True`, `False`, `None`, lists, tuples and dictionaries whose keys are texts. `None`
-/// if the text is anything else.
+/// Parses a literal of strings, numbers, `True`, `False`, `None`, lists, tuples and dictionaries with string keys. `None` for
+/// any other text.
 pub(super) fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser { rest: text };
     let value = parser.value(MAX_DEPTH)?;
@@ -30,7 +30,7 @@ impl<'a> Parser<'a> {
             '{' => self.dictionary(depth),
             '\'' | '"' => {
                 let mut text = self.text()?;
-                // Python joins texts that stand next to each other.
+                // Python concatenates adjacent strings.
                 while self.peek().is_some_and(|next| matches!(next, '\'' | '"')) {
                     text.push_str(&self.text()?);
                 }
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What an escape stands for, after its backslash.
+/// Decodes an escape sequence after its backslash. `None` if it is invalid.
 fn escaped(letters: &mut std::str::Chars<'_>) -> Option<Vec<char>> {
     let letter = letters.next()?;
     let digits = match letter {
@@ -129,7 +129,7 @@ fn escaped(letters: &mut std::str::Chars<'_>) -> Option<Vec<char>> {
         't' => return Some(vec!['\t']),
         'r' => return Some(vec!['\r']),
         '\\' | '\'' | '"' => return Some(vec![letter]),
-        // As Python keeps an escape that it does not know.
+        // Python keeps an unknown escape sequence as it is.
         other => return Some(vec!['\\', other]),
     };
     let code = letters.as_str().get(..digits)?;

@@ -1,9 +1,9 @@
-//! Names of runtimes.
+//! The runtimes, V0's name for the backends that provision sandboxes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What creates sandboxes.
+/// Backend that provisions sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runtime {
     /// Docker if an engine answers, else local.
@@ -31,7 +31,7 @@ impl Runtime {
         }
     }
 
-    /// Whether its sandboxes are on another machine, which does not have this machine's folders.
+    /// Whether its sandboxes run on another machine, which does not share this machine's folders.
     pub(crate) fn is_on_other_machine(self) -> bool {
         matches!(self, Self::Ssh | Self::Remote)
     }
@@ -61,7 +61,7 @@ impl FromStr for Runtime {
     }
 }
 
-/// A name that no runtime has.
+/// An unknown name of a runtime.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no runtime {0}: there are {names}", names = Runtime::ALL.map(Runtime::name).join(", "))]
 pub(crate) struct UnknownRuntime(String);

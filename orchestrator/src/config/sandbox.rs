@@ -1,4 +1,4 @@
-//! What sandboxes are, and what becomes of them.
+//! `[sandbox]`: the sandboxes, their backends and their end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,77 +8,98 @@ use engine::sandbox::{ResourceLimits, Volume};
 use sandbox::ServerUrl;
 use secrecy::SecretString;
 
+use super::Overrides;
 use super::settings::Settings;
 
-/// Where V0 mounts the folder that is worked in, unless it is told otherwise.
+/// V0's default mount point of the workspace.
 const WORKSPACE: &str = "/workspace";
 
-/// Sandboxes as they are configured.
+/// Sandboxes, as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct SandboxSettings {
-    /// The image; nothing: the runtime's default.
+    /// The image. `None` for the runtime's default.
     pub image: Option<String>,
-    /// What of the host is mounted beside the workspace.
+    /// Volumes in addition to the workspace.
     pub volumes: Vec<Volume>,
-    /// What a sandbox may use of its host.
+    /// Resource limits of a sandbox.
     pub resources: ResourceLimits,
-    /// A network: the engine's of that name, or for a local sandbox the host's; nothing: no network.
+    /// Name of the engine's network, or `host` for a local sandbox. `None` for no network.
     pub network: Option<String>,
-    /// The engine's networks that are joined too.
+    /// Further networks of the engine to join.
     pub additional_networks: Vec<String>,
-    /// The image's platform, as in `linux/arm64`; nothing: the engine's own.
+    /// Platform of the image, as in `linux/arm64`. `None` for the engine's own.
     pub platform: Option<String>,
-    /// The graphics processors, by their ids; an empty list: all of them.
+    /// Ids of GPUs. An empty list stands for all GPUs, `None` for no GPU.
     pub gpus: Option<Vec<String>>,
-    /// How many sandboxes a program that lends them makes ahead.
+    /// Size of the warm pool of a sandbox host.
     pub warm_pool: usize,
-    /// Whether a local sandbox may be placed where nothing can keep it in.
+    /// Whether a local sandbox may run without isolation.
     pub unsafe_local: bool,
-    /// The machine that sandboxes are placed on over SSH.
+    /// Backend `ssh`.
     pub ssh: SshSettings,
-    /// Who places sandboxes elsewhere.
+    /// Backend `remote`.
     pub remote: RemoteSettings,
-    /// What becomes of a conversation's sandbox at its end.
+    /// Whether a closed conversation's sandbox is removed, paused or kept.
     pub afterwards: Afterwards,
-    /// How long the sandbox of a conversation that ended without a word is kept for its being resumed.
+    /// Retention of the sandbox of a conversation that was not closed, so that the conversation can be resumed.
     pub close_delay: Duration,
 }
 
-/// The machine that sandboxes are placed on over SSH.
+/// The machine that runs sandboxes over SSH.
 #[derive(Debug, Clone)]
 pub(crate) struct SshSettings {
-    /// `[user@]host[:port]`, or a name that `~/.ssh/config` explains.
+    /// `[user@]host[:port]`, or an alias of `~/.ssh/config`.
     pub target: Option<String>,
-    /// What to do about a host whose key is not known: `refuse`, `accept-new` or `ask`.
-    pub unknown_hosts: Option<String>,
-    /// The user's name here.
+    /// Reaction to an unknown host key. `None` to ask on a terminal, and to refuse otherwise.
+    pub unknown_hosts: Option<UnknownHostPolicy>,
+    /// Name of the user on this machine.
     pub user: Option<String>,
-    /// The socket of an agent that holds keys, from `SSH_AUTH_SOCK`.
+    /// Socket of the SSH agent, from `SSH_AUTH_SOCK`.
     pub agent: Option<PathBuf>,
 }
 
-/// Who places sandboxes elsewhere: a service that speaks V0's runtime API, or one action server that runs already.
+/// Reaction to a host whose key is not in `known_hosts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnknownHostPolicy {
+    Refuse,
+    AcceptNew,
+    Ask,
+}
+
+impl UnknownHostPolicy {
+    /// `None` if no policy has this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "refuse" => Some(Self::Refuse),
+            "accept-new" => Some(Self::AcceptNew),
+            "ask" => Some(Self::Ask),
+            _ => None,
+        }
+    }
+}
+
+/// A service with V0's runtime API, or one running action server.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteSettings {
-    /// The one action server; it wins over the service.
+    /// Address of the action server, which wins over the service.
     pub server_url: Option<ServerUrl>,
-    /// Its key.
+    /// Key of the action server.
     pub server_key: Option<SecretString>,
-    /// The service.
+    /// Address of the service.
     pub api_url: Option<ServerUrl>,
-    /// The service's key.
+    /// Key of the service.
     pub api_key: Option<SecretString>,
-    /// A certificate authority beside the machine's own.
+    /// File of a certificate authority in addition to the machine's own.
     pub ca_file: Option<PathBuf>,
-    /// Until a sandbox is there.
+    /// Timeout of the creation of a sandbox.
     pub init_timeout: Option<Duration>,
-    /// For one request.
+    /// Timeout of one request.
     pub api_timeout: Option<Duration>,
-    /// Whether requests that fail are sent again.
+    /// Whether failed requests are retried.
     pub enable_retries: bool,
     /// The service's class of sandboxes.
     pub class: Option<String>,
-    /// How many times the usual resources.
+    /// Multiple of the service's default resources.
     pub resource_factor: Option<f64>,
 }
 
@@ -86,7 +107,9 @@ impl SshSettings {
     fn read(settings: &Settings, environment: &impl Fn(&str) -> Option<String>) -> Self {
         Self {
             target: settings.text("sandbox", "ssh_host"),
-            unknown_hosts: settings.text("sandbox", "ssh_unknown_hosts"),
+            unknown_hosts: settings
+                .text("sandbox", "ssh_unknown_hosts")
+                .and_then(|name| UnknownHostPolicy::from_name(&name)),
             user: ["USER", "LOGNAME"]
                 .into_iter()
                 .find_map(|name| environment(name).filter(|user| !user.is_empty())),
@@ -117,14 +140,22 @@ impl RemoteSettings {
 }
 
 impl SandboxSettings {
-    /// Chooses the network; `none` is none, and `None` leaves it as it is configured.
+    /// Applies the options of the command line.
+    pub(super) fn apply(&mut self, overrides: &Overrides) {
+        self.image = overrides.image.clone().or(self.image.take());
+        self.set_network(overrides.network.clone());
+        self.unsafe_local |= overrides.unsafe_local;
+        self.ssh.target = overrides.ssh_host.clone().or(self.ssh.target.take());
+    }
+
+    /// Sets the network: `none` for no network, `None` to keep the configured one.
     pub(crate) fn set_network(&mut self, network: Option<String>) {
         if let Some(network) = network {
             self.network = Some(network).filter(|network| network != "none");
         }
     }
 
-    /// Reads the section. A volume at the workspace's place is the folder that is worked in, the second of what is returned.
+    /// Reads the section. Returns with it the source of the volume at [`WORKSPACE`], which is the workspace.
     pub(super) fn read(
         settings: &Settings,
         environment: &impl Fn(&str) -> Option<String>,

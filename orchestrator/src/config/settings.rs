@@ -1,4 +1,4 @@
-//! Values by section and key, with where each was found.
+//! Validated values by section and key.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -12,8 +12,9 @@ use super::agent::is_narrower;
 use super::keys::{self, Kind, UntrustedRule};
 use super::mcp;
 use super::runtime::Runtime;
+use super::sandbox::UnknownHostPolicy;
 
-/// Why configuration cannot be used. The user mends it.
+/// An invalid configuration, which the user has to correct.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
@@ -40,19 +41,19 @@ pub(crate) enum ConfigError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
     },
-    /// A value is of the wrong kind.
+    /// A value has the wrong type or is out of range.
     #[error("{origin}: {key} must be {expected}, not {found}")]
     BadValue {
         /// Where it was found.
         origin: Origin,
         /// `section.key`.
         key: String,
-        /// What it must be.
+        /// Description of valid values.
         expected: &'static str,
-        /// What it is.
+        /// The value, or its type if the value may be secret.
         found: String,
     },
     /// An MCP server cannot be used as it is configured.
@@ -62,45 +63,45 @@ pub(crate) enum ConfigError {
         origin: Origin,
         /// `section.key`.
         key: String,
-        /// Which of the servers, and what is wrong with it. No value of it: that may be secret.
+        /// The server and its problem, without values, which may be secret.
         problem: String,
     },
-    /// A variable cannot be given to what runs in a sandbox.
+    /// A variable cannot be set in a sandbox.
     #[error("sandbox.runtime_startup_env_vars: the variable {name:?} {problem}")]
     BadVariable {
         /// Its name.
         name: String,
-        /// What is wrong with it. Not its value: that may be secret.
+        /// The problem, without the value, which may be secret.
         problem: &'static str,
     },
-    /// The condenser cannot be as it is described.
+    /// The condenser's settings are invalid.
     #[error("condenser: {0}")]
     Condenser(String),
-    /// There is no such choice between models.
+    /// The model router is unknown or lacks its model.
     #[error("model_routing: {0}")]
     Routing(String),
     /// The model for titles is not configured.
     #[error("core.title_llm_config: there is no [llm.{0}]")]
     NoTitleModel(String),
-    /// A secret that is none.
+    /// A secret is invalid or missing.
     #[error("the secret {name:?} {problem}")]
     BadSecret {
         /// Its name.
         name: String,
-        /// What is wrong with it. Not its value.
+        /// The problem, without the value.
         problem: String,
     },
-    /// There is nowhere to keep anything.
+    /// The state folder is unknown.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
 }
 
-/// Where a value was found.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// In a file, on a line from 1.
+    /// A file and its line, from 1.
     File(PathBuf, usize),
-    /// In a variable of the environment.
+    /// An environment variable.
     Variable(String),
 }
 
@@ -113,7 +114,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// Values of known keys, each of its key's kind.
+/// Values of known keys. Each has the type of its key.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     values: BTreeMap<(&'static str, &'static str), toml::Value>,
@@ -127,7 +128,7 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Sets a key after a look at its value. By an older name it is set only where the newer one is not.
+    /// Validates and sets the value of a key. An old name only sets a key that its current name does not set.
     pub(super) fn set(
         &mut self,
         key: keys::Key,
@@ -145,7 +146,7 @@ impl Settings {
         }
         if !fits(key.kind, &value) {
             let found = match (key.kind, &value) {
-                // A text may be secret, also when it looks like a number.
+                // A string in place of a number may be a secret.
                 (Kind::Integer | Kind::Number, toml::Value::Integer(number)) => number.to_string(),
                 (Kind::Integer | Kind::Number, toml::Value::Float(number)) => number.to_string(),
                 (
@@ -169,16 +170,16 @@ impl Settings {
                 found,
             });
         }
-        match keys::renamed(key.section, key.name) {
+        match keys::current_name(key.section, key.name) {
             Some(name) => _ = self.values.entry((key.section, name)).or_insert(value),
             None => _ = self.values.insert((key.section, key.name), value),
         }
         Ok(())
     }
 
-    /// Lets other values win over these.
-    pub(super) fn overlay(&mut self, stronger: Self) {
-        self.values.extend(stronger.values);
+    /// Overlays other values, which win over these.
+    pub(super) fn overlay(&mut self, other: Self) {
+        self.values.extend(other.values);
     }
 
     /// Removes what an untrusted file may not set over `own`, the user's own settings. Returns the removed keys.
@@ -197,7 +198,7 @@ impl Settings {
         removed
     }
 
-    /// Makes the path of a prompt absolute, which starts at this folder. V0's names of prompts stay.
+    /// Makes the path of a prompt, which is relative to this folder, absolute. V0's prompt names stay.
     pub(super) fn resolve_prompt(&mut self, folder: &Path) {
         if let Some(toml::Value::String(file)) = self.values.get_mut(&("agent", "system_prompt_filename"))
             && !file.is_empty()
@@ -207,27 +208,27 @@ impl Settings {
         }
     }
 
-    /// One sentence about the keys that change nothing in this version.
+    /// A warning about the keys that this version ignores. `None` if there are none.
     pub(super) fn without_effect(&self) -> Option<String> {
         let names: Vec<_> = self
             .values
             .keys()
             .filter(|(section, name)| keys::find(section, name).is_some_and(|key| !key.has_effect))
-            .map(|(section, name)| match keys::instead(section, name) {
-                Some(instead) => format!("{section}.{name} ({instead})"),
+            .map(|(section, name)| match keys::replacement_hint(section, name) {
+                Some(hint) => format!("{section}.{name} ({hint})"),
                 None => format!("{section}.{name}"),
             })
             .collect();
         (!names.is_empty()).then(|| format!("without effect in this version: {}", names.join(", ")))
     }
 
-    /// A string; an empty one is none.
+    /// A string. `None` if it is empty.
     pub(crate) fn text(&self, section: &str, name: &str) -> Option<String> {
         let text = self.value(section, name)?.as_str()?;
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A path; an empty one is none.
+    /// A path. `None` if it is empty.
     pub(crate) fn path(&self, section: &str, name: &str) -> Option<PathBuf> {
         self.text(section, name).map(PathBuf::from)
     }
@@ -237,8 +238,8 @@ impl Settings {
         u64::try_from(self.value(section, name)?.as_integer()?).ok()
     }
 
-    /// Sets what has no value.
-    pub(super) fn or_integer(&mut self, section: &'static str, name: &'static str, value: u32) {
+    /// Sets a key that has no value.
+    pub(super) fn set_default_integer(&mut self, section: &'static str, name: &'static str, value: u32) {
         self.values.entry((section, name)).or_insert(i64::from(value).into());
     }
 
@@ -252,12 +253,12 @@ impl Settings {
         self.value(section, name)?.as_str().and_then(size_in_bytes)
     }
 
-    /// What is mounted.
+    /// Volumes to mount.
     pub(crate) fn volumes(&self, section: &str, name: &str) -> Vec<Volume> {
         self.text(section, name).and_then(|text| volumes(&text).ok()).unwrap_or_default()
     }
 
-    /// Whether something is wanted.
+    /// A truth value.
     pub(crate) fn flag(&self, section: &str, name: &str) -> Option<bool> {
         self.value(section, name)?.as_bool()
     }
@@ -267,7 +268,7 @@ impl Settings {
         self.value(section, name).is_some()
     }
 
-    /// The texts of a list.
+    /// The strings of a list.
     pub(crate) fn list(&self, section: &str, name: &str) -> Vec<String> {
         let values = self.value(section, name).and_then(toml::Value::as_array).into_iter().flatten();
         values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
@@ -292,13 +293,13 @@ impl Settings {
 
     /// A whole section, as JSON.
     pub(super) fn section(&self, section: &str) -> serde_json::Map<String, serde_json::Value> {
-        let values = self.values.iter().filter(|((of, _), _)| *of == section);
+        let values = self.values.iter().filter(|((key_section, _), _)| *key_section == section);
         values
             .filter_map(|((_, name), value)| Some(((*name).to_owned(), serde_json::to_value(value).ok()?)))
             .collect()
     }
 
-    /// What a key holds, whatever it is.
+    /// The value of a key, of any type.
     pub(super) fn value(&self, section: &str, name: &str) -> Option<&toml::Value> {
         self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
     }
@@ -317,7 +318,7 @@ fn is_allowed(
         UntrustedRule::Only(flag) => value.as_bool() == Some(flag),
         UntrustedRule::OnlyText(text) => value.as_str() == Some(text),
         UntrustedRule::Lowers(default) => {
-            // 0 is no limit, or the default.
+            // The user's 0 means no limit, or the default one.
             let limit = own.and_then(to_number).filter(|number| *number > 0.0).unwrap_or(default);
             to_number(value).is_some_and(|number| number > 0.0 && number <= limit)
         }
@@ -358,8 +359,8 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Runtime => {
             value.as_str().is_some_and(|text| text.is_empty() || text.parse::<Runtime>().is_ok())
         }
-        Kind::UnknownHosts => matches!(value.as_str(), Some("refuse" | "accept-new" | "ask")),
-        // They were looked at one by one.
+        Kind::UnknownHosts => value.as_str().is_some_and(|text| UnknownHostPolicy::from_name(text).is_some()),
+        // `Settings::set` has validated each server.
         Kind::Servers => value.is_array(),
         Kind::Confirmation => {
             matches!(value.as_str(), Some("never" | "low" | "medium" | "high" | "always"))
@@ -372,7 +373,7 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
     }
 }
 
-/// `512m` and the like, as Docker's users write sizes: bytes without a letter, else in powers of 1,024.
+/// Parses a size in Docker's notation, such as `512m`: units are powers of 1,024, and a number without a unit is bytes.
 pub(crate) fn size_in_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {

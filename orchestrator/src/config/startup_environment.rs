@@ -1,4 +1,4 @@
-//! `runtime_startup_env_vars`: what everything that runs in a sandbox finds in its environment.
+//! `runtime_startup_env_vars`: environment variables of every process in a sandbox.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::settings::{ConfigError, Settings};
 
-/// The variables, by name. A number or a truth value is its text.
+/// Reads the variables, by name. Numbers and truth values become text.
 pub(super) fn read(settings: &Settings) -> Result<BTreeMap<String, SecretString>, ConfigError> {
     let variables = settings.table("sandbox", "runtime_startup_env_vars").unwrap_or_default();
     let read = |(name, value): (String, Value)| {

@@ -2,9 +2,10 @@ use std::io::Write;
 
 use engine::agent::tools::ToolName;
 use engine::condenser::CondenserConfig;
+use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use storage::Durability;
 
-use super::{Config, ConfigError, Overrides, Runtime, keys};
+use super::{AnalyzerChoice, Config, ConfigError, Overrides, Runtime, keys};
 
 fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
     let mut named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -24,7 +25,7 @@ fn error_of(file: &str, environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn flags_win_over_the_environment_that_over_the_file_that_over_defaults() {
+fn flags_win_over_environment_over_file_over_defaults() {
     let file = "[core]\nmax_iterations = 7\nruntime = \"local\"\n";
     let config = load("", &[], Overrides::default()).unwrap();
     assert_eq!((config.max_iterations, config.runtime), (500, Runtime::Docker));
@@ -37,7 +38,7 @@ fn flags_win_over_the_environment_that_over_the_file_that_over_defaults() {
 }
 
 #[test]
-fn events_wait_for_the_disk_where_that_is_configured() {
+fn events_survive_a_power_cut_when_they_are_synced() {
     let durability = |file, environment| load(file, environment, Overrides::default()).unwrap().durability;
     assert_eq!(durability("", &[]), Durability::ProcessDeath);
     assert_eq!(durability("[core]\nsync_events = true\n", &[]), Durability::PowerCut);
@@ -45,13 +46,13 @@ fn events_wait_for_the_disk_where_that_is_configured() {
 }
 
 #[test]
-fn an_empty_variable_is_passed_over() {
+fn variable_is_ignored_when_it_is_empty() {
     let config = load("[llm]\nmodel = \"m\"\n", &[("LLM_MODEL", "")], Overrides::default()).unwrap();
     assert_eq!(config.llm.model.as_deref(), Some("m"));
 }
 
 #[test]
-fn a_group_inherits_from_its_section() {
+fn group_inherits_from_its_section() {
     let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.fast]\nmodel = \"small\"\n";
     let named = |model: &str| Overrides { model: Some(model.into()), ..Default::default() };
     let config = load(file, &[], named("fast")).unwrap();
@@ -62,7 +63,7 @@ fn a_group_inherits_from_its_section() {
 }
 
 #[test]
-fn a_bad_value_names_file_line_and_key() {
+fn error_names_file_line_and_key_when_a_value_is_bad() {
     assert_eq!(
         error_of("[core]\n\nmax_iterations = \"many\"\n", &[]),
         ":3: core.max_iterations must be a whole number, 0 or more, not a value of type string"
@@ -83,12 +84,13 @@ fn a_bad_value_names_file_line_and_key() {
 }
 
 #[test]
-fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
+fn startup_environment_is_validated_and_does_not_print() {
     use secrecy::ExposeSecret;
     let file = "[core]\ninit_git_in_empty_workspace = true\n[sandbox]\nruntime_startup_env_vars = { TOKEN = \"hunter2\", N = 3 }\n";
     let config = load(file, &[], Overrides::default()).unwrap();
-    assert!(config.init_git);
+    assert!(config.workspace.init_git);
     let exposed: Vec<_> = config
+        .workspace
         .startup_environment
         .iter()
         .map(|(name, value)| (name.as_str(), value.expose_secret()))
@@ -98,7 +100,7 @@ fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
     let variable =
         [("SANDBOX_RUNTIME_STARTUP_ENV_VARS", "{\"A\": \"b\"}"), ("INIT_GIT_IN_EMPTY_WORKSPACE", "False")];
     let config = load(file, &variable, Overrides::default()).unwrap();
-    assert!(config.startup_environment.keys().eq(["A"]) && !config.init_git);
+    assert!(config.workspace.startup_environment.keys().eq(["A"]) && !config.workspace.init_git);
     for (name, part) in [("A=B", "a name"), ("", "a name"), ("1A", "a name")] {
         let file = format!("[sandbox]\nruntime_startup_env_vars = {{ \"{name}\" = \"secret\" }}\n");
         let error = load(&file, &[], Overrides::default()).unwrap_err().to_string();
@@ -111,7 +113,7 @@ fn what_a_sandbox_finds_in_its_environment_is_checked_and_does_not_print() {
 }
 
 #[test]
-fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
+fn warning_names_the_nearest_key_when_a_key_is_unknown() {
     let file = "[core]\nmax_iteration = 3\n[llm]\nmodle = \"m\"\n[sandbx]\na = 1\n[cli]\nvi_mode = true\n";
     let warnings = load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
     for part in [
@@ -125,7 +127,7 @@ fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
 }
 
 #[test]
-fn an_older_name_is_told_and_the_newer_one_wins() {
+fn current_name_wins_when_an_old_one_is_set_too() {
     let tools = |file: &str, environment: &[(&str, &str)]| {
         let config = load(file, environment, Overrides::default()).unwrap();
         let tools = config.agent.definition.unwrap().tools;
@@ -150,7 +152,7 @@ fn an_older_name_is_told_and_the_newer_one_wins() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_an_error_when_it_was_named() {
+fn load_fails_when_a_named_file_is_missing() {
     let overrides = Overrides { config_file: Some("/nowhere/config.toml".into()), ..Default::default() };
     let error = Config::load(&overrides, |_| Some("/home/u".into())).unwrap_err();
     assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
@@ -163,13 +165,13 @@ fn secrets_do_not_print() {
 }
 
 #[test]
-fn sandboxes_are_read_as_v0_configures_them() {
+fn sandbox_settings_are_read_in_v0s_notation() {
     let file = "[sandbox]\nvolumes = \"/home/me/work:/workspace:rw,/data:/data:ro,cache:/var/cache\"\n\
                 use_host_network = true\nkeep_runtime_alive = true\nmemory_limit = \"512m\"\nclose_delay = 60\n\
                 enable_gpu = true\ncuda_visible_devices = \"0,2\"\n";
     let config = load(file, &[("SANDBOX_PIDS_LIMIT", "99")], Overrides::default()).unwrap();
     assert_eq!(config.warnings, Vec::<String>::new());
-    assert_eq!(config.workspace_base.as_deref(), Some(std::path::Path::new("/home/me/work")));
+    assert_eq!(config.workspace.base.as_deref(), Some(std::path::Path::new("/home/me/work")));
     let sandbox = config.sandbox;
     let targets: Vec<_> = sandbox.volumes.iter().map(|volume| (&*volume.target, volume.read_only)).collect();
     assert_eq!(targets, [("/data", true), ("/var/cache", false)]);
@@ -181,7 +183,7 @@ fn sandboxes_are_read_as_v0_configures_them() {
 }
 
 #[test]
-fn a_value_that_a_sandbox_cannot_have_is_refused() {
+fn sandbox_setting_is_refused_when_it_is_invalid() {
     assert_eq!(
         error_of("[sandbox]\nvolumes = \"/a:b\"\n", &[]),
         ":2: sandbox.volumes must be HOST:CONTAINER[:ro], with commas between them, not \"/a:b\""
@@ -198,7 +200,7 @@ fn a_value_that_a_sandbox_cannot_have_is_refused() {
 }
 
 #[test]
-fn mcp_servers_are_read_as_v0_configures_them() {
+fn mcp_servers_are_read_in_v0s_notation() {
     let file = "[mcp]\nsse_servers = [\"http://a/sse\", {url = \"https://b.example/sse\", api_key = \"hunter2\"}]\n\
                 shttp_servers = [{url = \"https://c/mcp\", timeout = 90, headers = {X-Team = \"hunter2\"}}]\n\
                 [[mcp.stdio_servers]]\nname = \"git\"\ncommand = \"uvx\"\nargs = [\"mcp-server-git\"]\n\
@@ -229,7 +231,7 @@ fn mcp_servers_are_read_as_v0_configures_them() {
 }
 
 #[test]
-fn a_bad_mcp_server_names_file_line_and_key() {
+fn error_names_file_line_and_key_when_a_server_is_bad() {
     for (file, error) in [
         ("stdio_servers = 3", "stdio_servers: must be a list of servers"),
         ("stdio_servers = [\"x\"]", "stdio_servers: server 1: must be a table with `name` and `command`"),
@@ -261,9 +263,9 @@ fn a_bad_mcp_server_names_file_line_and_key() {
 }
 
 #[test]
-fn a_condenser_is_read_with_v0s_defaults_and_with_the_models_it_names() {
+fn condenser_is_read_with_v0s_defaults_and_its_models() {
     let config = load("", &[], Overrides::default()).unwrap();
-    assert_eq!((config.condenser.chosen, config.condenser.is_usual_wanted), (None, true));
+    assert_eq!((config.condenser.chosen, config.condenser.is_default_enabled), (None, true));
     assert!(!config.history_truncation_disabled);
 
     let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.small]\nmodel = \"little\"\n\
@@ -294,7 +296,7 @@ fn a_condenser_is_read_with_v0s_defaults_and_with_the_models_it_names() {
 }
 
 #[test]
-fn a_condenser_that_cannot_be_is_refused() {
+fn condenser_is_refused_when_it_is_invalid() {
     for (file, problem) in [
         ("[condenser]\ntype = 7\n", ":2: condenser.type must be a string, not a value of type integer"),
         (
@@ -313,19 +315,16 @@ fn a_condenser_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
+fn section_of_an_agent_sets_its_tools_and_model() {
     use engine::agent::tools::ToolName;
     let file = "[llm]\nmodel = \"big\"\n[llm.fast]\nmodel = \"small\"\nbase_url = \"http://h\"\n\
                 [agent]\nenable_think = false\nenable_jupyter = false\ndisabled_microagents = [\"git\"]\n\
                 [agent.quick]\nllm_config = \"fast\"\nenable_cmd = false\nenable_jupyter = true\nenable_condensation_request = true\n";
     let usual = load(file, &[("AGENT_ENABLE_EDITOR", "0")], Overrides::default()).unwrap();
-    assert_eq!(
-        (usual.agent.lasting_name.as_str(), usual.llm.model.as_deref()),
-        ("CodeActAgent", Some("big"))
-    );
+    assert_eq!((usual.agent.stored_name.as_str(), usual.llm.model.as_deref()), ("CodeActAgent", Some("big")));
     let tools = usual.agent.definition.unwrap().tools;
     assert_eq!(tools, [ToolName::ExecuteBash, ToolName::Browser, ToolName::TaskTracker, ToolName::Finish]);
-    assert!(usual.agent.is_told && usual.agent.disabled_microagents.contains("git"));
+    assert!(usual.agent.has_prompt_extensions && usual.agent.disabled_microagents.contains("git"));
 
     let quick = || Overrides { agent: Some("quick".into()), ..Default::default() };
     let config = load(file, &[("AGENT_ENABLE_PROMPT_EXTENSIONS", "false")], quick()).unwrap();
@@ -341,13 +340,13 @@ fn an_agents_section_says_what_it_has_and_which_model_it_is_for() {
         ToolName::Finish,
     ];
     assert_eq!(tools, expected);
-    assert!(!config.agent.is_told);
+    assert!(!config.agent.has_prompt_extensions);
     let named = Overrides { model: Some("other".into()), ..quick() };
     assert_eq!(load(file, &[], named).unwrap().llm.model.as_deref(), Some("other"));
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
+fn missing_agent_is_an_error_of_its_definition() {
     let config = load("[core]\ndefault_agent = \"FlyingAgent\"\n", &[], Overrides::default()).unwrap();
     let error = config.agent.definition.unwrap_err();
     assert!(
@@ -362,7 +361,7 @@ fn an_agent_that_is_not_there_is_told_to_who_needs_one() {
 }
 
 #[test]
-fn the_browser_is_there_unless_it_is_switched_off() {
+fn browser_is_enabled_unless_it_is_turned_off() {
     use engine::agent::tools::ToolName;
     let has_browser = |file: &str| {
         let config = load(file, &[], Overrides::default()).unwrap();
@@ -380,7 +379,7 @@ fn the_browser_is_there_unless_it_is_switched_off() {
 }
 
 #[test]
-fn missing_llm_group_of_an_agent_is_the_default_one() {
+fn default_model_is_used_when_an_agents_group_is_missing() {
     let file = "[llm]\nmodel = \"m\"\n[agent]\nllm_config = \"nope\"\n";
     let config = load(file, &[], Overrides::default()).unwrap();
     assert_eq!(config.llm.model.as_deref(), Some("m"));
@@ -390,7 +389,7 @@ fn missing_llm_group_of_an_agent_is_the_default_one() {
 }
 
 #[test]
-fn a_file_is_an_agent_and_its_prompt_and_model_win() {
+fn prompt_and_model_of_an_agents_file_win() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("agents")).unwrap();
     let path = folder.path().join("agents/critic.md");
@@ -402,21 +401,22 @@ fn a_file_is_an_agent_and_its_prompt_and_model_win() {
     let definition = config.agent.definition.unwrap();
     assert_eq!((definition.name.as_str(), definition.prompt.as_str()), ("critic", "Be strict."));
     assert_eq!(config.llm.model.as_deref(), Some("small"));
-    assert!(!config.agent.is_told, "the section of its name counts too");
+    assert!(!config.agent.has_prompt_extensions, "the section of its name counts too");
     let absolute = path.canonicalize().unwrap().display().to_string();
-    assert_eq!(config.agent.lasting_name, absolute);
+    assert_eq!(config.agent.stored_name, absolute);
     std::fs::write(&path, "---\nname: a b\n---\nx").unwrap();
     let error = load(file, &own, overrides()).unwrap().agent.definition.unwrap_err();
     assert!(error.starts_with(&format!("{}:2: `name` must be", path.display())), "{error}");
 }
 
 #[test]
-fn who_is_asked_is_read_and_a_wrong_word_is_refused() {
+fn confirmation_policy_is_read_and_refused_when_unknown() {
     let file = "[security]\nconfirmation_mode = true\nsecurity_analyzer = \"llm\"\nsecurity_analyzer_key = \"hunter2\"\n";
     let config = load(file, &[("SECURITY_CONFIRMATION_POLICY", "medium")], Overrides::default()).unwrap();
     let security = &config.security;
     assert!(security.confirmation_mode && !format!("{config:?}").contains("hunter2"));
-    assert_eq!((security.analyzer.as_deref(), security.policy.as_deref()), (Some("llm"), Some("medium")));
+    assert!(matches!(security.analyzer, Some(AnalyzerChoice::DeclaredRisk)));
+    assert_eq!(security.policy, Some(ConfirmationPolicy::Risky { from: SecurityRisk::Medium }));
     assert_eq!(
         error_of("[security]\nconfirmation_policy = \"often\"\n", &[]),
         ":2: security.confirmation_policy must be never, low, medium, high or always, not \"often\""
@@ -424,7 +424,7 @@ fn who_is_asked_is_read_and_a_wrong_word_is_refused() {
 }
 
 #[test]
-fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
+fn secrets_are_read_from_config_flags_environment_and_files() {
     use secrecy::ExposeSecret;
     let held = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(held.path(), "of a file\n").unwrap();
@@ -464,7 +464,7 @@ fn secrets_come_from_the_file_the_environment_and_files_of_their_own() {
 }
 
 #[test]
-fn a_router_has_the_second_model_that_is_meant_for_it() {
+fn router_uses_the_model_that_is_marked_for_routing() {
     let file = "[llm]\nmodel = \"big\"\nbase_url = \"http://h\"\n[llm.fast]\nmodel = \"small\"\nfor_routing = true\n";
     let second = |more: &str| {
         let config = load(&format!("{file}{more}"), &[], Overrides::default()).unwrap();
@@ -501,7 +501,7 @@ fn a_router_has_the_second_model_that_is_meant_for_it() {
 }
 
 #[test]
-fn an_agents_own_condenser_wins() {
+fn condenser_of_an_agents_section_wins() {
     let file = "[condenser]\ntype = \"noop\"\n[agent.quick.condenser]\ntype = \"recent\"\nmax_events = 7\n";
     let of = |agent: Option<&str>| {
         let named = Overrides { agent: agent.map(Into::into), ..Default::default() };
@@ -512,7 +512,7 @@ fn an_agents_own_condenser_wins() {
 }
 
 #[test]
-fn a_key_that_will_never_have_an_effect_says_what_to_do() {
+fn warning_names_a_replacement_when_a_key_has_no_effect() {
     let file = "[llm]\naws_region_name = \"eu\"\nmodify_params = true\n[cli]\nvi_mode = true\n";
     let warnings = load(file, &[], Overrides::default()).unwrap().warnings;
     assert_eq!(
@@ -525,7 +525,7 @@ fn a_key_that_will_never_have_an_effect_says_what_to_do() {
 }
 
 #[test]
-fn whom_tasks_are_handed_on_to_is_bounded_and_each_has_its_own_models() {
+fn delegates_are_bounded_and_have_their_own_models() {
     let file = "[llm]\nmodel = \"big\"\n[llm.small]\nmodel = \"small\"\nfor_routing = true\n[agent]\ndelegates = [\"a\", \"b\"]\n\
                 [agent.a]\ndescription = \"Reads.\"\n[agent.b.model_routing]\nrouter_name = \"multimodal_router\"\n";
     let config = load(file, &[], Overrides::default()).unwrap();
@@ -543,7 +543,7 @@ fn whom_tasks_are_handed_on_to_is_bounded_and_each_has_its_own_models() {
 }
 
 #[test]
-fn v0s_zero_is_no_limit() {
+fn budget_is_unlimited_when_it_is_zero() {
     let config = load("[core]\nmax_budget_per_task = 0.0\n", &[], Overrides::default()).unwrap();
     assert_eq!(config.max_budget, None);
     let variable = [("MAX_BUDGET_PER_TASK", "0")];
@@ -551,7 +551,7 @@ fn v0s_zero_is_no_limit() {
 }
 
 #[test]
-fn environment_is_read_as_v0_reads_it() {
+fn environment_is_read_in_v0s_notation() {
     let variables = [
         ("SANDBOX_RUNTIME_STARTUP_ENV_VARS", "{'FOO': 'bar'}"),
         ("AGENT_DISABLED_MICROAGENTS", "['git', 'npm']"),
@@ -562,7 +562,7 @@ fn environment_is_read_as_v0_reads_it() {
         ("SANDBOX_USER_ID", "1000"),
     ];
     let config = load("", &variables, Overrides::default()).unwrap();
-    assert!(config.startup_environment.keys().eq(["FOO"]));
+    assert!(config.workspace.startup_environment.keys().eq(["FOO"]));
     assert!(config.agent.disabled_microagents.iter().eq(["git", "npm"]));
     assert_eq!(config.max_iterations, 7);
     let [program, remote] = config.mcp_servers.as_slice() else { panic!("{:?}", config.mcp_servers) };
@@ -577,7 +577,7 @@ fn environment_is_read_as_v0_reads_it() {
 }
 
 #[test]
-fn only_near_names_are_suggested() {
+fn suggestion_is_made_only_when_a_name_is_similar() {
     let warning = |file: &str| load(file, &[], Overrides::default()).unwrap().warnings.join("\n");
     for (file, name) in [
         ("[core]\nmax_iteratons = 1", "max_iterations"),

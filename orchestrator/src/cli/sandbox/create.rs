@@ -129,7 +129,7 @@ pub(super) fn spec(
     wishes: Wishes,
 ) -> anyhow::Result<SandboxSpec> {
     let usual = compose::spec(config, name.conversation().clone());
-    let mut environment = workspace::environment(config, None);
+    let mut environment = workspace::environment(&config.workspace, None);
     environment.extend(variables(&wishes.env)?);
     let spec = SandboxSpec {
         lifetime: Lifetime::UntilRemoved,

@@ -11,7 +11,7 @@ use super::host::{At, Host};
 use super::name::Name;
 use crate::cli::print;
 use crate::compose;
-use crate::config::{Config, Overrides, Runtime};
+use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 use crate::exit::{Exit, UsageError};
 
 /// How long one runtime may keep those of the others from being shown.
@@ -59,7 +59,7 @@ impl Hosts {
         {
             let mut config = Config { runtime, ..first.config.clone() };
             // Nobody is asked about a machine that was not named.
-            config.sandbox.ssh.unknown_hosts = Some("refuse".into());
+            config.sandbox.ssh.unknown_hosts = Some(UnknownHostPolicy::Refuse);
             match compose::provider(&config, &first.state_dir) {
                 Ok(provider) => others.push(Host { config, state_dir: first.state_dir.clone(), provider }),
                 Err(error) => failed.push((runtime.name(), error)),

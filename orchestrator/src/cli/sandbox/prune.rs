@@ -46,7 +46,7 @@ async fn prune(host: &Host, dry_run: bool) -> anyhow::Result<bool> {
     let locks: Mutex<Vec<Lock>> = Mutex::default();
     let unused: Mutex<Vec<SandboxSummary>> = Mutex::default();
     let is_used = |placed: &SandboxSummary| {
-        let Some(conversation) = &placed.conversation else { return compose::is_spare_in_use(placed) };
+        let Some(conversation) = &placed.conversation else { return compose::is_warm_in_use(placed) };
         let Ok(lock) = host.state_dir.lock(conversation) else { return true };
         locks.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
         unused.lock().unwrap_or_else(PoisonError::into_inner).push(placed.clone());
