@@ -86,7 +86,7 @@ on_every_shell! {
         assert_eq!(fixture.say("echo fine").await, "fine");
     }
 
-    async fn a_process_that_holds_the_terminal_does_not_hide_the_shells_end(fixture) {
+    async fn shell_exit_is_seen_when_a_process_holds_the_terminal(fixture) {
         let answered = fixture.run("sleep 1000 & echo $! >sleeper; exit 8").await;
         assert_eq!(answered.metadata.exit_code, 8);
         let sleeper = fixture.pid_in("sleeper").await;

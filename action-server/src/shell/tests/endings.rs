@@ -87,7 +87,7 @@ on_every_shell! {
         assert_eq!(fixture.say("echo new").await, "new");
     }
 
-    async fn a_shell_that_died_while_nobody_listened_is_told_with_the_next_command(fixture) {
+    async fn shell_death_is_reported_with_the_next_command_when_idle(fixture) {
         fixture.say("echo $$ >shell; (while [ ! -e go ]; do sleep 0.01; done; kill -9 $$) &").await;
         let shell = fixture.pid_in("shell").await;
         std::fs::write(fixture.path().join("go"), "").unwrap();
@@ -96,7 +96,7 @@ on_every_shell! {
         assert_eq!((answered.content.as_str(), answered.metadata.exit_code), ("new", 0));
     }
 
-    async fn a_removed_working_directory_does_not_keep_a_new_shell_from_starting(fixture) {
+    async fn new_shell_starts_when_the_working_directory_was_removed(fixture) {
         fixture.say("mkdir gone; cd gone; rmdir ../gone").await;
         fixture.run("exit 1").await;
         assert_eq!(fixture.say("pwd").await, fixture.path().to_str().unwrap());

@@ -113,7 +113,7 @@ on_every_shell! {
         fixture.assert_forgotten("lent-value", "a cancel").await;
     }
 
-    async fn a_command_that_goes_on_keeps_what_was_lent_and_gives_it_back_when_it_is_interrupted(fixture) {
+    async fn injected_value_is_kept_until_the_command_is_interrupted(fixture) {
         let lent = [("T", "lent-value")];
         let command = "sleep 1000 & echo; while [ ! -e go ]; do sleep 0.01; done; echo \"$T\"; cat";
         let limit = Some(Duration::from_millis(100));
