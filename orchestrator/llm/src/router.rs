@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn images_and_what_is_too_long_are_the_first_models_and_all_else_the_seconds() {
+    async fn first_model_is_used_when_request_has_images_or_is_too_long() {
         let answer = json!({ "text": "so" });
         let router = MultimodalRouter {
             primary: scripted("big", &json!([answer, answer, answer])),

@@ -62,7 +62,7 @@ mod tests {
     use super::HostSecret;
 
     #[test]
-    fn a_sandbox_has_the_same_key_after_a_restart_and_no_other_has_it() {
+    fn sandbox_key_is_stable_after_a_restart_and_unique() {
         let key = |secret: [u8; 32], id: &str| {
             HostSecret::new(secret).key_of(&id.parse().unwrap()).expose_secret().to_owned()
         };

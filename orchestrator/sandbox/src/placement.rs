@@ -79,7 +79,7 @@ mod tests {
     use super::{check_workspace, conversation_of, sandbox_id_of};
 
     #[test]
-    fn a_sandbox_is_named_after_its_conversation_and_found_by_its_name() {
+    fn sandbox_id_and_conversation_id_convert_both_ways() {
         let conversation = "019a-b.c".parse().unwrap();
         let sandbox = sandbox_id_of(&conversation).unwrap();
         assert_eq!(sandbox.as_str(), "glovebox-019a-b.c");

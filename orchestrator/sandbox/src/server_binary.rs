@@ -111,7 +111,7 @@ mod tests {
     use super::{EMBEDDED, ServerBinary};
 
     #[tokio::test]
-    async fn the_embedded_server_is_unpacked_once_and_repaired_when_it_was_changed() {
+    async fn embedded_server_is_unpacked_once_and_repaired_when_changed() {
         let cache = tempfile::tempdir().unwrap();
         let server = ServerBinary::embedded(cache.path().join("bin"));
         let path = server.path().await.unwrap();

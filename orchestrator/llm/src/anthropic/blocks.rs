@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_blocks_go_back_as_they_came_but_for_calls_that_were_dropped() {
+    fn stored_blocks_are_resent_unchanged_except_dropped_calls() {
         let kept = json!([
             { "type": "thinking", "thinking": "", "signature": "s" },
             { "type": "text", "text": "" },

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn images_go_with_their_bytes_or_by_their_address_in_messages_and_in_results() {
+    fn images_are_sent_inline_or_by_url() {
         let (data, url) = ("data:image/png;base64,AA==", "https://h/i.png");
         let by_bytes = json!({ "type": "image", "source": { "type": "base64", "media_type": "image/png", "data": "AA==" } });
         let by_address = json!({ "type": "image", "source": { "type": "url", "url": url } });

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_thoughts_and_calls_keep_their_order_and_signatures() {
+    fn interleaved_thinking_keeps_its_order_and_signatures() {
         let folded = content(vec![
             start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
             delta(0, json!({ "type": "thinking_delta", "thinking": "I " })),

@@ -113,7 +113,7 @@ async fn no_key_is_in_a_file_and_nothing_half_is_left() {
 }
 
 #[tokio::test]
-async fn several_models_record_into_one_folder_and_none_writes_over_another() {
+async fn recordings_do_not_collide_when_models_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let script = json!({ "responses": vec![json!({ "text": "so" }); 8] }).to_string();
     let llm = || {

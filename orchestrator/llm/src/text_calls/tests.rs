@@ -171,7 +171,7 @@ async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
 }
 
 #[tokio::test]
-async fn calls_and_results_are_told_as_text_and_a_malformed_call_with_the_format() {
+async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
     let said = |id: &str, arguments: &str| {
         let call = json!({ "id": id, "function": { "name": "say", "arguments": arguments } });
         ChatMessage::Assistant(json!({ "content": "Hm.", "tool_calls": [call] }).as_object().unwrap().clone())

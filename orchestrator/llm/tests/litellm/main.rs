@@ -33,7 +33,7 @@ async fn ask(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion
 
 /// One test: the proxy takes long to start.
 #[tokio::test]
-async fn a_proxy_answers_on_both_wires_and_its_errors_have_their_kinds() {
+async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
     let Some(proxy) = Proxy::start() else { return };
     // The mock counts for itself; of a stream LiteLLM counts the tokens, and it knows what GPT-4o costs.
     for (model, is_streamed, tokens, cost) in [

@@ -117,7 +117,7 @@ async fn an_answer_of_many_megabytes_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_is_not_answered_is_cancelled_and_the_server_lives() {
+async fn call_is_cancelled_and_server_survives_when_unanswered() {
     let script = Script {
         on_call: "[ -e asked ] && { ".to_owned() + &says("now") + "; } || : >asked",
         on_cancelled: ": >cancelled".into(),

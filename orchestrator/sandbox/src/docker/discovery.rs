@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_engine_that_answers_is_taken_and_without_one_all_are_named() {
+    async fn all_sockets_are_named_when_no_engine_answers() {
         let folder = tempfile::tempdir().unwrap();
         let [missing, deaf, answering] =
             ["missing", "deaf", "answering"].map(|name| folder.path().join(name));

@@ -219,7 +219,7 @@ mod tests {
     use super::{DOCKER_HUB, ask, find, registry_of};
 
     #[test]
-    fn the_registry_is_what_stands_before_the_first_slash_if_it_is_a_host() {
+    fn registry_is_the_first_path_segment_when_it_is_a_host() {
         for (repository, registry) in [
             ("debian", DOCKER_HUB),
             ("library/debian", DOCKER_HUB),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_stands_in_the_file_is_read_as_clients_of_all_ages_wrote_it() {
+    async fn credentials_are_read_as_old_and_new_clients_write_them() {
         // `me:a:b` and `hub:secret`
         let config = r#"{"auths":{"r.test:5000":{"auth":"bWU6YTpi"},"https://index.docker.io/v1/":{"auth":"aHViOnNlY3JldA=="},
             "https://old.test/v1/":{"auth":"bWU6YTpi"},"kept.test":{},"odd.test":{"auth":"%"}},"credHelpers":{},"other":[1]}"#;

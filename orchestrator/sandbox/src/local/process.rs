@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_ends_with_its_descendants_and_another_life_of_its_id_does_not() {
+    async fn process_ends_with_descendants_but_not_when_id_was_reused() {
         let mut child =
             Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).spawn().unwrap();
         let known = KnownProcess::with_pid(child.id().try_into().unwrap()).unwrap();

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_speaks_to_goes_and_what_is_spoken_to_paused_or_unknown_stays() {
+    async fn sandbox_expires_when_idle_unless_busy_paused_or_unknown() {
         let register = Register::new(Quotas { of_all: 9, of_key: 9 });
         let (used, paused, ended, idle) =
             (lending("a", "used"), lending("a", "p"), lending("a", "e"), lending("b", "i"));

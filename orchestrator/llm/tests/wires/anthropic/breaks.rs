@@ -24,7 +24,7 @@ fn answer() -> Value {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_anywhere_is_cut_until_it_says_why_it_stopped() {
+async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
     let events = events(&answer());
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     for end in 0..events.len() {

@@ -99,7 +99,7 @@ async fn a_stream_that_calls_itself_text_is_one_still() {
 }
 
 #[tokio::test]
-async fn a_finished_stream_that_breaks_off_before_its_usage_is_an_answer_whose_price_is_guessed() {
+async fn cost_is_estimated_when_finished_stream_ends_before_usage() {
     let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS[..3])]).await;
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!((completion.response.text(), completion.usage.completion_tokens), ("Hello", 1));

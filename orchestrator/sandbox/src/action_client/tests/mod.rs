@@ -66,7 +66,7 @@ async fn perform(client: &ActionClient) -> (Result<Observation, SandboxError>, S
 }
 
 #[tokio::test]
-async fn a_connection_cut_in_the_middle_of_output_resumes_at_the_byte_that_was_not_heard() {
+async fn output_resumes_at_the_next_byte_when_connection_is_cut() {
     let server = FakeServer::new("boot-1")
         .on("POST /v1/actions/c.1?after=0", Act::frames_then_cut(&[output(0, "one two ")]))
         .on("GET /v1/actions/c.1?after=8", Act::frames_then_cut(&[output(4, "two three ")]))
@@ -114,7 +114,7 @@ async fn a_server_that_was_started_again_is_another_sandbox() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_out_of_reach_is_lost_within_five_seconds_for_everyone_who_waits() {
+async fn all_calls_fail_within_five_seconds_when_server_is_lost() {
     let server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::CutForEver);
     let client = client(&server).await;
     let begun = Instant::now();
@@ -126,7 +126,7 @@ async fn a_server_out_of_reach_is_lost_within_five_seconds_for_everyone_who_wait
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_frozen_or_of_unknown_fate_is_not_taken_for_lost() {
+async fn server_is_not_lost_when_frozen_or_of_unknown_state() {
     // At half a second an attempt: five minutes, and most of one.
     for away in [Act::CutAndPause(600), Act::CutAndForget(100)] {
         let server = FakeServer::new("boot-1")
@@ -142,7 +142,7 @@ async fn a_server_that_is_frozen_or_of_unknown_fate_is_not_taken_for_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_frozen_on_purpose_is_waited_for_beyond_the_actions_time() {
+async fn paused_server_is_awaited_beyond_the_action_timeout() {
     // At half a second an attempt: an hour.
     let server = FakeServer::new("boot-1")
         .on("POST /v1/actions/c.1?after=0", Act::CutAndPause(7200))
@@ -165,7 +165,7 @@ async fn an_answer_that_breaks_without_end_is_lost() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_told_in_its_words_without_control_characters() {
+async fn refusal_is_quoted_without_control_characters() {
     let server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", Act::refuse(409, "conflict"));
     let (ended, _) = perform(&client(&server).await).await;
     let error = ended.unwrap_err();

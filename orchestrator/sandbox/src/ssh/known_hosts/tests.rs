@@ -58,7 +58,7 @@ fn a_hashed_name_is_recognised() {
 }
 
 #[test]
-fn what_is_learned_is_known_and_its_algorithm_is_asked_for_first() {
+fn learned_key_is_known_and_its_algorithm_preferred() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new/known_hosts");
     std::fs::create_dir(folder.path().join("new")).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn files_folders_and_links_within_are_taken_and_replace_what_is_there() {
+    fn files_folders_and_inner_links_replace_existing_ones() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("new");
         let entries = [
