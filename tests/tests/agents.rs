@@ -115,7 +115,7 @@ fn dummy_agent_plays_its_script_without_a_model() {
 }
 
 #[test]
-fn an_agent_without_the_tool_that_its_file_names_says_so_and_asks_no_model() {
+fn agent_fails_before_any_model_call_when_its_tool_is_missing() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     home.write("cells.md", "---\ntools: [execute_ipython_cell, finish]\n---\nCalculate.");
@@ -174,7 +174,7 @@ fn cells_of_python_run_where_the_sandbox_has_ipython() {
 }
 
 #[test]
-fn a_file_is_an_agent_with_its_own_prompt_tools_and_model_and_is_resumed() {
+fn agent_from_a_file_has_its_own_prompt_tools_and_model() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo 1"), calls("think", &json!({"thought": "2"})), finish()]));
     home.write(

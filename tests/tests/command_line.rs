@@ -185,7 +185,7 @@ fn an_interrupt_while_the_sandbox_is_placed_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_that_only_talks_is_told_to_go_on_and_then_taken_at_its_word() {
+fn agent_is_asked_to_continue_three_times_when_it_only_talks() {
     let home = Home::new();
     let talk = json!({"text": "Which file do you mean?"});
     let model = home.script(&json!([talk, talk, talk, talk, talk]));
@@ -301,7 +301,7 @@ fn a_script_that_does_not_parse_is_named_with_its_place() {
 }
 
 #[test]
-fn an_engine_that_does_not_run_and_an_image_that_does_not_exist_are_named() {
+fn error_names_the_cause_when_engine_or_image_is_missing() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     let docker = ["run", "-t", "x", "-l", &model, "--runtime", "docker", "--image"];

@@ -177,7 +177,7 @@ async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_lost_sandbox_interrupts_the_action_and_the_next_one_gets_another() {
+async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
     let world = World::new(&json!([bash("hang"), bash("after"), finish()]));
     let conversation = world.begin().await;
     perform(&conversation).await;
@@ -195,7 +195,7 @@ async fn a_lost_sandbox_interrupts_the_action_and_the_next_one_gets_another() {
 }
 
 #[tokio::test]
-async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
+async fn conversation_resumes_without_rerun_when_process_died() {
     let responses = json!([bash("one"), bash("hang"), bash("two"), finish()]);
     let world = World::new(&responses);
     let conversation = world.begin().await;
@@ -216,7 +216,7 @@ async fn a_conversation_whose_process_died_goes_on_and_runs_nothing_twice() {
 }
 
 #[tokio::test]
-async fn calls_of_one_response_are_made_one_after_another_also_over_a_crash() {
+async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
     let both = json!({"tool_calls": [
         {"name": "execute_bash", "arguments": {"command": "hang"}},
         {"name": "execute_bash", "arguments": {"command": "second"}},
@@ -244,7 +244,7 @@ async fn an_unknown_conversation_cannot_be_recovered() {
 }
 
 #[tokio::test]
-async fn what_the_user_is_asked_about_runs_only_when_it_is_confirmed_also_over_a_crash() {
+async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let responses = json!([bash("one"), bash("two"), bash("three"), finish()]);
     let world = World::new(&responses);
     let conversation = world.begin_with(ConfirmationPolicy::Always).await;
@@ -319,7 +319,7 @@ fn taking(mut response: Value, tokens: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_history_that_grows_too_long_gets_a_summary_which_is_in_the_log_and_paid_for() {
+async fn summary_is_logged_and_charged_when_history_is_too_long() {
     let mut responses: Vec<Value> = (0..5).map(|_| taking(bash("true"), 100)).collect();
     // After five steps there are a prompt, a task and ten events.
     responses.push(taking(json!({"text": "what was done"}), 1000));
@@ -335,7 +335,7 @@ async fn a_history_that_grows_too_long_gets_a_summary_which_is_in_the_log_and_pa
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_models_window_is_condensed_until_it_fits_or_nothing_is_left() {
+async fn history_is_condensed_until_it_fits_when_window_overflows() {
     let overflow = json!({"error": "context_window_exceeded"});
     let steps = || (0..8).map(|_| bash("true"));
     let window = json!({"type": "conversation_window"});

@@ -51,7 +51,7 @@ fn the_beginning_of_an_id_is_enough_if_no_other_has_it() {
 }
 
 #[test]
-fn an_exported_trajectory_is_the_one_that_is_saved_and_can_be_done_again() {
+fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
     let home = Home::new();
     let saved = home.path().join("saved.json");
     run(&home, &json!([bash("echo 1"), finish()]), &["--save-trajectory", saved.to_str().unwrap()]);
@@ -90,7 +90,7 @@ fn what_a_kill_left_is_not_called_running() {
 }
 
 #[test]
-fn a_trajectory_that_cannot_be_saved_is_refused_before_anything_is_done() {
+fn run_is_refused_when_the_trajectory_cannot_be_saved() {
     let home = Home::new();
     home.write("file", "");
     let model = home.script(&json!([finish()]));

@@ -125,7 +125,7 @@ fn server_killed_in_mid_command(place: &[&str]) {
 }
 
 #[test]
-fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_docker() {
+fn agent_is_notified_when_action_server_is_killed_on_docker() {
     if let Some(backend) = DockerBackend::debian() {
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
         server_killed_in_mid_command(&["--runtime", "docker", "--image", &image]);
@@ -133,7 +133,7 @@ fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_docker() {
 }
 
 #[test]
-fn an_action_server_killed_in_mid_command_is_told_to_the_agent_on_local() {
+fn agent_is_notified_when_action_server_is_killed_on_local() {
     server_killed_in_mid_command(&["--runtime", "local"]);
 }
 

@@ -37,7 +37,7 @@ fn of<'a>(events: &'a [Value], delegation: &'a Value) -> impl Iterator<Item = &'
 }
 
 #[test]
-fn tasks_are_worked_on_at_once_each_in_its_own_shell_and_their_outcomes_are_heard() {
+fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     let home = Home::new();
     let heard = bash("echo \"${NAME:-none}\"");
     let saved = home.path().join("saved.json");
@@ -127,7 +127,7 @@ fn an_error_of_the_other_agent_is_told_and_no_end() {
 }
 
 #[test]
-fn whom_tasks_cannot_be_handed_on_to_is_told_before_anything_begins() {
+fn run_is_refused_when_a_delegate_does_not_exist() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     home.write(".glovebox/config.toml", "[agent]\ndelegates = [\"nobody\"]\n");

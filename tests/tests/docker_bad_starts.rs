@@ -99,7 +99,7 @@ async fn an_image_without_a_shell_is_told_with_the_first_command() {
 }
 
 #[tokio::test]
-async fn an_image_for_another_processor_is_told_with_the_first_command() {
+async fn first_command_fails_when_image_is_for_another_processor() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("bin")).unwrap();
@@ -143,7 +143,7 @@ async fn a_server_for_another_processor_is_a_start_error() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_a_start_error_in_time_with_its_last_words() {
+async fn start_fails_in_time_with_log_tail_when_server_is_silent() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = "#!/bin/sh\ni=0; while [ $i -lt 2100 ]; do i=$((i+1)); echo \"this is the line $i of its log\"; done >&2\n\

@@ -37,7 +37,7 @@ fn called(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_second_model_writes_a_draft_out_and_is_counted_recorded_and_replayed() {
+fn second_model_expands_a_draft_and_is_counted_and_replayed() {
     let home = Home::new();
     let (file, new) = (home.workspace().join("a.py"), home.workspace().join("new/b.py"));
     let agent = json!([
@@ -155,7 +155,7 @@ fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_killed_while_a_draft_is_written_out_asks_again_and_writes_once() {
+async fn draft_is_written_once_when_host_is_killed_while_expanding() {
     let home = Home::new();
     home.write(".glovebox/config.toml", "[agent]\nenable_llm_editor = true\n");
     let file = home.write("work/a", "1\n2\n");

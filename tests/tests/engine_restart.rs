@@ -66,12 +66,12 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_lets_containers_live_comes_back_and_the_action_goes_on() {
+async fn action_continues_when_engine_restarts_with_live_restore() {
     restarted_in_mid_command(true, Signal::TERM).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_lets_containers_live_is_killed_and_the_action_goes_on() {
+async fn action_continues_when_engine_is_killed_with_live_restore() {
     restarted_in_mid_command(true, Signal::KILL).await;
 }
 

@@ -102,12 +102,12 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_sandboxes_of_killed_hosts_are_swept_or_attached_on_local() {
+async fn local_sandboxes_are_swept_or_resumed_when_hosts_are_killed() {
     many_are_swept_or_resumed(&["--runtime", "local"], local).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_sandboxes_of_killed_hosts_are_swept_or_attached_on_docker() {
+async fn docker_sandboxes_are_swept_or_resumed_when_hosts_are_killed() {
     if let Some(backend) = DockerBackend::busybox() {
         let image = backend.image().unwrap();
         many_are_swept_or_resumed(&["--runtime", "docker", "--image", &image], docker).await;

@@ -97,7 +97,7 @@ fn archive() -> Vec<u8> {
 }
 
 #[test]
-fn an_image_without_a_shell_or_that_is_not_there_is_named_in_one_line() {
+fn error_is_one_line_when_image_is_missing_or_has_no_shell() {
     if DockerBackend::busybox().is_none() {
         return;
     }

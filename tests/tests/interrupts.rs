@@ -59,7 +59,7 @@ fn output_that_is_left_out_is_reported_once_a_command() {
 }
 
 #[test]
-fn a_run_that_is_left_before_its_sandbox_could_answer_goes_on_later() {
+fn run_is_resumable_when_left_before_sandbox_answered() {
     let home = Home::new();
     let mut child = run(&home, &json!([bash("touch begun; sleep 1000"), finish()])).spawn().unwrap();
     wait_until("the command runs", || home.workspace().join("begun").exists());
@@ -89,7 +89,7 @@ fn a_run_that_is_left_before_its_sandbox_could_answer_goes_on_later() {
 }
 
 #[test]
-fn the_json_of_a_command_has_its_output_whole_and_says_what_is_left_out() {
+fn command_json_has_whole_output_and_marks_truncation() {
     let home = Home::new();
     let observation = |command: &str| -> Value {
         serde_json::from_str(&exec(&home, &["--json", "--", command]).expect(0).stdout).unwrap()

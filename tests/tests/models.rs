@@ -17,7 +17,7 @@ fn called(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn what_the_second_model_cannot_read_the_first_one_answers_and_a_third_writes_the_summaries() {
+fn first_model_answers_when_the_second_cannot_read_a_request() {
     let home = Home::new();
     let too_long = json!({"error": "context_window_exceeded"});
     let small = [bash("echo 1"), too_long.clone(), bash("echo 3"), bash("echo 4"), bash("echo 5"), too_long];

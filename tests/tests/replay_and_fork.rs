@@ -27,7 +27,7 @@ fn outputs(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_replay_shows_where_something_else_came_of_an_action_and_only_there() {
+fn replay_reports_a_difference_only_where_results_differ() {
     let home = Home::new();
     let file = home.path().join("done.json");
     let save = ["--save-trajectory", file.to_str().unwrap()];
@@ -46,7 +46,7 @@ fn a_replay_shows_where_something_else_came_of_an_action_and_only_there() {
 }
 
 #[test]
-fn a_trajectory_that_comes_to_the_same_differs_nowhere_and_the_agent_goes_on_where_it_ended() {
+fn agent_resumes_after_a_replay_when_no_result_differs() {
     let home = Home::new();
     let file = home.path().join("done.json");
     let save = ["-i", "2", "--save-trajectory", file.to_str().unwrap()];
@@ -63,7 +63,7 @@ fn a_trajectory_that_comes_to_the_same_differs_nowhere_and_the_agent_goes_on_whe
 }
 
 #[test]
-fn a_trajectory_that_is_configured_is_done_again_by_a_run_without_a_task() {
+fn configured_trajectory_is_replayed_when_run_has_no_task() {
     let home = Home::new();
     let file = home.path().join("done.json");
     let save = ["-i", "1", "--save-trajectory", file.to_str().unwrap()];

@@ -76,7 +76,7 @@ async fn what_left_its_parents_ends_with_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_control_groups_each_process_is_bounded_and_that_is_said() {
+async fn each_process_is_bounded_when_control_groups_are_missing() {
     let backend = Local::new().unwrap();
     let config = LocalConfig { control_groups: "/nowhere".into(), ..backend.config(backend.server()) };
     let provider = LocalProvider::new(config);

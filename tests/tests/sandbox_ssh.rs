@@ -134,7 +134,7 @@ async fn a_workspace_there_is_worked_in_as_its_user_and_never_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_removes_what_no_conversation_uses_and_nothing_of_others() {
+async fn sweep_removes_only_our_sandboxes_that_are_unused() {
     let Some(backend) = Ssh::new() else { return };
     let other =
         SshProvider::new(SshConfig { secret: HostSecret::new([8; 32]), ..backend.config(backend.server()) });
@@ -183,7 +183,7 @@ async fn a_home_folder_with_a_long_path_has_its_sockets_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn code_in_the_sandbox_finds_its_key_nowhere_and_its_socket_is_the_users() {
+async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
     let Some(backend) = Ssh::new() else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     // The server's own memory and descriptors are closed to everyone; a key has 64 hexadecimal digits.

@@ -20,7 +20,7 @@ fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn a_workspaces_instructions_are_recalled_before_the_first_step_and_knowledge_once() {
+fn instructions_are_recalled_first_and_knowledge_only_once() {
     let home = Home::new();
     home.write("work/AGENTS.md", "Build with make.");
     std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
@@ -69,7 +69,7 @@ fn a_tool_servers_tool_is_called_in_the_sandbox() {
 }
 
 #[test]
-fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
+fn looping_agent_is_stopped_and_resumes_before_the_loop() {
     let home = Home::new();
     let responses: Vec<Value> = (0..4).map(|_| bash("echo same")).chain([finish()]).collect();
     let events = run(&home, "work", &json!(responses), 1);
@@ -92,7 +92,7 @@ fn an_agent_in_a_loop_is_stopped_and_a_resume_lets_it_begin_before_the_loop() {
 }
 
 #[test]
-fn calls_that_fail_with_the_same_words_are_no_loop_unless_they_are_the_same() {
+fn failing_calls_are_a_loop_only_when_they_are_identical() {
     let home = Home::new();
     let call = |code: &str| calls("no_such_tool", &json!({"code": code}));
     let responses = json!([call("1"), call("2"), call("3"), call("4"), finish()]);
@@ -105,7 +105,7 @@ fn calls_that_fail_with_the_same_words_are_no_loop_unless_they_are_the_same() {
 }
 
 #[test]
-fn a_policy_lets_harmless_commands_pass_and_asks_about_the_others() {
+fn policy_asks_for_confirmation_only_when_command_is_risky() {
     let home = Home::new();
     let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../orchestrator/security-policy.toml");
     home.write(
@@ -156,7 +156,7 @@ fn an_agent_that_goes_on_in_another_sandbox_is_told_so_once() {
 }
 
 #[test]
-fn a_message_after_a_sandbox_that_could_not_be_placed_has_one_placed_and_no_model_is_asked_without() {
+fn sandbox_is_created_before_the_model_call_after_a_failure() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     let arguments = ["run", "--json", "--runtime", "docker", "-t", "work", "-l", &model];

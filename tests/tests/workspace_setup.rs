@@ -118,7 +118,7 @@ fn read(path: &Path) -> String {
 }
 
 #[test]
-fn a_repository_is_cloned_and_made_ready_before_the_agent_begins() {
+fn repository_is_cloned_and_set_up_before_the_agent_starts() {
     let Some(home) = home_with_origin("echo made > made; export FROM_SETUP=kept; cd /\n") else { return };
     let model = home.script(&json!([
         bash("basename $PWD; cat made; echo $FROM_SETUP; ls on-side; git branch --show-current"),
@@ -180,7 +180,7 @@ fn a_sandbox_killed_in_mid_setup_is_made_ready_anew() {
 }
 
 #[test]
-fn an_interrupt_stops_the_setup_and_a_resume_takes_the_step_again() {
+fn setup_step_runs_again_on_resume_when_it_was_interrupted() {
     let Some(home) =
         home_with_origin("echo run >> ../counter; [ -e ../go ] || sleep 600; echo made > made\n")
     else {
@@ -237,7 +237,7 @@ fn stopped(ended: &Ended, parts: &[&str]) {
 }
 
 #[test]
-fn a_clone_that_fails_is_named_without_its_credentials_and_can_be_tried_again() {
+fn failed_clone_is_reported_without_credentials_and_retryable() {
     let Some(home) = home_with_origin("") else { return };
     let model = home.script(&json!([finish()]));
     // Nobody listens there.
@@ -271,7 +271,7 @@ fn a_clone_that_fails_is_named_without_its_credentials_and_can_be_tried_again() 
 }
 
 #[test]
-fn an_empty_workspace_becomes_a_repository_if_that_is_configured() {
+fn empty_workspace_becomes_a_repository_when_configured() {
     let Some(home) = home_with_origin("") else { return };
     home.write(".glovebox/config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
     let model = home.script(&json!([bash("git status --short && git branch --show-current"), finish()]));

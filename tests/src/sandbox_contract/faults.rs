@@ -84,7 +84,7 @@ pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn Bre
 }
 
 /// The sandbox dies as a whole: whoever waits is told once, and so is who comes later.
-pub async fn a_sandbox_killed_in_mid_command_is_lost_once_within_five_seconds(backend: &dyn Breakable) {
+pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn Breakable) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let (heard, first, request) = (Heard::default(), id(1), command("echo beg''un; sleep 1042"));

@@ -84,7 +84,7 @@ macro_rules! sandbox_faults {
         $crate::sandbox_contract!($backend;
             faults::a_connection_cut_in_mid_output_loses_and_repeats_nothing,
             faults::a_connection_cut_while_nothing_runs_is_made_again,
-            faults::a_sandbox_killed_in_mid_command_is_lost_once_within_five_seconds,
+            faults::killed_sandbox_is_lost_once_within_five_seconds,
             faults::a_sandbox_frozen_for_ten_seconds_goes_on,
             faults::a_full_disk_is_an_error_and_the_server_lives,
             random_aborts::starts_aborted_at_random_moments_leave_nothing,

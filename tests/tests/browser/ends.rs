@@ -53,7 +53,7 @@ async fn a_killed_browser_is_told_and_begun_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_starts_anew_finds_the_page_and_does_nothing_twice() {
+async fn page_is_found_and_no_call_repeated_when_host_restarts() {
     let mut scene = Scene::new().await;
     let seen = scene.act("goto('SITE/form')").await.well();
     let poke = seen.id_of("generic '', clickable");

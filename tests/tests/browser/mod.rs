@@ -93,7 +93,7 @@ async fn a_form_is_filled_in_and_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_told_in_one_sentence_and_the_page_stays() {
+async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/form')").await.well();
     let (send, color, never) = (seen.id_of("'Send'"), seen.id_of("'Colour'"), seen.id_of("'Never'"));
@@ -164,7 +164,7 @@ async fn dialogs_are_dismissed_and_told_and_hold_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_chosen_downloads_refused_things_dragged_and_frames_looked_into() {
+async fn uploads_drags_and_frames_work_and_downloads_are_refused() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/upload')").await.well();
     scene.run("printf content >letter.txt").await;

@@ -45,7 +45,7 @@ fn missing_sandbox_keeps_none_of_the_others_from_removal() {
 }
 
 #[test]
-fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
+fn sandbox_names_are_completed_without_waiting_for_an_engine() {
     for scene in Scene::all() {
         let (name, runtime) = (scene.name(), scene.runtime);
         for subcommand in ["rm", "exec", "shell", "logs", "pause", "snapshot", "stats"] {
@@ -67,7 +67,7 @@ fn names_of_sandboxes_are_completed_and_nobody_waits_for_an_engine() {
 }
 
 #[test]
-fn the_list_without_a_runtime_has_all_that_answer_and_names_those_that_do_not() {
+fn list_names_failed_runtimes_when_no_runtime_is_given() {
     let scene = Scene::local();
     let list = |more: &[&str]| {
         let mut command = scene.home.glovebox(&[&["sandbox", "ls", "--json"], more].concat());
@@ -122,7 +122,7 @@ fn a_sandbox_is_found_at_whatever_runtime_it_is() {
 }
 
 #[test]
-fn what_is_left_of_conversations_is_pruned_and_what_is_used_is_not() {
+fn prune_removes_only_sandboxes_that_are_unused() {
     let home = Home::new();
     let mut exec = home.glovebox(&["exec", "--runtime", "local", "--", "echo begun; sleep 1000"]);
     let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();

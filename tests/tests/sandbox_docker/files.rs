@@ -38,7 +38,7 @@ async fn files_in_a_workspace_of_the_host_have_its_owner() {
 }
 
 #[tokio::test]
-async fn volumes_are_seen_written_as_their_owner_and_read_only_where_asked() {
+async fn volumes_are_written_as_their_owner_or_read_only() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let (written, read) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     chown(written.path(), Some(some_user()), None).unwrap();
@@ -73,7 +73,7 @@ async fn a_named_volume_outlives_its_sandboxes() {
 }
 
 #[tokio::test]
-async fn a_workspace_that_cannot_be_used_is_a_start_error_that_names_it() {
+async fn start_error_names_the_workspace_when_it_is_unusable() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut spec = spec(&backend);

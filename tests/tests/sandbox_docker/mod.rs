@@ -76,7 +76,7 @@ async fn whether_an_engine_answers_is_known_within_two_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_does_not_see_our_files_gets_the_server_uploaded() {
+async fn server_is_uploaded_when_engine_cannot_see_our_files() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let backend = backend.behind_tcp().await;
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
@@ -85,7 +85,7 @@ async fn an_engine_that_does_not_see_our_files_gets_the_server_uploaded() {
 }
 
 #[tokio::test]
-async fn code_in_the_sandbox_finds_its_key_nowhere_and_its_bounds_in_place() {
+async fn key_is_hidden_in_the_sandbox_and_limits_apply() {
     let Some(backend) = DockerBackend::debian() else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     // The server's own memory and descriptors are closed to everyone; a key has 64 hexadecimal digits.

@@ -32,7 +32,7 @@ async fn a_container_joins_the_networks_that_are_named() {
 }
 
 #[tokio::test]
-async fn a_network_that_does_not_exist_is_a_start_error_that_says_what_to_do() {
+async fn start_error_advises_the_user_when_network_does_not_exist() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let name = "glovebox-no-such-network";
     for (network, additional_networks) in [(Some(name.to_owned()), vec![]), (None, vec![name.to_owned()])] {

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 const LONG: Duration = Duration::from_secs(17);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_is_outlived_by_the_shell_by_what_runs_and_by_the_link() {
+async fn shell_processes_and_connection_survive_a_pause() {
     let Some(backend) = DockerBackend::debian() else { return };
     let provider = backend.provider();
     let sandbox = place(&backend).await;

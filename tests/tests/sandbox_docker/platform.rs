@@ -7,7 +7,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 
 #[tokio::test]
-async fn an_image_that_is_here_for_another_platform_is_pulled_for_the_one_that_is_asked_for() {
+async fn image_is_pulled_when_local_one_is_for_another_platform() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let engine = backend.engine().await;
     let image = backend.image().unwrap();
@@ -32,7 +32,7 @@ async fn an_image_that_is_here_for_another_platform_is_pulled_for_the_one_that_i
 }
 
 #[tokio::test]
-async fn gpus_that_the_engine_does_not_have_are_a_start_error_that_says_what_is_needed() {
+async fn start_error_names_the_requirement_when_gpus_are_missing() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let info = backend.engine().await.info().await.unwrap();
     if info.runtimes.iter().flatten().any(|(name, _)| name.contains("nvidia")) {

@@ -53,7 +53,7 @@ async fn a_pull_tells_its_bytes_and_their_total() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_wants_a_login_or_never_answers_is_a_typed_error_in_time() {
+async fn pull_fails_in_time_when_registry_refuses_or_hangs() {
     let Some(backend) = DockerBackend::busybox() else { return };
     for (manner, reason) in [(Manner::Refuses, "docker login"), (Manner::Hangs, "not pulled within 2 s")] {
         let registry = Registry::start(manner).await;

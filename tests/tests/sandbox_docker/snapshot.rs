@@ -62,7 +62,7 @@ async fn a_fork_has_the_files_and_a_life_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fork_of_a_sandbox_with_a_workspace_is_set_up_as_its_image_was() {
+async fn fork_has_the_images_settings_when_it_has_a_workspace() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let engine = backend.engine().await;
     let workspace = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ async fn a_fork_leaves_no_image_whichever_sandbox_goes_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_fork_left_is_swept_and_what_is_kept_or_named_is_not() {
+async fn sweep_removes_only_snapshots_of_killed_forks() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = lone_provider(&backend, "swept");
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap().lease().sandbox_id.clone();

@@ -56,7 +56,7 @@ async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (Sandbox
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_from_the_pool_is_its_conversations_and_can_be_attached_to() {
+async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "adopt", 1, None));
     let [spare] = &spares(&provider, 1).await[..] else { panic!("one spare") };

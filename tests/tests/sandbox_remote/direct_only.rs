@@ -18,7 +18,7 @@ fn server_at(url: &str, key: &str) -> RemoteServerProvider {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_ours_outlives_us_and_what_we_run_there_does_not() {
+async fn foreign_server_survives_and_our_processes_end_on_removal() {
     let backend = ByHand::new().unwrap();
     let server = backend.start().await;
     let (provider, spec) = (server.client(), spec(&backend));

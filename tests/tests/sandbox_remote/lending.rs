@@ -179,7 +179,7 @@ async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_that_nobody_speaks_to_goes_and_one_that_is_spoken_to_or_kept_stays() {
+async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
     let backend = lent();
     let config = SandboxHostConfig { idle_timeout: Duration::from_secs(1), ..Lent::<Local>::host_config() };
     let provider = client_of(backend.lend(config), SECRET);

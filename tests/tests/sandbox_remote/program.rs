@@ -42,7 +42,7 @@ impl Host {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_is_killed_and_started_again_takes_up_what_it_lent() {
+async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     let home = Home::new();
     let host = Host::start(&home, "127.0.0.1:0", &[]);
     let address = host.address;

@@ -90,7 +90,7 @@ fn spec() -> SandboxSpec {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_is_asked_for_again_until_it_starts_and_waited_for_until_it_is_ready() {
+async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     let (backend, service) = (ByHand::new().unwrap(), Service::default());
     let server = backend.start().await;
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
@@ -165,7 +165,7 @@ async fn a_sandbox_is_asked_for_again_until_it_starts_and_waited_for_until_it_is
 }
 
 #[tokio::test]
-async fn without_retries_or_time_a_service_that_fails_is_an_error_that_quotes_it() {
+async fn service_error_is_quoted_when_retries_or_time_run_out() {
     let service = Service::default();
     let address = service.serve().await;
     service.script("POST /api/start", [(503, json!({"detail": "no node \u{1b}[31m is free"}))]);
@@ -204,7 +204,7 @@ async fn a_sandbox_that_fails_is_stopped_and_an_error() {
 }
 
 #[tokio::test]
-async fn what_is_no_runtime_api_and_what_does_not_answer_are_typed_errors() {
+async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     let service = Service::default();
     service.script("GET /api/sessions/talk-1", [(200, json!("a web page"))]);
     let failed = error(

@@ -84,7 +84,7 @@ fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_behind_tls_is_spoken_to_when_its_certificate_holds_and_only_then() {
+async fn tls_server_is_used_only_when_its_certificate_is_valid() {
     let (backend, authority) = (ByHand::new().unwrap(), Authority::new());
     let server = backend.start().await;
     let address = authority.in_front_of(server.address, "127.0.0.1").await;
@@ -111,7 +111,7 @@ async fn a_server_behind_tls_is_spoken_to_when_its_certificate_holds_and_only_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_host_behind_a_proxy_lends_over_tls_and_never_in_the_clear() {
+async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     let (backend, authority) = (Lent::<Local>::over_local().unwrap(), Authority::new());
     // The proxy's address must be known before the host that it stands before: a port that is free now.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

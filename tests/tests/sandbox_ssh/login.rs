@@ -81,7 +81,7 @@ async fn keys_of_every_kind_are_accepted_from_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_only_an_agent_can_use_is_used_and_without_it_is_named() {
+async fn encrypted_key_is_named_when_no_ssh_agent_holds_it() {
     let Some(backend) = Ssh::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     let encrypted = backend.sshd.client_home().join(".ssh/id_ed25519");
