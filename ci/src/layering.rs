@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_of_the_design_pass_and_strangers_are_not_ours_to_judge() {
+    fn designed_edges_and_external_crates_pass() {
         assert!(faults_with("llm", &json!([edge("engine"), edge("protocol"), edge("serde")])).is_empty());
     }
 

@@ -25,6 +25,7 @@ mod scratch;
 mod sim;
 mod step;
 mod test;
+mod test_names;
 mod workspace;
 
 use std::process::ExitCode;

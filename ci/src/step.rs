@@ -68,7 +68,9 @@ impl Step {
 
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Self::Format => "the code is formatted as cargo fmt would",
+            Self::Format => {
+                "the code is formatted as by cargo fmt, and test names have at most 60 characters"
+            }
             Self::Layering => "our crates depend on each other only as the design draws it",
             Self::Dependencies => {
                 "bans, licences and version floors; every dependency has its reason beside it"
