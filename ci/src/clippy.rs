@@ -1,4 +1,4 @@
-//! Step `clippy`: no warnings, in tests and benchmarks as little as elsewhere.
+//! Step `clippy`: no warnings in any target, including tests and benchmarks.
 
 use anyhow::Result;
 

@@ -1,13 +1,13 @@
-//! The one question we have for an ELF file: does it name an interpreter, the loader that a static program lacks?
+//! Detection of static ELF files: a static program names no interpreter (dynamic loader).
 //!
-//! `ldd` would run the file, and `readelf` is not everywhere; the header is forty lines to read.
+//! `ldd` would run the file, and `readelf` is not installed everywhere.
 
 use anyhow::{Context as _, Result, bail};
 
-/// The type of the program header that names the interpreter.
+/// Type of the program header that names the interpreter.
 const PT_INTERP: u32 = 3;
 
-/// Whether a 64-bit little-endian ELF file asks for a dynamic loader.
+/// Whether a 64-bit little-endian ELF file requests a dynamic loader.
 pub(crate) fn has_interpreter(file: &[u8]) -> Result<bool> {
     if !file.starts_with(b"\x7fELF\x02\x01") {
         bail!("not a 64-bit little-endian ELF file");
@@ -34,19 +34,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_shell_is_dynamic() {
+    fn system_shell_is_dynamic() {
         assert!(has_interpreter(&std::fs::read("/bin/sh").unwrap()).unwrap());
     }
 
     #[test]
-    fn a_file_without_program_headers_has_none() {
+    fn interpreter_is_absent_when_file_has_no_program_headers() {
         let mut file = vec![0; 64];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         assert!(!has_interpreter(&file).unwrap());
     }
 
     #[test]
-    fn other_and_truncated_files_are_errors() {
+    fn error_is_returned_when_file_is_foreign_or_truncated() {
         assert!(has_interpreter(b"#!/bin/sh").is_err());
         let shell = std::fs::read("/bin/sh").unwrap();
         assert!(has_interpreter(&shell[..0x40]).is_err());

@@ -1,6 +1,6 @@
-//! ^C, a terminal that closes, a polite kill: remembered here, looked at wherever something is waited for.
+//! The interrupt flag, set by SIGINT, SIGHUP and SIGTERM and checked by every wait.
 //!
-//! The one piece of global state, because a signal is the process's and not anybody's in particular.
+//! It is the only global state, because signals belong to the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,22 +10,22 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From here on those signals no longer end the program by themselves.
-pub(crate) fn watch() -> Result<()> {
+/// Installs the handlers. From then on the signals no longer terminate the program by themselves.
+pub(crate) fn install_handlers() -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&REQUESTED))
-            .with_context(|| format!("watching for signal {signal}"))?;
+            .with_context(|| format!("cannot handle signal {signal}"))?;
     }
     Ok(())
 }
 
-pub(crate) fn requested() -> bool {
+pub(crate) fn is_requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
-/// For the places between two things worth doing.
+/// Returns an error if an interrupt was requested. Called between two operations.
 pub(crate) fn check() -> Result<()> {
-    if requested() {
+    if is_requested() {
         bail!("interrupted");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The command line: what is asked for, as a value. Reads no environment and runs nothing.
+//! The parsed command line. Reads no environment and runs nothing.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use anyhow::{Context as _, Result, bail};
 use crate::report::Style;
 use crate::step::Step;
 
-/// What one `cargo ci …` asks for.
+/// A parsed `cargo ci …`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
-    /// The list of steps.
+    /// Print the usage and the list of steps.
     Help,
-    /// Run these checks and sum up.
+    /// Run these steps and print a summary.
     Checks { steps: Vec<Step>, style: Style },
-    /// Keep a private container engine with the test images until ^C.
+    /// Run a private container engine with the test images until ^C.
     Engine { folder: Option<PathBuf> },
-    /// Run the benchmarks with these arguments of theirs.
+    /// Run the benchmarks with these arguments.
     Bench { arguments: Vec<String> },
 }
 
@@ -29,9 +29,9 @@ impl Invocation {
             match argument.as_str() {
                 "--help" | "-h" | "help" => return Ok(Self::Help),
                 "--json" => style = Style::Json,
-                "engine" if steps.is_empty() => return engine(arguments),
-                "bench" if steps.is_empty() => return Ok(bench(arguments, style)),
-                name => match Step::named(name) {
+                "engine" if steps.is_empty() => return parse_engine(arguments),
+                "bench" if steps.is_empty() => return Ok(parse_bench(arguments, style)),
+                name => match Step::from_name(name) {
                     Some(step) => steps.push(step),
                     None => bail!("there is no step {name:?}; `cargo ci --help` lists them"),
                 },
@@ -44,7 +44,7 @@ impl Invocation {
     }
 }
 
-fn engine(mut arguments: impl Iterator<Item = String>) -> Result<Invocation> {
+fn parse_engine(mut arguments: impl Iterator<Item = String>) -> Result<Invocation> {
     let mut folder = None;
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -56,8 +56,8 @@ fn engine(mut arguments: impl Iterator<Item = String>) -> Result<Invocation> {
     Ok(Invocation::Engine { folder })
 }
 
-/// `cargo ci --json bench`, `cargo ci bench --json` and `cargo ci bench -- --json` all mean the same.
-fn bench(arguments: impl Iterator<Item = String>, style: Style) -> Invocation {
+/// Treats `cargo ci --json bench`, `cargo ci bench --json` and `cargo ci bench -- --json` alike.
+fn parse_bench(arguments: impl Iterator<Item = String>, style: Style) -> Invocation {
     let mut arguments: Vec<String> = arguments.collect();
     if arguments.first().is_some_and(|first| first == "--") {
         arguments.remove(0);
@@ -77,30 +77,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_named_is_every_check() {
+    fn all_steps_run_when_none_is_named() {
         let expected = Invocation::Checks { steps: Step::ALL.to_vec(), style: Style::Json };
         assert_eq!(parse("--json").unwrap(), expected);
     }
 
     #[test]
-    fn steps_run_in_the_order_given() {
+    fn steps_run_in_the_given_order() {
         let expected = Invocation::Checks { steps: vec![Step::Test, Step::Format], style: Style::Lines };
         assert_eq!(parse("test format").unwrap(), expected);
     }
 
     #[test]
-    fn an_unknown_step_is_named() {
+    fn error_names_the_step_when_it_is_unknown() {
         assert!(parse("fromat").unwrap_err().to_string().contains("fromat"));
     }
 
     #[test]
-    fn the_engine_may_be_given_a_folder() {
+    fn engine_accepts_a_folder() {
         assert_eq!(parse("engine --folder f").unwrap(), Invocation::Engine { folder: Some("f".into()) });
         assert!(parse("engine --folder").is_err());
     }
 
     #[test]
-    fn benchmarks_get_the_remaining_arguments() {
+    fn benchmarks_receive_the_remaining_arguments() {
         let expected = Invocation::Bench { arguments: vec!["place".to_owned(), "--json".to_owned()] };
         assert_eq!(parse("bench -- place --json").unwrap(), expected);
         assert_eq!(parse("--json bench place").unwrap(), expected);

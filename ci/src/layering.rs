@@ -1,6 +1,6 @@
-//! Step `layering`: our crates depend on each other only along the arrows that the design draws.
+//! Step `layering`: our crates depend on each other only as designed.
 //!
-//! Reads what the manifests declare, for every platform and also for tests and build scripts: an arrow is an arrow.
+//! Checks all declared dependencies: for every platform, and also those of tests and build scripts.
 
 use anyhow::{Result, bail};
 
@@ -9,8 +9,8 @@ use crate::report;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
-/// The design's picture. A new edge is a design change of its own, and starts here.
-const ARROWS: &[(&str, &[&str])] = &[
+/// Allowed dependencies of each crate. A new edge is a design change of its own and starts here.
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("action-server", &["protocol"]),
     ("engine", &["protocol"]),
@@ -44,11 +44,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ci", &[]),
 ];
 
-/// They never import each other.
+/// Adapters, which never depend on each other.
 #[cfg(test)]
-const SPOKES: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage", "server"];
+const ADAPTERS: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage", "server"];
 
-/// The only crate that takes the engine's fakes for more than its own tests.
+/// The only crate whose normal dependencies may enable the engine's fakes.
 const TESTS: &str = "tests";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
@@ -69,7 +69,7 @@ fn faults(members: &[&Package]) -> Vec<String> {
 
 fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
     let from = package.name.as_str();
-    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == from) else {
+    let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == from) else {
         return vec![format!("{from} is not in the table of ci/src/layering.rs")];
     };
     let ours =
@@ -77,14 +77,14 @@ fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
     let mut faults = Vec::new();
     for edge in ours {
         let to = edge.name.as_str();
-        // A crate may name itself in its dev-dependencies, to switch on a feature for its own tests.
+        // A crate may name itself in its dev-dependencies, to enable a feature for its own tests.
         let itself = to == from && edge.kind == Some(Kind::Dev);
         if !allowed.contains(&to) && !itself {
-            faults.push(format!("{from} → {to} is not an arrow of the design"));
+            faults.push(format!("{from} must not depend on {to}"));
         }
         let fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
         if fakes && from != TESTS && edge.kind != Some(Kind::Dev) {
-            faults.push(format!("{from} takes engine's `testing` outside its dev-dependencies"));
+            faults.push(format!("{from} enables engine's `testing` outside its dev-dependencies"));
         }
     }
     faults
@@ -125,46 +125,43 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_between_spokes_is_named() {
-        assert_eq!(
-            faults_with("llm", &json!([edge("storage")])),
-            ["llm → storage is not an arrow of the design"]
-        );
+    fn edge_between_adapters_is_a_fault() {
+        assert_eq!(faults_with("llm", &json!([edge("storage")])), ["llm must not depend on storage"]);
     }
 
     #[test]
-    fn tests_and_build_scripts_are_no_way_around() {
+    fn dev_and_build_dependencies_are_checked() {
         let dev = json!([{ "name": "llm", "kind": "dev", "features": [] }]);
-        assert_eq!(faults_with("engine", &dev), ["engine → llm is not an arrow of the design"]);
+        assert_eq!(faults_with("engine", &dev), ["engine must not depend on llm"]);
         let build = json!([{ "name": "engine", "kind": "build", "features": [] }]);
-        assert_eq!(faults_with("protocol", &build), ["protocol → engine is not an arrow of the design"]);
+        assert_eq!(faults_with("protocol", &build), ["protocol must not depend on engine"]);
     }
 
     #[test]
-    fn a_spoke_takes_the_fakes_for_its_tests_only() {
+    fn fakes_are_allowed_only_in_dev_dependencies() {
         let fakes = |kind: Value| json!([{ "name": "engine", "kind": kind, "features": ["testing"] }]);
         assert!(faults_with("storage", &fakes(json!("dev"))).is_empty());
         assert_eq!(
             faults_with("storage", &fakes(Value::Null)),
-            ["storage takes engine's `testing` outside its dev-dependencies"]
+            ["storage enables engine's `testing` outside its dev-dependencies"]
         );
     }
 
     #[test]
-    fn a_crate_may_switch_on_its_own_feature_for_its_tests() {
+    fn crate_may_enable_its_own_feature_for_its_tests() {
         let dev = json!([{ "name": "engine", "kind": "dev", "features": ["testing"] }]);
         assert!(faults_with("engine", &dev).is_empty());
     }
 
     #[test]
-    fn a_crate_that_the_design_does_not_know_is_named() {
+    fn crate_without_a_table_entry_is_a_fault() {
         assert_eq!(faults_with("helpers", &json!([])), ["helpers is not in the table of ci/src/layering.rs"]);
     }
 
     #[test]
-    fn no_spoke_is_allowed_another() {
-        for (name, allowed) in ARROWS.iter().filter(|(name, _)| SPOKES.contains(name)) {
-            assert!(allowed.iter().all(|to| !SPOKES.contains(to)), "{name}");
+    fn no_adapter_may_depend_on_another() {
+        for (name, allowed) in ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| ADAPTERS.contains(name)) {
+            assert!(allowed.iter().all(|to| !ADAPTERS.contains(to)), "{name}");
         }
     }
 }

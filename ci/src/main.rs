@@ -1,7 +1,7 @@
-//! `cargo ci`: every check this project makes of itself, one file a step.
+//! `cargo ci`: the checks of this project, one module per step.
 //!
-//! It reads the workspace from the outside (`cargo metadata`, the tracked files, the built program) and knows none of
-//! our crates. Whatever a step starts it ends before it returns, also after a failure or ^C.
+//! Inspects the workspace from the outside (`cargo metadata`, tracked files, built programs) and depends on none of our
+//! crates. A step terminates everything it started before it returns, also after a failure or ^C.
 
 mod bench;
 mod budget;
@@ -43,11 +43,11 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode> {
-    interrupt::watch()?;
+    interrupt::install_handlers()?;
     match Invocation::parse(std::env::args().skip(1))? {
         Invocation::Help => report::help()?,
         Invocation::Checks { steps, style } => return step::run_all(&Workspace::find()?, &steps, style),
-        Invocation::Engine { folder } => engine::keep(&Workspace::find()?, folder)?,
+        Invocation::Engine { folder } => engine::run(&Workspace::find()?, folder)?,
         Invocation::Bench { arguments } => bench::run(&Workspace::find()?, &arguments)?,
     }
     Ok(ExitCode::SUCCESS)

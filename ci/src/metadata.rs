@@ -1,4 +1,4 @@
-//! What `cargo metadata` says of packages and their declared dependencies; only the fields that a check reads.
+//! Packages and their declared dependencies from `cargo metadata`. Only the fields that a check reads.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,7 +34,7 @@ pub(crate) struct Dependency {
     pub(crate) features: Vec<String>,
 }
 
-/// No kind at all is an ordinary dependency.
+/// Kind of a dependency. Cargo omits it for a normal dependency.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -43,13 +43,14 @@ pub(crate) enum Kind {
 }
 
 impl Metadata {
-    /// `cargo` is a `cargo metadata` with whatever further arguments.
+    /// Runs `cargo`, a `cargo metadata` command, and parses its output.
     pub(crate) fn read(cargo: &mut Command, doing: &str) -> Result<Self> {
         let json = command::capture(cargo.args(["--format-version", "1"]), doing)?;
-        serde_json::from_str(&json).with_context(|| format!("{doing}: reading what cargo metadata printed"))
+        serde_json::from_str(&json)
+            .with_context(|| format!("{doing}: cannot parse the output of cargo metadata"))
     }
 
-    /// Our own packages.
+    /// Returns the packages of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }

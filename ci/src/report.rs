@@ -1,5 +1,5 @@
-//! What is printed on stdout: one line a step and a summary, for people or (`--json`) one object a line for programs.
-//! What the steps' own programs print goes to stderr (see `command`).
+//! The report on stdout: one line per step and a summary, as text or (`--json`) as one object per line. The output of the
+//! programs that steps run goes to stderr (see `command`).
 
 use std::io::{Write as _, stderr, stdout};
 use std::process::ExitCode;
@@ -11,56 +11,40 @@ use serde_json::{Value, json};
 use crate::interrupt;
 use crate::step::{Notes, Step};
 
-/// The exit code of a program that ^C ended, by the shells' convention.
+/// Exit code of an interrupted program, by the convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// For whom the report is.
+/// Format of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Lines,
     Json,
 }
 
-/// How one step ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Passed(Notes),
-    Failed(Error),
-}
-
-impl Outcome {
-    pub(crate) fn of(result: Result<Notes>) -> Self {
-        match result {
-            Ok(notes) => Self::Passed(notes),
-            Err(error) => Self::Failed(error),
-        }
-    }
-}
-
-struct Ended {
+struct CompletedStep {
     name: &'static str,
-    outcome: Outcome,
+    result: Result<Notes>,
     took: Duration,
 }
 
-/// Tells each step's end as it comes, and remembers it for the summary.
+/// Prints each step's result immediately, and keeps it for the summary.
 pub(crate) struct Report {
     style: Style,
-    ended: Vec<Ended>,
+    steps: Vec<CompletedStep>,
 }
 
 impl Report {
     pub(crate) fn new(style: Style) -> Self {
-        Self { style, ended: Vec::new() }
+        Self { style, steps: Vec::new() }
     }
 
-    pub(crate) fn step(&mut self, name: &'static str, outcome: Outcome, took: Duration) -> Result<()> {
-        let ended = Ended { name, outcome, took };
+    pub(crate) fn add(&mut self, name: &'static str, result: Result<Notes>, took: Duration) -> Result<()> {
+        let step = CompletedStep { name, result, took };
         print(&match self.style {
-            Style::Lines => line(&ended),
-            Style::Json => object(&ended).to_string(),
+            Style::Lines => line(&step),
+            Style::Json => object(&step).to_string(),
         })?;
-        self.ended.push(ended);
+        self.steps.push(step);
         Ok(())
     }
 
@@ -77,15 +61,11 @@ impl Report {
     }
 
     fn failed(&self) -> Vec<&'static str> {
-        self.ended
-            .iter()
-            .filter(|step| matches!(step.outcome, Outcome::Failed(_)))
-            .map(|step| step.name)
-            .collect()
+        self.steps.iter().filter(|step| step.result.is_err()).map(|step| step.name).collect()
     }
 
     fn seconds(&self) -> f64 {
-        self.ended.iter().map(|step| step.took.as_secs_f64()).sum()
+        self.steps.iter().map(|step| step.took.as_secs_f64()).sum()
     }
 
     fn closing_lines(&self, interrupted: bool) -> String {
@@ -95,12 +75,10 @@ impl Report {
             (false, true) => "all passed".to_owned(),
             (false, false) => format!("failed: {}", failed.join(", ")),
         };
-        let mut text = format!("\n{} steps in {:.1} s: {verdict}", self.ended.len(), self.seconds());
-        for step in &self.ended {
-            if let Outcome::Passed(notes) = &step.outcome {
-                for note in notes {
-                    text += &format!("\n  {}: {note}", step.name);
-                }
+        let mut text = format!("\n{} steps in {:.1} s: {verdict}", self.steps.len(), self.seconds());
+        for step in &self.steps {
+            for note in step.result.iter().flatten() {
+                text += &format!("\n  {}: {note}", step.name);
             }
         }
         text
@@ -108,59 +86,59 @@ impl Report {
 
     fn closing_object(&self, interrupted: bool) -> Value {
         json!({
-            "summary": { "steps": self.ended.len(), "failed": self.failed(), "interrupted": interrupted },
+            "summary": { "steps": self.steps.len(), "failed": self.failed(), "interrupted": interrupted },
             "seconds": self.seconds(),
         })
     }
 }
 
-fn line(step: &Ended) -> String {
+fn line(step: &CompletedStep) -> String {
     let seconds = step.took.as_secs_f64();
-    match &step.outcome {
-        Outcome::Passed(_) => format!("ok      {:<13} {seconds:>6.1} s", step.name),
-        Outcome::Failed(error) => format!("FAILED  {:<13} {seconds:>6.1} s  {error:#}", step.name),
+    match &step.result {
+        Ok(_) => format!("ok      {:<13} {seconds:>6.1} s", step.name),
+        Err(error) => format!("FAILED  {:<13} {seconds:>6.1} s  {error:#}", step.name),
     }
 }
 
-fn object(step: &Ended) -> Value {
+fn object(step: &CompletedStep) -> Value {
     let seconds = step.took.as_secs_f64();
-    match &step.outcome {
-        Outcome::Passed(notes) => {
+    match &step.result {
+        Ok(notes) => {
             json!({ "step": step.name, "outcome": "passed", "seconds": seconds, "notes": notes })
         }
-        Outcome::Failed(error) => {
+        Err(error) => {
             json!({ "step": step.name, "outcome": "failed", "seconds": seconds, "error": format!("{error:#}") })
         }
     }
 }
 
-/// A sentence on stderr about what is going on. Whoever closed stderr does not want it.
+/// Prints a progress line on stderr. Write errors are ignored: a closed stderr does not fail the run.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(stderr(), "ci: {text}");
 }
 
-/// The error that ended the program, and what the program's caller is told of it.
+/// Prints the error that ends the program, and returns the exit code.
 pub(crate) fn failure(error: &Error) -> ExitCode {
     note(&format!("{error:#}"));
-    if interrupt::requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
+    if interrupt::is_requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
 }
 
-/// A line on stdout.
+/// Prints a line on stdout.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).context("writing to stdout")
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to stdout")
 }
 
 pub(crate) fn help() -> Result<()> {
     let mut text =
-        "usage: cargo ci [STEP…] [--json]\n\nWith no step, every check in this order:\n".to_owned();
+        "usage: cargo ci [STEP…] [--json]\n\nWithout a step, all of them run in this order:\n".to_owned();
     for step in Step::ALL {
-        text += &format!("  {:<13} {}\n", step.name(), step.about());
+        text += &format!("  {:<13} {}\n", step.name(), step.description());
     }
-    text += "\nNot checks, and never part of a whole run:\n  \
+    text += "\nOther commands, not part of a full run:\n  \
         bench [--short] [GROUP…] the benchmarks, with the same engine as the tests\n  \
         engine [--folder PATH] a private container engine with the test images, until ^C\n\n\
-        --json prints one object a line instead of text.";
+        --json prints one object per line instead of text.";
     print(&text)
 }
 
@@ -170,21 +148,21 @@ mod tests {
 
     use super::*;
 
-    fn failed_test() -> Ended {
+    fn failed_test() -> CompletedStep {
         let error = anyhow!("exit status: 1").context("running the tests");
-        Ended { name: "test", outcome: Outcome::Failed(error), took: Duration::from_millis(1500) }
+        CompletedStep { name: "test", result: Err(error), took: Duration::from_millis(1500) }
     }
 
     #[test]
-    fn a_failure_says_why_on_its_line() {
+    fn line_contains_the_cause_when_a_step_failed() {
         assert_eq!(line(&failed_test()), "FAILED  test             1.5 s  running the tests: exit status: 1");
     }
 
     #[test]
-    fn the_summary_names_failures_and_notes() {
-        let outcome = Outcome::Passed(vec!["2 MiB".to_owned()]);
-        let budget = Ended { name: "budget", outcome, took: Duration::from_millis(500) };
-        let report = Report { style: Style::Lines, ended: vec![budget, failed_test()] };
+    fn summary_contains_failures_and_notes() {
+        let result = Ok(vec!["2 MiB".to_owned()]);
+        let budget = CompletedStep { name: "budget", result, took: Duration::from_millis(500) };
+        let report = Report { style: Style::Lines, steps: vec![budget, failed_test()] };
         assert_eq!(report.closing_lines(false), "\n2 steps in 2.0 s: failed: test\n  budget: 2 MiB");
         assert_eq!(report.closing_object(false)["summary"]["failed"], json!(["test"]));
     }

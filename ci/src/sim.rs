@@ -1,6 +1,6 @@
-//! Step `sim`: whole conversations by chance, each decided by its seed; the same seeds every time.
+//! Step `sim`: simulates whole conversations, each determined by its seed, with the same seeds every time.
 //!
-//! `orchestrator/engine/tests/simulation` says what happens in one and which laws hold.
+//! `orchestrator/engine/tests/simulation` describes the simulation and its laws.
 
 use anyhow::Result;
 
@@ -8,14 +8,13 @@ use crate::command;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
-/// As many as take about two minutes.
-const SEEDS: u64 = 3000;
+/// Number of seeds. They take about two minutes.
+const DEFAULT_SEED_COUNT: u64 = 3000;
 
 const VARIABLE: &str = "GLOVEBOX_SIM_SEEDS";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    // More of them, where more are wanted.
-    let seeds = std::env::var(VARIABLE).unwrap_or_else(|_| SEEDS.to_string());
+    let seeds = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_SEED_COUNT.to_string());
     let mut cargo = workspace.cargo();
     cargo.args(["test", "--quiet", "--locked", "--package", "engine", "--test", "simulation"]);
     cargo.env(VARIABLE, &seeds);

@@ -1,17 +1,17 @@
-//! The steps: their names, what each looks at, and the loop that runs them one after another.
+//! The steps: names, descriptions, and the loop that runs them in sequence.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Error, Result};
 
-use crate::report::{Outcome, Report, Style};
+use crate::report::{Report, Style};
 use crate::workspace::Workspace;
 use crate::{
     bench, budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
 };
 
-/// A check. None of them is random: that would fail another's change.
+/// A check. Checks are deterministic, so that a failure is caused by the change under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Format,
@@ -27,11 +27,11 @@ pub(crate) enum Step {
     Fuzz,
 }
 
-/// What a passed step wants remembered in the summary: numbers measured, parts skipped.
+/// Lines that a passed step adds to the summary: measured numbers and skipped parts.
 pub(crate) type Notes = Vec<String>;
 
 impl Step {
-    /// In the order of a whole run: what fails in a second comes first.
+    /// All steps in the order of a full run: the fastest first.
     pub(crate) const ALL: [Self; 11] = [
         Self::Format,
         Self::Layering,
@@ -46,7 +46,7 @@ impl Step {
         Self::Fuzz,
     ];
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.name() == name)
     }
 
@@ -66,23 +66,21 @@ impl Step {
         }
     }
 
-    pub(crate) fn about(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Format => {
                 "the code is formatted as by cargo fmt, and test names have at most 60 characters"
             }
-            Self::Layering => "our crates depend on each other only as the design draws it",
-            Self::Dependencies => {
-                "bans, licences and version floors; every dependency has its reason beside it"
-            }
+            Self::Layering => "our crates depend on each other only as designed",
+            Self::Dependencies => "bans, licences and minimum versions; each dependency states its reason",
             Self::Clippy => "no warnings of the compiler or of clippy",
-            Self::Budget => "the action server is static, small and made of few crates",
-            Self::Docs => "links and commands of the documentation are valid, and cargo doc has no warnings",
-            Self::Schema => "no request that the API's document leads to makes the server fail",
-            Self::Test => "all tests, with a container engine if one can be had; nothing is left behind",
-            Self::BenchShort => "every group of the benchmarks still runs",
-            Self::Sim => "no simulated conversation breaks a law, whatever happens in it",
-            Self::Fuzz => "no fuzz target of the action server finds anything in some thousand inputs",
+            Self::Budget => "the action server is static and within its limits of size and crates",
+            Self::Docs => "links and commands in the documentation are valid; cargo doc has no warnings",
+            Self::Schema => "no request derived from the API's document makes the server fail",
+            Self::Test => "all tests, with a container engine if possible; nothing is left behind",
+            Self::BenchShort => "every group of the benchmarks runs",
+            Self::Sim => "no simulated conversation breaks a law",
+            Self::Fuzz => "the fuzz targets of the action server find nothing",
         }
     }
 
@@ -103,31 +101,31 @@ impl Step {
     }
 }
 
-/// Whether this is a build machine (`CI=true`). There nothing may be skipped: nobody reads what a green run skipped.
+/// Whether `CI=true`. Nothing may be skipped then, because the notes of a passed run are not read.
 pub(crate) fn is_strict() -> bool {
     std::env::var_os("CI").is_some_and(|ci| ci == "true")
 }
 
-/// A note that `what` was left out because of `why`; where that may not be, or it was ^C, `why` is the error.
+/// Returns a note that `what` was skipped because of `why`. `Err(why)` if nothing may be skipped or after an interrupt.
 pub(crate) fn skipped(what: &str, why: Error) -> Result<Notes> {
-    if is_strict() || interrupt::requested() {
+    if is_strict() || interrupt::is_requested() {
         return Err(why);
     }
     Ok(vec![format!("skipped {what}: {why:#}")])
 }
 
-/// Runs all of `steps`, also after one failed, and tells how each ended. An interrupt ends the run.
+/// Runs all `steps` and reports each result. Continues after a failure; stops after an interrupt.
 pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Result<ExitCode> {
     let mut report = Report::new(style);
     for &step in steps {
-        if interrupt::requested() {
+        if interrupt::is_requested() {
             break;
         }
         let start = Instant::now();
         let result = step.run(workspace);
-        report.step(step.name(), Outcome::of(result), start.elapsed())?;
+        report.add(step.name(), result, start.elapsed())?;
     }
-    report.summary(interrupt::requested())
+    report.summary(interrupt::is_requested())
 }
 
 #[cfg(test)]
@@ -135,10 +133,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contributors_guide_lists_all_steps_in_their_order() {
+    fn contributors_guide_lists_all_steps_in_order() {
         let guide = include_str!("../../CONTRIBUTING.md");
         let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        let listed: Vec<_> = rows.map(|(name, _)| name).filter(|name| Step::named(name).is_some()).collect();
+        let listed: Vec<_> =
+            rows.map(|(name, _)| name).filter(|name| Step::from_name(name).is_some()).collect();
         assert_eq!(listed, Step::ALL.map(Step::name));
     }
 }

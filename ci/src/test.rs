@@ -1,6 +1,6 @@
-//! Step `test`: all tests, with what they need, and nothing left behind.
+//! Step `test`: runs all tests, and fails if they leave containers or processes behind.
 //!
-//! Without a container engine a user's run goes on and says what it skipped; on a build machine that is a failure.
+//! Without a container engine the tests that need one are skipped with a note. With `CI=true` that is a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::command::{self, GLANCE};
+use crate::command::{self, POLL_INTERVAL};
 use crate::engine::Engine;
 use crate::mcp_servers;
 use crate::processes::{self, Process};
 use crate::step::{self, Notes};
 use crate::workspace::{Profile, Workspace};
 
-/// The program that tests start in many places.
+/// Name of the program that tests must not leave running.
 const SERVER: &str = "action-server";
 
-/// Where tests and benchmarks find the program `glovebox`.
+/// Variable with the path of `glovebox`, for tests and benchmarks.
 pub(crate) const PROGRAM_VARIABLE: &str = "GLOVEBOX_TEST_BINARY";
 
-/// A process that was told to end may take this long before it counts as left behind.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time for terminated processes to exit before they count as left behind.
+const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let before = servers()?;
-    let (engine, mut notes) = engine(workspace)?;
-    let mcp_servers = match mcp_servers::find(workspace) {
+    let (engine, mut notes) = find_engine(workspace)?;
+    let mcp_servers = match mcp_servers::install(workspace) {
         Ok(folder) => Some(folder),
         Err(error) => {
             notes.extend(step::skipped("the reference MCP servers", error)?);
@@ -36,10 +36,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         }
     };
     let tests = run_tests(workspace, engine.as_ref(), mcp_servers.as_deref());
-    let containers = engine.as_ref().map_or(Ok(Vec::new()), Engine::containers_left);
+    let containers = engine.as_ref().map_or(Ok(Vec::new()), Engine::remaining_containers);
     drop(engine);
     let processes = servers_left(&before);
-    verdict([
+    combine_failures([
         tests,
         containers.and_then(|left| nothing_left("containers", &left)),
         processes.and_then(|left| nothing_left("processes", &left)),
@@ -47,8 +47,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     Ok(notes)
 }
 
-/// All faults in one error: a failed test often is why something was left.
-fn verdict(results: [Result<()>; 3]) -> Result<()> {
+/// Combines all failures into one error: a failed test often explains what was left behind.
+fn combine_failures(results: [Result<()>; 3]) -> Result<()> {
     let faults: Vec<String> =
         results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     match faults.as_slice() {
@@ -57,8 +57,8 @@ fn verdict(results: [Result<()>; 3]) -> Result<()> {
     }
 }
 
-/// The engine, or none and a note that says why.
-pub(crate) fn engine(workspace: &Workspace) -> Result<(Option<Engine>, Notes)> {
+/// Returns the container engine. `None`, with a note that gives the cause, if there is none.
+pub(crate) fn find_engine(workspace: &Workspace) -> Result<(Option<Engine>, Notes)> {
     let strict = step::is_strict();
     match Engine::find(workspace) {
         Ok(engine) => {
@@ -72,42 +72,41 @@ pub(crate) fn engine(workspace: &Workspace) -> Result<(Option<Engine>, Notes)> {
     }
 }
 
-/// What tests and benchmarks look at, besides what they are told by the caller's environment.
-pub(crate) fn tell(command: &mut Command, engine: Option<&Engine>) {
+/// Sets the variables by which tests and benchmarks find the engine.
+pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&Engine>) {
     if let Some(engine) = engine {
         command.envs(engine.variables());
     }
 }
 
 fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option<&Path>) -> Result<()> {
-    let program = workspace.build_program(Profile::Debug)?; // once: each test would ask cargo again
+    let program = workspace.build_program(Profile::Debug)?; // once: otherwise each test would invoke cargo
     let mut tests = workspace.cargo();
     let nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
-    // Of a failure that comes once in a hundred runs only the end of a log may be left: with its words, not a runtime's
-    // frames.
+    // Backtraces are off, because the end of a log may be all that is kept of a rare failure.
     tests.args(["--workspace", "--locked"]).env(PROGRAM_VARIABLE, program).env("RUST_BACKTRACE", "0");
     tests.envs(mcp_servers.map(|folder| (mcp_servers::VARIABLE, folder)));
-    tell(&mut tests, engine);
+    set_engine_variables(&mut tests, engine);
     command::stream(&mut tests, "running the tests")
 }
 
 fn servers() -> Result<Vec<Process>> {
-    let mut all = processes::all()?;
+    let mut all = processes::list()?;
     all.retain(|process| process.is_version_of(SERVER));
     Ok(all)
 }
 
 fn servers_left(before: &[Process]) -> Result<Vec<String>> {
-    let deadline = Instant::now() + GRACE;
+    let deadline = Instant::now() + EXIT_GRACE_PERIOD;
     loop {
         let mut left = servers()?;
         left.retain(|process| !before.contains(process));
         if left.is_empty() || Instant::now() >= deadline {
             return Ok(left.iter().map(Process::describe).collect());
         }
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -125,10 +124,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_test_does_not_hide_what_was_left() {
+    fn all_failures_are_reported_when_several_occur() {
         let left = nothing_left("containers", &["x".to_owned(), "y".to_owned()]);
-        let error = verdict([Err(anyhow!("tests: 1")), left, Ok(())]).unwrap_err();
+        let error = combine_failures([Err(anyhow!("tests: 1")), left, Ok(())]).unwrap_err();
         assert_eq!(error.to_string(), "tests: 1; containers left behind: x, y");
-        assert!(verdict([Ok(()), nothing_left("processes", &[]), Ok(())]).is_ok());
+        assert!(combine_failures([Ok(()), nothing_left("processes", &[]), Ok(())]).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Where things are: the repository's root, the target folder, the tracked files. And `cargo`, as a user would call it.
+//! The workspace: its root, target folder, tracked files and `cargo` commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,13 @@ use anyhow::{Context as _, Result};
 use crate::command;
 use crate::metadata::Metadata;
 
-/// The workspace that `cargo ci` was called in.
+/// The workspace of the current directory.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
 }
 
-/// Cargo's profiles that programs are built with here.
+/// Cargo profile of a built program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     Debug,
@@ -24,23 +24,24 @@ pub(crate) enum Profile {
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let mut cargo = cargo();
-        let metadata = Metadata::read(cargo.args(["metadata", "--no-deps"]), "looking for the workspace")?;
+        let metadata = Metadata::read(cargo.args(["metadata", "--no-deps"]), "finding the workspace")?;
         Ok(Self { root: metadata.workspace_root, target: metadata.target_directory })
     }
 
-    /// `cargo` at the root. Everything it builds embeds the small action server, so that the tests run what is released.
+    /// Returns a `cargo` command at the root. Its builds embed the size-optimized action server, so that tests run the released
+    /// one.
     pub(crate) fn cargo(&self) -> Command {
         let mut cargo = cargo();
         cargo.current_dir(&self.root).env("GLOVEBOX_ACTION_SERVER_PROFILE", "action-server");
         cargo
     }
 
-    /// Where a debug build puts a program.
+    /// Returns the path of a program in the debug build.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
     }
 
-    /// Builds the host's program, and with it the static action server that it carries.
+    /// Builds `glovebox` with the embedded action server and returns its path.
     pub(crate) fn build_program(&self, profile: Profile) -> Result<PathBuf> {
         let mut build = self.cargo();
         build.args(["build", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
@@ -55,19 +56,19 @@ impl Workspace {
         Ok(self.target.join(folder).join("glovebox"))
     }
 
-    /// Where that build leaves the action server.
+    /// Returns the path of the action server after `build_program`.
     pub(crate) fn action_server(&self) -> PathBuf {
         self.target.join("action-server/action-server/action-server")
     }
 
-    /// What a later run may use again; inside the target folder, so `cargo clean` removes it.
+    /// Creates the folder of files that later runs reuse. `cargo clean` removes it.
     pub(crate) fn cache(&self) -> Result<PathBuf> {
         let folder = self.target.join("ci");
-        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
     }
 
-    /// Tracked files and new ones that are not ignored, relative to the root, of those that exist.
+    /// Returns all existing files that git tracks or does not ignore, relative to the root.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut git = Command::new("git");
         git.current_dir(&self.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -77,12 +78,13 @@ impl Workspace {
     }
 
     pub(crate) fn read(&self, file: &Path) -> Result<String> {
-        std::fs::read_to_string(self.root.join(file)).with_context(|| format!("reading {}", file.display()))
+        std::fs::read_to_string(self.root.join(file))
+            .with_context(|| format!("cannot read {}", file.display()))
     }
 }
 
-/// Without what `cargo run` told us about our own package: build scripts that watch those variables would run again
-/// whenever the same crate is built by hand in between.
+/// Returns a `cargo` command without the package variables of `cargo run`. With them, build scripts that watch these
+/// variables would run again after each build by hand.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

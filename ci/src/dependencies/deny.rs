@@ -1,4 +1,4 @@
-//! `.deny.toml` is for those who have cargo-deny; here it is held to the same bans and licences as `policy`.
+//! Comparison of `.deny.toml`, the configuration of cargo-deny, with the bans and licences of `policy`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ const FILE: &str = ".deny.toml";
 
 pub(super) fn disagreements(workspace: &Workspace) -> Result<Vec<String>> {
     let text = workspace.read(Path::new(FILE))?;
-    let deny: Table = text.parse().with_context(|| format!("reading {FILE}"))?;
+    let deny: Table = text.parse().with_context(|| format!("cannot parse {FILE}"))?;
     Ok(compare(&deny))
 }
 
@@ -33,7 +33,7 @@ fn differences(section: &str, list: &str, theirs: &BTreeSet<&str>, ours: &BTreeS
         .collect()
 }
 
-/// A list of names, or of tables that have one.
+/// Returns the names in a list whose entries are names or tables with the key `crate`.
 fn entries<'a>(deny: &'a Table, section: &str, list: &str) -> BTreeSet<&'a str> {
     let list = deny.get(section).and_then(|section| section.get(list)).and_then(Value::as_array);
     let name = |entry: &'a Value| entry.as_str().or_else(|| entry.get("crate")?.as_str());
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_licence_allowed_in_one_place_only_is_named() {
+    fn licence_is_reported_when_only_one_list_allows_it() {
         let bans: Vec<String> =
             policy::BANS.iter().map(|(name, _)| format!("{{ crate = {name:?} }}")).collect();
         let licences = &policy::LICENCES[1..];

@@ -1,7 +1,7 @@
-//! Step `dependencies`: what we build on is allowed, licensed, new enough, and there for a reason.
+//! Step `dependencies`: each dependency is allowed, licensed, new enough, and has a stated reason.
 //!
-//! Looks at every package that any feature on any platform would bring. `.deny.toml` says the same to cargo-deny, which
-//! also knows the advisory database; this step needs neither it nor a network.
+//! Checks all packages of all features and platforms. cargo-deny, configured in `.deny.toml`, checks the same and the
+//! advisory database; this step needs neither cargo-deny nor a network.
 
 mod deny;
 mod policy;
@@ -78,12 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_package_passes() {
+    fn ordinary_package_passes() {
         assert!(faults(&[package("russh", "0.65.0", Some("Apache-2.0"))]).is_empty());
     }
 
     #[test]
-    fn each_fault_names_the_package_and_the_reason() {
+    fn faults_contain_the_package_and_the_reason() {
         let faults = faults(&[
             package("tokio-tar", "0.3.1", Some("MIT")),
             package("russh", "0.64.2", Some("Apache-2.0")),

@@ -1,10 +1,10 @@
-//! What may be built on: bans, floors, licences. Each with its reason; `.deny.toml` holds the same bans and licences.
+//! Banned packages, minimum versions and allowed licences, with reasons. `.deny.toml` lists the same bans and licences.
 
 use anyhow::{Result, anyhow};
 use semver::Version;
 use spdx::{Expression, ParseMode};
 
-/// Packages that must not appear, however far down.
+/// Packages that must not be used, not even as transitive dependencies.
 pub(super) const BANS: &[(&str, &str)] = &[
     ("aws-lc-sys", "one TLS stack, rustls on ring; this one also needs cmake to build"),
     ("aws-lc-rs", "one TLS stack, rustls on ring"),
@@ -16,7 +16,7 @@ pub(super) const BANS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The oldest version of a package that we accept, when an older one has a known fault.
+/// Minimum version of a package whose older versions have a known defect.
 pub(super) struct Floor {
     pub(super) package: &'static str,
     pub(super) at_least: Version,
@@ -39,11 +39,11 @@ impl Floor {
     }
 }
 
-/// Licences that ask no more of an MIT program than to pass them on with it.
+/// Licences whose only obligation for an MIT program is to distribute their text with it.
 pub(super) const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception", // an addition that only gives more freedom
+    "Apache-2.0 WITH LLVM-exception", // the exception only grants more rights
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
@@ -58,9 +58,9 @@ pub(super) const LICENCES: &[&str] = &[
     "Zlib",
 ];
 
-/// Whether some choice that the expression offers is made of allowed licences only.
+/// Whether an SPDX expression can be satisfied by allowed licences only.
 pub(super) fn allows_licence(expression: &str) -> Result<bool> {
-    // Lax: older manifests write `MIT/Apache-2.0` where they mean OR.
+    // Lax, because older manifests write `MIT/Apache-2.0` instead of OR.
     let expression =
         Expression::parse_mode(expression, ParseMode::LAX).map_err(|error| anyhow!("{}", error.reason))?;
     Ok(expression.evaluate(|requirement| LICENCES.contains(&requirement.to_string().as_str())))
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn one_good_choice_is_enough() {
+    fn expression_passes_when_one_choice_is_allowed() {
         assert!(allowed("MIT"));
         assert!(allowed("GPL-3.0-only OR MIT"));
         assert!(allowed("MIT/Apache-2.0"));
@@ -83,20 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn of_several_at_once_all_must_be_good() {
+    fn conjunction_passes_only_when_all_are_allowed() {
         assert!(allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
         assert!(!allowed("MIT AND GPL-3.0-only"));
     }
 
     #[test]
-    fn unknown_additions_and_unreadable_expressions_do_not_pass() {
+    fn unknown_exceptions_and_invalid_expressions_fail() {
         assert!(!allowed("Apache-2.0 WITH Classpath-exception-2.0"));
         assert!(!allowed("LicenseRef-Mine"));
         assert!(allows_licence("whatever you like").is_err());
     }
 
     #[test]
-    fn a_floor_includes_itself() {
+    fn minimum_version_is_inclusive() {
         let floor = &FLOORS[0];
         assert!(floor.allows(&Version::new(0, 65, 0)));
         assert!(!floor.allows(&Version::new(0, 64, 9)));

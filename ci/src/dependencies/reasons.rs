@@ -1,7 +1,7 @@
-//! A dependency is a decision: its version stands in one place, with the reason beside it.
+//! Each dependency with a version of its own has a comment that states its reason.
 //!
-//! A line that takes `workspace = true` or a path decides nothing. Any other needs a comment: at its end, or above it in
-//! the same paragraph (one comment may speak for a group). Read line by line, because a TOML parser drops comments.
+//! The comment is at the end of the line, or above it in the same paragraph, where it applies to a group. Lines with
+//! `workspace = true` or a path need none. Manifests are read line by line, because a TOML parser drops comments.
 
 use std::path::Path;
 
@@ -16,21 +16,21 @@ pub(super) fn missing_in(workspace: &Workspace, manifest: &Path) -> Result<Vec<S
 }
 
 fn missing(manifest: &str) -> Vec<String> {
-    let mut reader = Reader::default();
-    manifest.lines().filter_map(|line| reader.line(line.trim())).collect()
+    let mut scanner = ManifestScanner::default();
+    manifest.lines().filter_map(|line| scanner.check_line(line.trim())).collect()
 }
 
-/// Where in a manifest we are.
+/// Position in a manifest.
 #[derive(Default)]
-struct Reader {
+struct ManifestScanner {
     in_dependencies: bool,
     paragraph_has_comment: bool,
     open_brackets: usize,
 }
 
-impl Reader {
-    /// Takes the next line; returns what is wrong with it.
-    fn line(&mut self, line: &str) -> Option<String> {
+impl ManifestScanner {
+    /// Checks the next line. `None` if it is correct.
+    fn check_line(&mut self, line: &str) -> Option<String> {
         let Line { code, comment } = Line::split(line);
         let continues = self.open_brackets > 0;
         self.open_brackets =
@@ -39,18 +39,18 @@ impl Reader {
             return None;
         }
         if let Some(header) = code.strip_prefix('[') {
-            return self.section(header.trim_end_matches(']'));
+            return self.enter_section(header.trim_end_matches(']'));
         }
         if code.is_empty() {
             self.paragraph_has_comment = comment; // an empty line ends the paragraph
             return None;
         }
-        let decided = self.in_dependencies && !takes_it_from_elsewhere(code);
-        let unexplained = decided && !comment && !self.paragraph_has_comment;
+        let needs_reason = self.in_dependencies && !is_inherited_or_local(code);
+        let unexplained = needs_reason && !comment && !self.paragraph_has_comment;
         unexplained.then(|| format!("`{}` has no reason beside it", name(code)))
     }
 
-    fn section(&mut self, header: &str) -> Option<String> {
+    fn enter_section(&mut self, header: &str) -> Option<String> {
         self.paragraph_has_comment = false;
         self.in_dependencies = header.ends_with("dependencies");
         let own_table = header.rsplit_once('.').is_some_and(|(table, _)| table.ends_with("dependencies"));
@@ -64,7 +64,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A `#` inside a string is no comment.
+    /// Splits at the first `#` outside of strings.
     fn split(line: &'a str) -> Self {
         let mut quote = None;
         for (at, character) in line.char_indices() {
@@ -87,7 +87,7 @@ fn name(code: &str) -> &str {
     code.split(['=', '.']).next().unwrap_or(code).trim()
 }
 
-fn takes_it_from_elsewhere(code: &str) -> bool {
+fn is_inherited_or_local(code: &str) -> bool {
     let code: String = code.split_whitespace().collect();
     code.contains("workspace=true") || code.contains("path=\"")
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_stands_at_the_end_above_or_over_the_group() {
+    fn comment_is_accepted_at_line_end_above_or_over_a_group() {
         let manifest = r##"
 [package]
 name = "x"
@@ -120,14 +120,14 @@ hyper = { version = "1", features = [
     }
 
     #[test]
-    fn a_group_ends_at_the_empty_line_and_at_the_section() {
+    fn group_ends_at_an_empty_line_or_a_section() {
         let manifest =
             "[dependencies]\n# one\na = \"1\"\n\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n[lints]\nd = 1";
         assert_eq!(missing(manifest), ["`b` has no reason beside it", "`c` has no reason beside it"]);
     }
 
     #[test]
-    fn a_hash_in_a_string_is_no_reason() {
+    fn hash_in_a_string_is_no_comment() {
         assert_eq!(
             missing("[target.'cfg(unix)'.dependencies]\na = { git = \"x#y\" }"),
             ["`a` has no reason beside it"]
@@ -135,7 +135,7 @@ hyper = { version = "1", features = [
     }
 
     #[test]
-    fn a_table_of_its_own_hides_the_reason() {
+    fn dependency_table_is_a_fault() {
         assert_eq!(
             missing("[dependencies.a]\nversion = \"1\""),
             ["`[dependencies.a]`: write it in one line, with its reason"]

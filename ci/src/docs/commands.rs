@@ -11,7 +11,7 @@ use crate::invocation::Invocation;
 use crate::report;
 use crate::workspace::Workspace;
 
-/// What is wrong with the calls of `cargo ci` on `page`, whose content is `text`.
+/// Returns the invalid calls of `cargo ci` on `page`, whose content is `text`.
 pub(super) fn faults(page: &Path, text: &str) -> Vec<String> {
     let calls = markdown::code(text, "sh").filter_map(arguments_of_cargo_ci);
     let errors = calls.filter_map(|arguments| Invocation::parse(arguments).err());
@@ -23,7 +23,8 @@ pub(super) fn fault_of_program(workspace: &Workspace) -> Result<Option<String>> 
     let mut cargo = workspace.cargo();
     // All features of the workspace, as in the step `test`: otherwise this builds dependencies once more.
     cargo.args(["test", "--quiet", "--locked", "--workspace", "--bin", "glovebox", "documentation"]);
-    let (status, output) = command::told(&mut cargo, "comparing the documentation with glovebox")?;
+    let (status, output) =
+        command::capture_with_status(&mut cargo, "comparing the documentation with glovebox")?;
     let fault = if !status.success() {
         report::note(&output);
         "the documentation and glovebox differ, or its tests cannot be built"

@@ -13,7 +13,7 @@ struct Link {
     anchor: Option<String>,
 }
 
-/// What is wrong with the links of `page`, a path relative to `root`, whose content is `text`.
+/// Returns the broken links of `page`, a path relative to `root`, whose content is `text`.
 pub(super) fn faults(root: &Path, page: &Path, text: &str) -> Vec<String> {
     let links = relative_links(text).into_iter();
     links.filter_map(|link| Some(format!("{}: {}", page.display(), fault(root, page, &link)?))).collect()
@@ -35,7 +35,7 @@ fn fault(root: &Path, page: &Path, link: &Link) -> Option<String> {
     (!has_heading).then(|| format!("no heading is at {file}#{anchor}"))
 }
 
-/// The file that a link means: relative to its page, or to the root if it starts with a slash.
+/// Returns the linked file: relative to the page, or to the root if the link starts with a slash.
 fn target(root: &Path, page: &Path, file: &str) -> PathBuf {
     match file.strip_prefix('/') {
         Some(from_root) => root.join(from_root),
@@ -51,7 +51,7 @@ fn relative_links(page: &str) -> Vec<Link> {
         .collect()
 }
 
-/// Every second part between backticks is code.
+/// Removes code spans: every second part between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }

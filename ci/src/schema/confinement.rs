@@ -1,7 +1,7 @@
-//! A program among nothing but its own, as nobody: whatever it is told to do, it changes nothing of the machine.
+//! Isolation of a program as user `nobody` in its own mount and process namespaces, so that it cannot change the machine.
 //!
-//! Needs root, and a system that lets root make namespaces. What is confined has ended when its [`Server`] is dropped,
-//! and also when this program is killed.
+//! Requires root and permission to create namespaces. The isolated program is killed when its [`Server`] is dropped, and
+//! when this program is killed.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,30 +13,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::command::{self, GLANCE};
+use crate::command::{self, POLL_INTERVAL};
 use crate::interrupt;
 
-/// Makes the tree and runs a program in it; says what it needs.
+/// Creates the isolated file tree and runs a program in it. Its comments list what it needs.
 const SCRIPT: &str = include_str!("confine.sh");
 
-/// No secret: only what is confined can be reached with it.
+/// Key of the server. It is not secret: it gives access only to the isolated program.
 pub(super) const KEY: &str = "schema";
 pub(super) const KEY_HEADER: &str = "x-session-api-key";
 
-/// How long a server may take to listen.
-const START: Duration = Duration::from_secs(20);
+/// Time for the server to start listening.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A way to confine programs that works on this machine.
+/// Isolation of programs that was tested on this machine.
 #[derive(Debug)]
 pub(super) struct Confinement {
-    /// Where the tree of each is mounted, which nobody outside sees.
+    /// Mount point of each file tree, visible only in its namespace.
     root: PathBuf,
 }
 
 impl Confinement {
-    /// Makes `root`, and tries it.
+    /// Creates `root` and runs a program in it as a test.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        fs::create_dir(root).with_context(|| format!("making {}", root.display()))?;
+        fs::create_dir(root).with_context(|| format!("cannot create {}", root.display()))?;
         let confinement = Self { root: root.to_owned() };
         command::capture(
             &mut confinement.command(Path::new("/bin/sh"), &["-c", ":"]),
@@ -45,7 +45,7 @@ impl Confinement {
         Ok(confinement)
     }
 
-    /// Nothing of our environment is told: there may be secrets in it.
+    /// Returns the isolated command. Its environment is empty, because ours may contain secrets.
     fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -55,7 +55,7 @@ impl Confinement {
     }
 }
 
-/// A confined action server.
+/// An isolated action server.
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
@@ -63,13 +63,13 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Returns when it answers requests that have the key.
+    /// Starts the server and waits until it accepts requests with the key.
     pub(super) fn start(confinement: &Confinement, program: &Path) -> Result<Self> {
-        let address = free_address().context("looking for a free port")?;
+        let address = free_address().context("cannot find a free port")?;
         let listen = address.to_string();
         let mut command = confinement.command(
             program,
-            // Nothing that is run there has anything to wait for.
+            // Generated commands finish immediately, so a short timeout suffices.
             &[
                 "serve",
                 "--listen",
@@ -83,14 +83,14 @@ impl Server {
         );
         command.stdout(Stdio::from(io::stderr()));
         let mut server = Self { child: command::spawn(&mut command, "starting the action server")?, address };
-        let deadline = Instant::now() + START;
-        while !server.answers() {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !server.accepts_key() {
             interrupt::check()?;
             server.check_alive()?;
             if Instant::now() >= deadline {
-                bail!("the action server did not answer within {} s", START.as_secs());
+                bail!("the action server did not answer within {} s", START_TIMEOUT.as_secs());
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(server)
     }
@@ -99,19 +99,19 @@ impl Server {
         self.address
     }
 
-    /// An error if it has ended.
+    /// Returns an error if the server has exited.
     pub(super) fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait().context("looking at the action server")? {
+        match self.child.try_wait().context("cannot inspect the action server")? {
             None => Ok(()),
-            Some(status) => bail!("the action server has ended: {status}"),
+            Some(status) => bail!("the action server has exited: {status}"),
         }
     }
 
-    /// A server that refuses every key would pass every test.
-    fn answers(&self) -> bool {
-        let ask = || -> io::Result<bool> {
-            let mut stream = TcpStream::connect_timeout(&self.address, START)?;
-            stream.set_read_timeout(Some(START))?;
+    /// Whether the server accepts the key. One that rejects every key would pass every test.
+    fn accepts_key(&self) -> bool {
+        let request = || -> io::Result<bool> {
+            let mut stream = TcpStream::connect_timeout(&self.address, START_TIMEOUT)?;
+            stream.set_read_timeout(Some(START_TIMEOUT))?;
             write!(
                 stream,
                 "GET /v1/info HTTP/1.1\r\nhost: x\r\n{KEY_HEADER}: {KEY}\r\nconnection: close\r\n\r\n"
@@ -120,18 +120,18 @@ impl Server {
             stream.read_exact(&mut status)?;
             Ok(&status == b"HTTP/1.1 200")
         };
-        ask().unwrap_or(false)
+        request().unwrap_or(false)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only when it has ended.
-        let _ = command::end(&mut self.child);
+        // Fails only if the server has already exited.
+        let _ = command::terminate(&mut self.child);
     }
 }
 
-/// Free until somebody else takes it, who would have to be quick.
+/// Returns a free address. Another process could take it before the server does; the race is accepted.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind(("127.0.0.1", 0))?.local_addr()
 }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_confined_is_nobody_and_alone() {
+    fn confined_program_is_user_nobody_and_sees_no_processes() {
         let script = "while read -r name value; do case $name in Uid:|Gid:|CapEff:|NoNewPrivs:) echo $value; esac; \
                       done </proc/self/status; set -- /proc/[0-9]*; echo $#; \
                       for other in /etc /home /root /usr /var; do [ ! -e $other ] || echo $other; done";
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_nothing_but_its_work() {
+    fn confined_program_changes_only_its_own_files() {
         let script = "for file in /x /bin/x /dev/x /proc/sys/kernel/hostname /space/x; do \
                       (echo x >$file) 2>/dev/null && echo $file; done; :";
         assert!(said(script).is_none_or(|said| said == "/space/x\n"));
     }
 
     #[test]
-    fn it_reads_the_key_and_knows_nothing_of_our_environment() {
+    fn confined_program_reads_the_key_but_not_our_environment() {
         let script = "read -r key; echo $key; set | grep -c CARGO 2>/dev/null; while read -r line; do case $line in \
                       *CARGO*) echo $line; esac; done </proc/self/environ; :";
         assert!(said(script).is_none_or(|said| said == "schema\n"));

@@ -1,37 +1,38 @@
-//! The API's document as it is tested with: without what has no end, with waits that are short, with commands that are
-//! quick, and with few names, so that requests meet what earlier ones made.
+//! The API's document, adapted for tests: without endless routes, with short waits, fast commands, and few ids and paths, so
+//! that requests refer to what earlier ones created.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-/// They answer until somebody goes.
-const ENDLESS: [&str; 3] = ["/v1/files/watch", "/v1/ports/{port}/tunnel", "/v1/sockets/tunnel"];
+/// Routes whose response ends only when the client disconnects.
+const ENDLESS_ROUTES: [&str; 3] = ["/v1/files/watch", "/v1/ports/{port}/tunnel", "/v1/sockets/tunnel"];
 
-/// In seconds.
-const LONGEST_WAIT: f64 = 0.1;
+/// Maximum of waits and timeouts, in seconds.
+const MAX_WAIT_SECS: f64 = 0.1;
 
-/// Beside any other text: the working directory, what may be in it, a file that is always there, some that have no end.
+/// Paths that are used in addition to arbitrary text: the working directory, possible entries of it, an existing file, and
+/// endless files.
 const PATHS: [&str; 7] = ["", "a", "a/b", "c", "/bin/sh", "/dev/zero", "/proc/self/status"];
 
 const PATH_NAMES: [&str; 3] = ["path", "from", "to"];
 
-/// Those of actions, processes and sessions; and of those that are forgotten, lest none is left to be asked for.
+/// Ids of actions, processes and sessions. Only `DELETABLE_IDS` are deleted, so that the others still exist.
 const IDS: &str = "^[a-h]$";
-const IDS_THAT_END: &str = "^[ab]$";
+const DELETABLE_IDS: &str = "^[ab]$";
 
-/// Fails where the document has no longer what this changes: it would then be tested without the change.
+/// Adapts the document. Returns an error if a part to be changed is missing, because the test would run without that change.
 pub(super) fn bounded(mut document: Value) -> Result<Value> {
     let paths = field(&mut document, "/paths")?.as_object_mut().context("`paths` is no object")?;
-    for path in ENDLESS {
+    for path in ENDLESS_ROUTES {
         paths.remove(path).with_context(|| format!("there is no route {path}"))?;
     }
     for (path, operations) in paths {
         for (method, operation) in operations.as_object_mut().into_iter().flatten() {
-            let is_end = method == "delete" || path.ends_with("/acknowledge");
-            bound_parameters(operation, is_end)?;
+            let is_deletion = method == "delete" || path.ends_with("/acknowledge");
+            bound_parameters(operation, is_deletion)?;
         }
     }
-    // schemathesis knows no other way to send bytes.
+    // The only media type for which schemathesis sends bytes.
     let upload = field(&mut document, "/paths/~1v1~1files~1tree/put/requestBody/content")?;
     *upload = json!({ "application/octet-stream": field(upload, "/application~1x-tar")?.take() });
 
@@ -55,20 +56,20 @@ fn field<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     value.pointer_mut(pointer).with_context(|| format!("the document has no {pointer}"))
 }
 
-fn bound_parameters(operation: &mut Value, is_end: bool) -> Result<()> {
+fn bound_parameters(operation: &mut Value, is_deletion: bool) -> Result<()> {
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
         let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let schema = field(parameter, "/schema")?;
-        if name == "id" && is_end {
-            *schema = json!({ "type": "string", "pattern": IDS_THAT_END });
+        if name == "id" && is_deletion {
+            *schema = json!({ "type": "string", "pattern": DELETABLE_IDS });
         }
         bound(&name, schema);
     }
     Ok(())
 }
 
-/// Of an object, or of each object that it may be.
+/// Bounds the properties of an object, or of each alternative of `oneOf`.
 fn bound_properties(schema: &mut Value) {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     properties.into_iter().flatten().for_each(|(name, property)| bound(name, property));
@@ -78,7 +79,7 @@ fn bound_properties(schema: &mut Value) {
 
 fn bound(name: &str, schema: &mut Value) {
     if ["wait", "timeout"].contains(&name) {
-        schema["maximum"] = LONGEST_WAIT.into();
+        schema["maximum"] = MAX_WAIT_SECS.into();
     }
     if PATH_NAMES.contains(&name) {
         *schema = json!({ "anyOf": [{ "enum": PATHS }, schema.take()] });
@@ -94,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_and_nothing_goes_on_for_ever() {
+    fn waits_are_short_and_endless_routes_are_removed() {
         let bounded = bounded(document()).unwrap();
         let paths = bounded["paths"].as_object().unwrap();
-        assert_eq!(paths.len() + ENDLESS.len(), document()["paths"].as_object().unwrap().len());
+        assert_eq!(paths.len() + ENDLESS_ROUTES.len(), document()["paths"].as_object().unwrap().len());
         let wait = &bounded["paths"]["/v1/ports/{port}"]["get"]["parameters"][1];
         assert_eq!((&wait["name"], &wait["schema"]["maximum"]), (&json!("wait"), &json!(0.1)));
         let actions = bounded["components"]["schemas"]["ActionRequest"]["oneOf"].as_array().unwrap();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_without_what_is_changed_is_refused() {
+    fn error_is_returned_when_a_changed_part_is_missing() {
         let mut changed = document();
         changed["components"]["schemas"]["RunAction"]["properties"]
             .as_object_mut()

@@ -1,4 +1,4 @@
-//! schemathesis: had from PyPI once, then kept in the target folder, and run so that every run is the same.
+//! schemathesis: installed from PyPI once, cached in the target folder, and run deterministically.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use crate::command;
 use crate::scratch::Scratch;
 use crate::workspace::Workspace;
 
-/// All of it, with versions.
+/// All packages with their versions.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// Requests made for each operation, besides those at the bounds of every field.
-const EXAMPLES: &str = "20";
+/// Number of requests per operation, in addition to those at the bounds of each field.
+const MAX_EXAMPLES: &str = "20";
 
-/// A failure tells what failed first; the rest is seen when that is mended.
+/// A run stops after the first failures and reports the start of their output.
 const MAX_FAILURES: &str = "3";
 const MAX_REPORT_LINES: usize = 60;
 
-/// Where it is installed.
+/// An installed schemathesis.
 #[derive(Debug)]
 pub(super) struct Schemathesis {
     packages: PathBuf,
 }
 
 impl Schemathesis {
-    /// Installs it, unless that was done. Only built packages: a build would need more than Python.
-    pub(super) fn find(workspace: &Workspace) -> Result<Self> {
+    /// Installs schemathesis unless an earlier run has. Uses only binary packages, because builds would need more than Python.
+    pub(super) fn install(workspace: &Workspace) -> Result<Self> {
         let cache = workspace.cache()?;
-        // Some packages fit one version of Python only.
+        // Binary packages depend on Python's version.
         let mut python = Command::new("python3");
         python.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
         let python = command::capture(&mut python, "looking for Python")?;
@@ -43,7 +43,7 @@ impl Schemathesis {
         }
         let scratch = Scratch::new_in(&cache)?;
         let (list, target) = (scratch.path().join("requirements.txt"), scratch.path().join("packages"));
-        fs::write(&list, REQUIREMENTS).with_context(|| format!("writing {}", list.display()))?;
+        fs::write(&list, REQUIREMENTS).with_context(|| format!("cannot write {}", list.display()))?;
         let mut pip = Command::new("python3");
         pip.args([
             "-m",
@@ -56,16 +56,16 @@ impl Schemathesis {
         ]);
         pip.arg("--target").arg(&target).arg("--requirement").arg(&list);
         command::capture(&mut pip, "installing schemathesis")?;
-        // Its mark of being complete.
-        fs::rename(&list, target.join("requirements.txt")).context("moving the list of packages")?;
+        // Marks the installation as complete.
+        fs::rename(&list, target.join("requirements.txt")).context("cannot move the list of packages")?;
         if packages.exists() {
-            fs::remove_dir_all(&packages).with_context(|| format!("removing {}", packages.display()))?;
+            fs::remove_dir_all(&packages).with_context(|| format!("cannot remove {}", packages.display()))?;
         }
-        fs::rename(&target, &packages).with_context(|| format!("moving to {}", packages.display()))?;
+        fs::rename(&target, &packages).with_context(|| format!("cannot move to {}", packages.display()))?;
         Ok(Self { packages })
     }
 
-    /// Sends what `document` leads to, and tells how much that was.
+    /// Sends the requests derived from `document` and returns a summary.
     pub(super) fn run(&self, document: &Path, server: &Server, scratch: &Path) -> Result<String> {
         let summary = scratch.join("summary.json");
         let mut tests = Command::new("python3");
@@ -77,49 +77,49 @@ impl Schemathesis {
             "--seed",
             "1",
             "--max-examples",
-            EXAMPLES,
+            MAX_EXAMPLES,
             "--generation-database",
             "none",
             "--workers",
             "1",
         ]);
-        // They look at how long something takes, which says nothing on a busy machine.
+        // Health checks measure time, which is not meaningful on a busy machine.
         tests.args(["--suppress-health-check", "all"]);
         tests.args(["--request-timeout", "20", "--max-failures", MAX_FAILURES, "--no-shrink", "--no-color"]);
         tests.args(["--report", "json", "--report-json-path"]).arg(&summary);
-        // It leaves files where it is.
+        // It writes files to its working directory.
         tests.current_dir(scratch).env("PYTHONPATH", &self.packages).env("PYTHONHASHSEED", "0");
-        let (status, report) = command::told(&mut tests, "running schemathesis")?;
+        let (status, report) = command::capture_with_status(&mut tests, "running schemathesis")?;
         if !status.success() {
             bail!("schemathesis: {status}\n{}", findings(&report));
         }
-        let summary = fs::read_to_string(&summary).context("reading schemathesis's summary")?;
-        told(&serde_json::from_str(&summary).context("reading schemathesis's summary as JSON")?)
+        let summary = fs::read_to_string(&summary).context("cannot read schemathesis's summary")?;
+        summarize(&serde_json::from_str(&summary).context("cannot parse schemathesis's summary")?)
     }
 }
 
-/// The parts of the report that tell what is wrong, or all of it if there is none.
+/// Returns the failures and errors of the report, or all of it if it has none.
 fn findings(report: &str) -> String {
-    let mut is_told = false;
+    let mut in_findings = false;
     let parts = report.lines().filter(|line| {
         if let Some(title) = line.strip_prefix("===").map(|line| line.trim_matches(['=', ' '])) {
-            is_told = ["FAILURES", "ERRORS"].contains(&title);
+            in_findings = ["FAILURES", "ERRORS"].contains(&title);
         }
-        is_told
+        in_findings
     });
-    let mut told: Vec<&str> = parts.collect();
-    if told.is_empty() {
-        told = report.lines().collect();
+    let mut lines: Vec<&str> = parts.collect();
+    if lines.is_empty() {
+        lines = report.lines().collect();
     }
-    let left_out = told.len().saturating_sub(MAX_REPORT_LINES);
-    told.truncate(MAX_REPORT_LINES);
-    let rest = if left_out > 0 { format!("\n… and {left_out} lines more") } else { String::new() };
-    told.join("\n") + &rest
+    let omitted = lines.len().saturating_sub(MAX_REPORT_LINES);
+    lines.truncate(MAX_REPORT_LINES);
+    let rest = if omitted > 0 { format!("\n… and {omitted} more lines") } else { String::new() };
+    lines.join("\n") + &rest
 }
 
-/// A sentence about what was tested, with the operations that refused all that they were sent: their work was not. That
-/// some were left out is an error.
-fn told(summary: &Value) -> Result<String> {
+/// Describes what was tested, and lists the operations that rejected every request, since these were not exercised. Returns an
+/// error if an operation was skipped.
+fn summarize(summary: &Value) -> Result<String> {
     let number = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).context(pointer.to_owned());
     let (all, tested) = (number("/operations/total")?, number("/operations/tested")?);
     if tested != all || all == 0 {
@@ -127,21 +127,21 @@ fn told(summary: &Value) -> Result<String> {
     }
     let cases = number("/test_cases/generated")?;
     let rates = summary.get("valid_rates").and_then(Value::as_object).context("/valid_rates")?;
-    let refusing: Vec<&str> = rates
+    let rejecting: Vec<&str> = rates
         .iter()
-        .filter(|(_, phases)| !accepted(phases))
+        .filter(|(_, phases)| !has_accepted(phases))
         .map(|(operation, _)| operation.as_str())
         .collect();
-    let but = if refusing.is_empty() {
+    let suffix = if rejecting.is_empty() {
         String::new()
     } else {
-        format!("; all were refused by {}", refusing.join(", "))
+        format!("; all were rejected by {}", rejecting.join(", "))
     };
-    Ok(format!("{cases} requests of {tested} operations, no answer was the server's fault{but}"))
+    Ok(format!("{cases} requests of {tested} operations, no server errors{suffix}"))
 }
 
-/// Whether any request of any phase was.
-fn accepted(phases: &Value) -> bool {
+/// Whether any request of any phase was accepted.
+fn has_accepted(phases: &Value) -> bool {
     let count = |phase: &Value| phase.get("accepted").and_then(Value::as_u64);
     phases.as_object().is_some_and(|phases| phases.values().filter_map(count).any(|count| count > 0))
 }
@@ -153,17 +153,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_wrong_is_repeated() {
+    fn report_is_reduced_to_failures_and_errors() {
         let report =
             "noise\n=== FAILURES ===\n__ GET /x __\n1. it failed\n=== WARNINGS ===\nnoise\n=== SUMMARY ===\n";
         assert_eq!(findings(report), "=== FAILURES ===\n__ GET /x __\n1. it failed");
         assert_eq!(findings("no sections"), "no sections");
         let long = format!("=== ERRORS ===\n{}", "line\n".repeat(100));
-        assert!(findings(&long).ends_with("line\n… and 41 lines more"));
+        assert!(findings(&long).ends_with("line\n… and 41 more lines"));
     }
 
     #[test]
-    fn a_run_that_left_something_out_has_not_passed() {
+    fn error_is_returned_when_an_operation_was_skipped() {
         let summary = |tested| {
             json!({
                 "operations": {"total": 3, "tested": tested},
@@ -171,9 +171,8 @@ mod tests {
                 "valid_rates": {"GET /x": {"fuzzing": {"accepted": 1}}, "GET /y": {"fuzzing": {"accepted": 0}}},
             })
         };
-        let expected =
-            "70 requests of 3 operations, no answer was the server's fault; all were refused by GET /y";
-        assert_eq!(told(&summary(3)).unwrap(), expected);
-        assert_eq!(told(&summary(2)).unwrap_err().to_string(), "schemathesis tested 2 of 3 operations");
+        let expected = "70 requests of 3 operations, no server errors; all were rejected by GET /y";
+        assert_eq!(summarize(&summary(3)).unwrap(), expected);
+        assert_eq!(summarize(&summary(2)).unwrap_err().to_string(), "schemathesis tested 2 of 3 operations");
     }
 }
