@@ -1,4 +1,4 @@
-//! Proves to a host who we are: with keys that an agent holds, and with key files. Nothing is ever typed in.
+//! Public-key authentication with keys of an SSH agent and with key files. Never prompts for a password.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,54 +19,54 @@ use super::error::SshError;
 use super::host_key::HostKeyCheck;
 use super::target::Hop;
 
-/// Keys that are tried at most: hosts end connections that try many.
-const MAX_TRIES: usize = 16;
+/// Servers disconnect after too many attempts.
+const MAX_AUTH_ATTEMPTS: usize = 16;
 const MAX_KEY_FILE_LENGTH: u64 = 256 << 10;
-/// An agent may ask somebody before it signs; the login's own time bounds that.
-const AGENT_WAIT: Duration = Duration::from_secs(5);
+/// Time to connect to the agent and list its keys. Signing may need the user's confirmation and is bounded by the login.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Agent = AgentClient<UnixStream>;
 
-/// A key that can be tried.
-enum Candidate {
+/// A key to authenticate with.
+enum CandidateKey {
     File(PathBuf, Arc<PrivateKey>),
     Agent(PublicKey),
 }
 
-/// What there is to try, and what could not be used and why.
+/// Keys to try in order, and the reasons why others cannot be used.
 #[derive(Default)]
-struct Keys {
-    candidates: Vec<Candidate>,
+struct AvailableKeys {
+    candidates: Vec<CandidateKey>,
     agent: Option<Agent>,
     problems: Vec<String>,
 }
 
-/// Tries one key after another.
+/// Authenticates with one key after another. `Err` if none is accepted.
 pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -> Result<(), SshError> {
-    let mut keys = Keys::of(hop).await;
+    let mut keys = AvailableKeys::collect(hop).await;
     let broken = |error: &dyn std::fmt::Display| {
-        SshError::unreachable(&hop.place(), format_args!("logging in: {error}"))
+        SshError::unreachable(&hop.destination(), format_args!("logging in: {error}"))
     };
     let mut rsa_hash = None;
     let mut refused = Vec::new();
-    for candidate in keys.candidates.iter().take(MAX_TRIES) {
+    for candidate in keys.candidates.iter().take(MAX_AUTH_ATTEMPTS) {
         let hash = match (candidate.is_rsa(), rsa_hash) {
             (false, _) => None,
             (true, Some(hash)) => hash,
             (true, None) => {
                 let best = handle.best_supported_rsa_hash().await.map_err(|error| broken(&error))?;
-                // A host that does not say takes what all take since 2016.
+                // A server without `server-sig-algs` supports SHA-512, as OpenSSH does since 2016.
                 *rsa_hash.insert(best.unwrap_or(Some(HashAlg::Sha512)))
             }
         };
-        let answer = match (candidate, keys.agent.as_mut()) {
-            (Candidate::File(_, key), _) => {
+        let reply = match (candidate, keys.agent.as_mut()) {
+            (CandidateKey::File(_, key), _) => {
                 let key = PrivateKeyWithHashAlg::new(Arc::clone(key), hash);
                 handle.authenticate_publickey(&hop.user, key).await.map_err(|error| broken(&error))?
             }
-            (Candidate::Agent(key), Some(agent)) => {
+            (CandidateKey::Agent(key), Some(agent)) => {
                 match handle.authenticate_publickey_with(&hop.user, key.clone(), hash, agent).await {
-                    Ok(answer) => answer,
+                    Ok(reply) => reply,
                     Err(error) => {
                         keys.problems
                             .push(format!("the agent did not sign with {}: {error}", candidate.name()));
@@ -74,26 +74,26 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
                     }
                 }
             }
-            (Candidate::Agent(_), None) => continue,
+            (CandidateKey::Agent(_), None) => continue,
         };
-        match answer {
+        match reply {
             AuthResult::Success => return Ok(()),
             AuthResult::Failure { partial_success: true, .. } => {
-                return Err(SshError::Hopeless(format!(
+                return Err(SshError::Permanent(format!(
                     "{} wants more than a key, which cannot be given here",
-                    hop.place()
+                    hop.destination()
                 )));
             }
             AuthResult::Failure { .. } => refused.push(candidate.name()),
         }
         if handle.is_closed() {
-            break; // too many tries for this host
+            break; // the server's limit of attempts is reached
         }
     }
-    if refused.is_empty() && handle.authenticate_none(&hop.user).await.is_ok_and(|answer| answer.success()) {
-        return Ok(()); // some hosts know who is calling in other ways
+    if refused.is_empty() && handle.authenticate_none(&hop.user).await.is_ok_and(|reply| reply.success()) {
+        return Ok(()); // some servers authenticate the client by other means, such as its address
     }
-    Err(SshError::Hopeless(no_key_accepted(hop, &refused, &keys.problems)))
+    Err(SshError::Permanent(no_key_accepted(hop, &refused, &keys.problems)))
 }
 
 fn no_key_accepted(hop: &Hop, refused: &[String], problems: &[String]) -> String {
@@ -104,11 +104,11 @@ fn no_key_accepted(hop: &Hop, refused: &[String], problems: &[String]) -> String
     let problems: String = problems.iter().map(|problem| format!("; {problem}")).collect();
     format!(
         "logging in to {}: {tried}{problems}; give it a key with `ssh-copy-id`, or name one with IdentityFile",
-        hop.place()
+        hop.destination()
     )
 }
 
-impl Candidate {
+impl CandidateKey {
     fn public_key(&self) -> &PublicKey {
         match self {
             Self::File(_, key) => key.public_key(),
@@ -128,37 +128,37 @@ impl Candidate {
     }
 }
 
-impl Keys {
-    /// Those of the agent that belong to a key file come first, then the files, then what else the agent holds.
-    async fn of(hop: &Hop) -> Self {
+impl AvailableKeys {
+    /// Orders keys as OpenSSH does: agent keys that match a key file, then key files, then other agent keys.
+    async fn collect(hop: &Hop) -> Self {
         let mut keys = Self::default();
         let held = match &hop.agent {
-            Some(socket) => keys.ask_agent(socket).await,
+            Some(socket) => keys.list_agent_keys(socket).await,
             None => Vec::new(),
         };
         let is_held = |key: &PublicKey| held.iter().any(|held| held.key_data() == key.key_data());
         let mut from_files = Vec::new();
         for path in &hop.key_files {
-            match load(path) {
-                Loaded::Missing => {}
-                Loaded::Usable(key) if is_held(key.public_key()) => {
-                    keys.candidates.push(Candidate::Agent(key.public_key().clone()));
+            match read_key_file(path) {
+                KeyFile::Missing => {}
+                KeyFile::Usable(key) if is_held(key.public_key()) => {
+                    keys.candidates.push(CandidateKey::Agent(key.public_key().clone()));
                 }
-                Loaded::Usable(key) => from_files.push(Candidate::File(path.clone(), key)),
-                Loaded::Public(key) if is_held(&key) => keys.candidates.push(Candidate::Agent(*key)),
-                Loaded::Public(_) => {
+                KeyFile::Usable(key) => from_files.push(CandidateKey::File(path.clone(), key)),
+                KeyFile::Public(key) if is_held(&key) => keys.candidates.push(CandidateKey::Agent(*key)),
+                KeyFile::Public(_) => {
                     let path = path.display();
                     keys.problems.push(format!(
                         "the key {path} is encrypted or not here: add it with `ssh-add {path}`"
                     ));
                 }
-                Loaded::Encrypted => {
+                KeyFile::Encrypted => {
                     let path = path.display();
                     keys.problems.push(format!(
                         "the key {path} is encrypted: add it to an agent with `ssh-add {path}`"
                     ));
                 }
-                Loaded::Unusable(reason) => {
+                KeyFile::Unusable(reason) => {
                     keys.problems.push(format!("the key {} cannot be used: {reason}", path.display()));
                 }
             }
@@ -168,15 +168,16 @@ impl Keys {
             let is_new = |key: &&PublicKey| {
                 keys.candidates.iter().all(|candidate| candidate.public_key().key_data() != key.key_data())
             };
-            let others: Vec<Candidate> = held.iter().filter(is_new).cloned().map(Candidate::Agent).collect();
+            let others: Vec<CandidateKey> =
+                held.iter().filter(is_new).cloned().map(CandidateKey::Agent).collect();
             keys.candidates.extend(others);
         }
         keys
     }
 
-    /// The keys that an agent holds. One that does not answer is a problem, not an end.
-    async fn ask_agent(&mut self, socket: &Path) -> Vec<PublicKey> {
-        let asked = timeout(AGENT_WAIT, async {
+    /// Lists the agent's keys. Empty if the agent does not answer, which is recorded as a problem.
+    async fn list_agent_keys(&mut self, socket: &Path) -> Vec<PublicKey> {
+        let asked = timeout(AGENT_TIMEOUT, async {
             let mut agent = AgentClient::connect_uds(socket).await?;
             let held = agent.request_identities().await?;
             Ok::<_, KeyError>((agent, held))
@@ -202,16 +203,17 @@ impl Keys {
     }
 }
 
-enum Loaded {
+/// Result of reading a key file.
+enum KeyFile {
     Missing,
     Usable(Arc<PrivateKey>),
-    /// Only its public half can be read.
+    /// Only the public key is readable.
     Public(Box<PublicKey>),
     Encrypted,
     Unusable(String),
 }
 
-fn load(path: &Path) -> Loaded {
+fn read_key_file(path: &Path) -> KeyFile {
     let public = || {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".pub");
@@ -222,17 +224,17 @@ fn load(path: &Path) -> Loaded {
         std::fs::File::open(path).and_then(|file| file.take(MAX_KEY_FILE_LENGTH).read_to_string(&mut text));
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return public().map_or(Loaded::Missing, |key| Loaded::Public(Box::new(key)));
+            return public().map_or(KeyFile::Missing, |key| KeyFile::Public(Box::new(key)));
         }
-        Err(error) => return Loaded::Unusable(error.to_string()),
+        Err(error) => return KeyFile::Unusable(error.to_string()),
         Ok(_) => {}
     }
     match decode_secret_key(&text, None) {
-        Ok(key) => Loaded::Usable(Arc::new(key)),
+        Ok(key) => KeyFile::Usable(Arc::new(key)),
         Err(error) => match (public(), error) {
-            (Some(key), _) => Loaded::Public(Box::new(key)),
-            (None, KeyError::KeyIsEncrypted) => Loaded::Encrypted,
-            (None, error) => Loaded::Unusable(error.to_string()),
+            (Some(key), _) => KeyFile::Public(Box::new(key)),
+            (None, KeyError::KeyIsEncrypted) => KeyFile::Encrypted,
+            (None, error) => KeyFile::Unusable(error.to_string()),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! What the SSH backend needs of the host.
+//! Settings of the SSH backend.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,36 +7,35 @@ use std::time::Duration;
 
 use crate::{HostSecret, ServerBinary};
 
-/// What the SSH backend needs of the host. Nothing is read from the environment: [`SshConfig::new`] says where things
-/// usually are.
+/// Settings of the SSH backend. The environment is not read; [`SshConfig::new`] fills in OpenSSH's default paths.
 #[derive(Debug)]
 pub struct SshConfig {
-    /// `[user@]host[:port]`, `ssh://[user@]host[:port]`, or a name that a configuration file explains.
+    /// `[user@]host[:port]`, `ssh://[user@]host[:port]`, or a `Host` alias of a configuration file.
     pub target: String,
-    /// The server's program, for the other side's processor.
+    /// The action server's binary, for the architecture of the remote host.
     pub server: ServerBinary,
-    /// What keys are derived from. It also names this installation on the other side.
+    /// Secret that sandbox keys are derived from. It also identifies this installation on the remote host.
     pub secret: HostSecret,
-    /// The user's home folder here: `~` in configuration files, and where their keys are.
+    /// The local home folder: `~` in configuration files.
     pub home: PathBuf,
-    /// The user's name here, which is also theirs there unless something else is said.
+    /// The local user name, and the default for the remote one.
     pub user: String,
-    /// Configuration files of OpenSSH's client; the first that says something decides. A missing one is empty.
+    /// Configuration files of OpenSSH's client. The first value wins; missing files are skipped.
     pub config_files: Vec<PathBuf>,
-    /// Files of known hosts beside the user's.
+    /// `known_hosts` files in addition to the user's.
     pub global_known_hosts: Vec<PathBuf>,
-    /// The socket of an agent that holds keys; usually the value of `SSH_AUTH_SOCK`.
+    /// Socket of an SSH agent, usually the value of `SSH_AUTH_SOCK`.
     pub agent: Option<PathBuf>,
-    /// What to do about a host whose key is not known, unless a configuration file says so for that host.
+    /// Policy for unknown host keys. A configuration file can override it per host.
     pub unknown_hosts: UnknownHosts,
-    /// A server that nobody speaks to for so long ends itself.
+    /// A server without requests for this long exits.
     pub idle_timeout: Duration,
-    /// For a whole start: connection, upload, server.
+    /// Timeout of a whole start: connection, upload and server.
     pub start_timeout: Duration,
 }
 
 impl SshConfig {
-    /// The usual files of OpenSSH's client, no agent, unknown hosts refused, a day to idle, 60 s to start.
+    /// Uses OpenSSH's default paths, no agent, refuses unknown hosts, and sets timeouts of one day idle and 60 s for a start.
     pub fn new(
         target: impl Into<String>,
         home: impl Into<PathBuf>,
@@ -61,15 +60,15 @@ impl SshConfig {
     }
 }
 
-/// What to do about a host whose key is not known. One whose key has changed is always refused.
+/// Policy for unknown host keys. A changed key is always refused.
 #[derive(Clone, Default)]
 pub enum UnknownHosts {
-    /// Refuse it, and say how to make it known.
+    /// Refuse the host. The error explains how to add its key.
     #[default]
     Refuse,
-    /// Believe it the first time, and write its key down.
+    /// Trust the key on first use, and store it.
     AcceptNew,
-    /// Ask somebody; a yes is written down. It may take its time: nothing is open meanwhile.
+    /// Ask the user, and store a confirmed key. The callback may block: no connection is open meanwhile.
     Ask(Arc<dyn Fn(&HostKeyQuestion) -> bool + Send + Sync>),
 }
 
@@ -83,13 +82,13 @@ impl fmt::Debug for UnknownHosts {
     }
 }
 
-/// What somebody is asked who knows the host.
+/// A request to confirm an unknown host key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostKeyQuestion {
-    /// The host as files of known hosts name it: `name`, or `[name]:port`.
+    /// Host in `known_hosts` notation: `name`, or `[name]:port`.
     pub host: String,
-    /// `ssh-ed25519`, …
+    /// Key type, such as `ssh-ed25519`.
     pub algorithm: String,
-    /// `SHA256:…`, as `ssh-keygen -l` prints it.
+    /// `SHA256:…`, in the format of `ssh-keygen -l`.
     pub fingerprint: String,
 }

@@ -1,7 +1,7 @@
-//! One SSH connection: runs command lines, opens channels to sockets. Shared by all sandboxes of a host.
+//! One SSH connection: runs command lines and opens channels to sockets. All sandboxes of a host share it.
 //!
-//! What is begun on the other side is taken to its end by a task of the connection, also when nobody waits any more: a
-//! channel that nobody closes would count against the few that a host allows. All of it is bounded in time and size.
+//! Every operation runs in a task of the connection, so that it completes even if its caller is cancelled. A channel
+//! that stays open would count against the server's `MaxSessions`. Time and output are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,104 +16,107 @@ use tokio_util::task::TaskTracker;
 
 use super::error::SshError;
 use super::host_key::HostKeyCheck;
-use super::login::{self, Way};
+use super::login::{self, Login};
 use super::target::Hop;
 
-/// For the other side to open a channel. One that does not in this time is not there any more.
-const CHANNEL_WAIT: Duration = Duration::from_secs(5);
-/// Hosts allow ten sessions on a connection; the file protocol and a little air are among them.
-const COMMANDS_AT_ONCE: usize = 6;
-/// What ended still counts until a busy host has tidied up after it: a refused session is asked for again after these.
-const REFUSED_WAITS_MS: [u64; 6] = [20, 40, 80, 160, 320, 640];
-/// Of each of a command's two outputs.
-const MAX_OUTPUT: usize = 512 << 10;
+/// Time to open a channel. A server that exceeds it is considered dead.
+const CHANNEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Commands that run concurrently. OpenSSH allows ten sessions per connection; SFTP needs one, the rest is reserve.
+const MAX_CONCURRENT_COMMANDS: usize = 6;
+/// Delays before a refused session is requested again. A busy server counts closed sessions until it has reaped them.
+const REFUSED_SESSION_BACKOFF_MS: [u64; 6] = [20, 40, 80, 160, 320, 640];
+/// Maximum number of bytes that are kept of standard output, and of standard error.
+const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
-/// A connection that somebody is logged in on.
+/// An authenticated connection.
 pub(super) struct Connection {
     handle: Handle<HostKeyCheck>,
-    place: String,
-    /// Nothing new is begun on it.
-    is_given_up: AtomicBool,
+    destination: String,
+    /// A channel could not be opened in time. No new operation uses this connection.
+    is_unresponsive: AtomicBool,
     has_run: AtomicBool,
     commands: Semaphore,
     tasks: TaskTracker,
-    _through: Vec<Handle<HostKeyCheck>>,
+    _jump_hosts: Vec<Handle<HostKeyCheck>>,
 }
 
-/// What became of a command.
+/// Output and exit code of a command.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct CommandOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    /// Nothing when it was ended by a signal, or its channel closed first.
+    /// `None` if a signal terminated the command, or if the channel closed first.
     pub(super) code: Option<u32>,
 }
 
 impl Connection {
     pub(super) async fn open(hops: &[Hop]) -> Result<Arc<Self>, SshError> {
-        let Way { handle, through } = login::log_in(hops).await?;
+        let Login { handle, jump_hosts } = login::log_in(hops).await?;
         Ok(Arc::new(Self {
             handle,
-            place: hops.last().map(Hop::place).unwrap_or_default(),
-            is_given_up: AtomicBool::new(false),
+            destination: hops.last().map(Hop::destination).unwrap_or_default(),
+            is_unresponsive: AtomicBool::new(false),
             has_run: AtomicBool::new(false),
-            commands: Semaphore::new(COMMANDS_AT_ONCE),
+            commands: Semaphore::new(MAX_CONCURRENT_COMMANDS),
             tasks: TaskTracker::new(),
-            _through: through,
+            _jump_hosts: jump_hosts,
         }))
     }
 
     /// `user@host:port`.
-    pub(super) fn place(&self) -> &str {
-        &self.place
+    pub(super) fn destination(&self) -> &str {
+        &self.destination
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        !self.handle.is_closed() && !self.is_given_up.load(Ordering::Relaxed)
+        !self.handle.is_closed() && !self.is_unresponsive.load(Ordering::Relaxed)
     }
 
-    /// Runs a command line to its end and hears what it prints.
+    /// Runs a command line and collects its output.
     pub(super) async fn run(
         self: &Arc<Self>,
         command: String,
         input: Bytes,
         limit: Duration,
-    ) -> Result<Ran, SshError> {
-        let own = Arc::clone(self);
-        self.to_its_end(async move {
-            let _turn = own.commands.acquire().await; // never closed
-            let (mut output, control) = own.session().await?.split();
-            let ran = timeout(limit, hear(&mut output, &control, command, input)).await;
-            let _ = control.close().await; // gone: closed already
-            ran.map_err(|_| SshError::late(&own.place, "a command", limit))?
-                .map_err(|error| SshError::unreachable(&own.place, error))
+    ) -> Result<CommandOutput, SshError> {
+        let this = Arc::clone(self);
+        self.run_detached(async move {
+            let _permit = this.commands.acquire().await; // never closed
+            let (mut output, control) = this.open_session().await?.split();
+            let ran = timeout(limit, exec_and_collect(&mut output, &control, command, input)).await;
+            let _ = control.close().await; // fails if the connection is closed
+            ran.map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
+                .map_err(|error| SshError::unreachable(&this.destination, error))
         })
         .await
     }
 
-    /// The standard streams of a command line.
-    pub(super) async fn stream_of(self: &Arc<Self>, command: String) -> Result<ChannelStream<Msg>, SshError> {
-        let own = Arc::clone(self);
-        self.to_its_end(async move {
-            let channel = own.session().await?;
+    /// Starts a command line and returns its standard streams.
+    pub(super) async fn exec_stream(
+        self: &Arc<Self>,
+        command: String,
+    ) -> Result<ChannelStream<Msg>, SshError> {
+        let this = Arc::clone(self);
+        self.run_detached(async move {
+            let channel = this.open_session().await?;
             let asked = channel.exec(true, command).await;
-            asked.map_err(|error| SshError::unreachable(&own.place, error))?;
+            asked.map_err(|error| SshError::unreachable(&this.destination, error))?;
             Ok(channel.into_stream())
         })
         .await
     }
 
-    /// A channel that speaks one of SSH's subsystems; refused where the other side does not have it.
+    /// Opens an SSH subsystem. Returns [`SshError::ChannelRefused`] if the server does not have it.
     pub(super) async fn subsystem(
         self: &Arc<Self>,
         name: &'static str,
     ) -> Result<ChannelStream<Msg>, SshError> {
-        let own = Arc::clone(self);
-        self.to_its_end(async move {
-            let mut channel = own.session().await?;
+        let this = Arc::clone(self);
+        self.run_detached(async move {
+            let mut channel = this.open_session().await?;
             let asked = channel.request_subsystem(true, name).await;
-            asked.map_err(|error| SshError::unreachable(&own.place, error))?;
-            let is_there = timeout(CHANNEL_WAIT, async {
+            asked.map_err(|error| SshError::unreachable(&this.destination, error))?;
+            let is_there = timeout(CHANNEL_TIMEOUT, async {
                 loop {
                     match channel.wait().await {
                         Some(ChannelMsg::Success) => return true,
@@ -126,45 +129,47 @@ impl Connection {
                 Ok(true) => Ok(channel.into_stream()),
                 Ok(false) | Err(_) => {
                     let _ = channel.close().await;
-                    Err(SshError::ChannelRefused { place: own.place.clone(), what: name })
+                    Err(SshError::ChannelRefused { destination: this.destination.clone(), what: name })
                 }
             }
         })
         .await
     }
 
-    /// A stream to a unix socket there. Refused also when nobody listens: the other side does not say which it is.
+    /// Opens a stream to a unix socket of the host. Returns [`SshError::ChannelRefused`] also if no process listens on
+    /// it, since the protocol does not distinguish the two.
     pub(super) async fn socket(self: &Arc<Self>, path: &str) -> Result<ChannelStream<Msg>, SshError> {
-        self.hurry();
-        let (own, path) = (Arc::clone(self), path.to_owned());
-        self.to_its_end(async move {
-            let opened = timeout(CHANNEL_WAIT, own.handle.channel_open_direct_streamlocal(path)).await;
-            own.opened(opened, "a unix socket").map(Channel::into_stream)
+        self.trigger_nodelay();
+        let (this, path) = (Arc::clone(self), path.to_owned());
+        self.run_detached(async move {
+            let opened = timeout(CHANNEL_TIMEOUT, this.handle.channel_open_direct_streamlocal(path)).await;
+            this.opened(opened, "a unix socket").map(Channel::into_stream)
         })
         .await
     }
 
-    /// OpenSSH sends small packets at once only after it has run something on a connection.
-    fn hurry(self: &Arc<Self>) {
+    /// Runs an empty command once: OpenSSH sets `TCP_NODELAY` only when a session runs a command.
+    fn trigger_nodelay(self: &Arc<Self>) {
         if !self.has_run.swap(true, Ordering::Relaxed) {
-            let own = Arc::clone(self);
-            self.tasks.spawn(async move { own.run(":".into(), Bytes::new(), CHANNEL_WAIT).await.map(drop) });
+            let this = Arc::clone(self);
+            self.tasks
+                .spawn(async move { this.run(":".into(), Bytes::new(), CHANNEL_TIMEOUT).await.map(drop) });
         }
     }
 
-    async fn session(&self) -> Result<Channel<Msg>, SshError> {
+    async fn open_session(&self) -> Result<Channel<Msg>, SshError> {
         self.has_run.store(true, Ordering::Relaxed);
-        for wait in REFUSED_WAITS_MS.map(Duration::from_millis) {
-            match self.session_at_once().await {
+        for wait in REFUSED_SESSION_BACKOFF_MS.map(Duration::from_millis) {
+            match self.try_open_session().await {
                 Err(SshError::ChannelRefused { .. }) => sleep(wait).await,
                 done => return done,
             }
         }
-        self.session_at_once().await
+        self.try_open_session().await
     }
 
-    async fn session_at_once(&self) -> Result<Channel<Msg>, SshError> {
-        self.opened(timeout(CHANNEL_WAIT, self.handle.channel_open_session()).await, "a session")
+    async fn try_open_session(&self) -> Result<Channel<Msg>, SshError> {
+        self.opened(timeout(CHANNEL_TIMEOUT, self.handle.channel_open_session()).await, "a session")
     }
 
     fn opened(
@@ -175,52 +180,56 @@ impl Connection {
         match opened {
             Ok(Ok(channel)) => Ok(channel),
             Ok(Err(russh::Error::ChannelOpenFailure(_))) => {
-                Err(SshError::ChannelRefused { place: self.place.clone(), what })
+                Err(SshError::ChannelRefused { destination: self.destination.clone(), what })
             }
-            Ok(Err(error)) => Err(SshError::unreachable(&self.place, error)),
+            Ok(Err(error)) => Err(SshError::unreachable(&self.destination, error)),
             Err(_) => {
-                // Whoever asks next gets another connection.
-                self.is_given_up.store(true, Ordering::Relaxed);
-                Err(SshError::late(&self.place, "opening a channel", CHANNEL_WAIT))
+                // The next caller opens another connection.
+                self.is_unresponsive.store(true, Ordering::Relaxed);
+                Err(SshError::timed_out(&self.destination, "opening a channel", CHANNEL_TIMEOUT))
             }
         }
     }
 
-    async fn to_its_end<T: Send + 'static>(
+    /// Runs an operation in a task that continues if the caller is dropped.
+    async fn run_detached<T: Send + 'static>(
         &self,
         step: impl Future<Output = Result<T, SshError>> + Send + 'static,
     ) -> Result<T, SshError> {
-        self.tasks.spawn(step).await.unwrap_or_else(|panic| Err(SshError::unreachable(&self.place, panic)))
+        self.tasks
+            .spawn(step)
+            .await
+            .unwrap_or_else(|panic| Err(SshError::unreachable(&self.destination, panic)))
     }
 }
 
-/// Sends a command and its input, and hears its outputs until both its end and its code are known.
-async fn hear(
+/// Sends a command and its input, and collects its output until end of file and the exit code have arrived.
+async fn exec_and_collect(
     output: &mut ChannelReadHalf,
     control: &ChannelWriteHalf<Msg>,
     command: String,
     input: Bytes,
-) -> Result<Ran, russh::Error> {
+) -> Result<CommandOutput, russh::Error> {
     control.exec(true, command).await?;
     let feeding = async {
-        // A command that does not want its input says why, or ends.
+        // A command that does not read its input reports an error, or exits.
         let _ = control.data_bytes(input).await;
         let _ = control.eof().await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        ran = listen(output) => ran,
-        () = feeding => Ok(Ran::default()),
+        ran = collect_output(output) => ran,
+        () = feeding => Ok(CommandOutput::default()),
     }
 }
 
-async fn listen(output: &mut ChannelReadHalf) -> Result<Ran, russh::Error> {
-    let mut ran = Ran::default();
+async fn collect_output(output: &mut ChannelReadHalf) -> Result<CommandOutput, russh::Error> {
+    let mut ran = CommandOutput::default();
     let mut is_whole = false;
     while let Some(message) = output.wait().await {
         match message {
-            ChannelMsg::Data { data } => keep(&mut ran.stdout, &data),
-            ChannelMsg::ExtendedData { data, .. } => keep(&mut ran.stderr, &data),
+            ChannelMsg::Data { data } => append_bounded(&mut ran.stdout, &data),
+            ChannelMsg::ExtendedData { data, .. } => append_bounded(&mut ran.stderr, &data),
             ChannelMsg::ExitStatus { exit_status } => ran.code = Some(exit_status),
             ChannelMsg::Eof => is_whole = true,
             ChannelMsg::Failure | ChannelMsg::Close => break,
@@ -230,12 +239,12 @@ async fn listen(output: &mut ChannelReadHalf) -> Result<Ran, russh::Error> {
             break;
         }
     }
-    // No word and no code: the connection broke, or there was nothing to run it.
+    // Neither output nor exit code: the connection broke, or the account has no usable shell.
     Ok(ran)
 }
 
-/// What is longer than we ask for is cut: its end is missed by whoever reads it.
-fn keep(kept: &mut Vec<u8>, data: &[u8]) {
-    let room = MAX_OUTPUT.saturating_sub(kept.len());
-    kept.extend_from_slice(data.get(..room).unwrap_or(data));
+/// Appends up to [`MAX_OUTPUT_BYTES`]. The parser detects a truncated reply, because its last line is missing.
+fn append_bounded(buffer: &mut Vec<u8>, data: &[u8]) {
+    let room = MAX_OUTPUT_BYTES.saturating_sub(buffer.len());
+    buffer.extend_from_slice(data.get(..room).unwrap_or(data));
 }

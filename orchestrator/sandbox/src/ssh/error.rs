@@ -1,4 +1,4 @@
-//! What goes wrong between here and a shell on the other side.
+//! Errors of SSH connections and of the scripts that run over them.
 
 use std::time::Duration;
 
@@ -8,31 +8,30 @@ use super::RUNTIME;
 use super::known_hosts::UnknownKey;
 use crate::placement::start_error;
 
-/// Why something could not be done over SSH. Shared by all who waited for the same connection.
+/// Error of an SSH operation. `Clone`, since all callers that wait for the same connection receive it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum SshError {
-    /// There is no connection, or it broke. May be tried again.
-    #[error("{place}: {reason}")]
-    Unreachable { place: String, reason: String },
-    /// Trying again changes nothing before somebody has changed something: keys, configuration, the other side.
+    /// The connection cannot be opened, or it broke. Worth a retry.
+    #[error("{destination}: {reason}")]
+    Unreachable { destination: String, reason: String },
+    /// A retry cannot succeed until the user changes keys, configuration or the remote host.
     #[error("{0}")]
-    Hopeless(String),
-    /// The host's key is not known, and somebody can be asked about it.
+    Permanent(String),
+    /// The host's key is unknown, and the user can be asked to confirm it.
     #[error("the host key of {} is not known", .0.host)]
     UnknownKey(Box<UnknownKey>),
-    /// The other side does not open such a channel.
-    #[error("{place} refuses to open {what}")]
-    ChannelRefused { place: String, what: &'static str },
+    /// The server does not open a channel of this type.
+    #[error("{destination} refuses to open {what}")]
+    ChannelRefused { destination: String, what: &'static str },
 }
 
 impl SshError {
-    pub(super) fn unreachable(place: &str, reason: impl std::fmt::Display) -> Self {
-        Self::Unreachable { place: place.to_owned(), reason: reason.to_string() }
+    pub(super) fn unreachable(destination: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Unreachable { destination: destination.to_owned(), reason: reason.to_string() }
     }
 
-    /// Nothing came in time.
-    pub(super) fn late(place: &str, doing: &str, limit: Duration) -> Self {
-        Self::unreachable(place, format_args!("{doing} took longer than {} s", limit.as_secs()))
+    pub(super) fn timed_out(destination: &str, doing: &str, limit: Duration) -> Self {
+        Self::unreachable(destination, format_args!("{doing} took longer than {} s", limit.as_secs()))
     }
 }
 
@@ -43,7 +42,7 @@ impl From<SshError> for SandboxError {
                 runtime: RUNTIME,
                 detail: format!("{error}; is the host up, and does its name, port and network fit?"),
             },
-            hopeless => start_error(hopeless.to_string()),
+            permanent => start_error(permanent.to_string()),
         }
     }
 }

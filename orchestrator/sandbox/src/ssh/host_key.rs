@@ -1,4 +1,4 @@
-//! Whether the host that answers is the one that is meant.
+//! Verification of the key that a host presents.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,41 +8,42 @@ use russh::{Channel, ChannelId};
 
 use super::config::UnknownHosts;
 use super::error::SshError;
-use super::known_hosts::{KnownKeys, UnknownKey, Verdict};
+use super::known_hosts::{KeyStatus, KnownKeys, UnknownKey};
 use super::target::Hop;
 
-/// Checks the key that a host shows, and says no to whatever the host asks of us.
+/// Verifies the host key, and refuses all channels that the host opens.
 pub(super) struct HostKeyCheck {
     hop: Hop,
     known: KnownKeys,
-    /// Keys that somebody has said yes to since the files were read.
+    /// Keys that the user has confirmed since the files were read.
     accepted: Vec<UnknownKey>,
-    outcome: Outcome,
+    outcome: HostKeyDecisionSlot,
 }
 
-/// What came of the check: read when the connection fails, or stands. Locked only to move a value.
+/// Passes the decision from russh's handler to the login. The lock is held only to move the value.
 #[derive(Clone, Default)]
-pub(super) struct Outcome(Arc<Mutex<Option<Found>>>);
+pub(super) struct HostKeyDecisionSlot(Arc<Mutex<Option<HostKeyDecision>>>);
 
-pub(super) enum Found {
+/// Result of the verification, other than that the key is known.
+pub(super) enum HostKeyDecision {
     Refused(SshError),
-    /// Believed, and to be written down once the connection stands.
+    /// Accepted on first use, and to be stored when the connection is established.
     New(UnknownKey),
 }
 
-impl Outcome {
-    pub(super) fn take(&self) -> Option<Found> {
+impl HostKeyDecisionSlot {
+    pub(super) fn take(&self) -> Option<HostKeyDecision> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn set(&self, found: Found) {
+    fn set(&self, found: HostKeyDecision) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 }
 
 impl HostKeyCheck {
-    pub(super) fn new(hop: Hop, known: KnownKeys, accepted: &[UnknownKey]) -> (Self, Outcome) {
-        let outcome = Outcome::default();
+    pub(super) fn new(hop: Hop, known: KnownKeys, accepted: &[UnknownKey]) -> (Self, HostKeyDecisionSlot) {
+        let outcome = HostKeyDecisionSlot::default();
         let check = Self { hop, known, accepted: accepted.to_vec(), outcome: outcome.clone() };
         (check, outcome)
     }
@@ -52,24 +53,24 @@ impl HostKeyCheck {
         let unknown =
             UnknownKey { host: host.clone(), key: key.clone(), file: self.hop.known_hosts.first().cloned() };
         let shown = format!("{} {}", key.algorithm(), unknown.fingerprint());
-        let refused = match self.known.judge(key) {
-            Verdict::Known => return true,
-            Verdict::Changed { file, line } => format!(
+        let refused = match self.known.key_status(key) {
+            KeyStatus::Known => return true,
+            KeyStatus::Changed { file, line } => format!(
                 "the host key of {host} is not the one in {}:{line}, it shows {shown}: if it was changed on purpose \
                  remove that line with `ssh-keygen -R '{host}'`, if not somebody else is answering",
                 file.display()
             ),
-            Verdict::Revoked { file, line } => {
+            KeyStatus::Revoked { file, line } => {
                 format!("the host key of {host} is revoked in {}:{line}: {shown}", file.display())
             }
-            Verdict::Unknown if self.is_accepted(&unknown) => return true,
-            Verdict::Unknown => match &self.hop.unknown_hosts {
+            KeyStatus::Unknown if self.is_accepted(&unknown) => return true,
+            KeyStatus::Unknown => match &self.hop.unknown_hosts {
                 UnknownHosts::AcceptNew => {
-                    self.outcome.set(Found::New(unknown));
+                    self.outcome.set(HostKeyDecision::New(unknown));
                     return true;
                 }
                 UnknownHosts::Ask(_) => {
-                    self.outcome.set(Found::Refused(SshError::UnknownKey(Box::new(unknown))));
+                    self.outcome.set(HostKeyDecision::Refused(SshError::UnknownKey(Box::new(unknown))));
                     return false;
                 }
                 UnknownHosts::Refuse => format!(
@@ -79,7 +80,7 @@ impl HostKeyCheck {
                 ),
             },
         };
-        self.outcome.set(Found::Refused(SshError::Hopeless(refused)));
+        self.outcome.set(HostKeyDecision::Refused(SshError::Permanent(refused)));
         false
     }
 
@@ -89,7 +90,7 @@ impl HostKeyCheck {
     }
 }
 
-/// Channels that a host opens to us are refused by dropping the answer: nothing here was ever offered to it.
+/// Channels that the host opens are refused by dropping their handle: the client has requested no forwarding.
 impl client::Handler for HostKeyCheck {
     type Error = russh::Error;
 

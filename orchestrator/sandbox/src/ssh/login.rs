@@ -1,4 +1,4 @@
-//! From a list of hosts to a connection with the last of them: each is reached through the one before it.
+//! Login to the last host of a chain. Each host is reached through the one before it, as with `ProxyJump`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,33 @@ use tokio::time::timeout;
 use super::authentication::authenticate;
 use super::config::{HostKeyQuestion, UnknownHosts};
 use super::error::SshError;
-use super::host_key::{Found, HostKeyCheck};
+use super::host_key::{HostKeyCheck, HostKeyDecision};
 use super::known_hosts::{KnownKeys, UnknownKey};
 use super::target::Hop;
 
-/// For the exchange of keys and the login of one host, once it has answered.
-const LOGIN_WAIT: Duration = Duration::from_secs(15);
-/// A host that says nothing for so long is asked whether it is there; three times unanswered, the connection is over.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-const KEEPALIVES_UNANSWERED: usize = 3;
-/// What one channel may have in flight.
-const WINDOW: u32 = 2 << 20;
+/// Time for key exchange and authentication on one host, after the transport is connected.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Silence after which a keepalive is sent.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_UNANSWERED_KEEPALIVES: usize = 3;
+/// Flow-control window of a channel, in bytes.
+const CHANNEL_WINDOW_SIZE: u32 = 2 << 20;
 
-/// The way to a host.
-pub(super) struct Way {
+/// An authenticated connection and the jump connections that carry it.
+pub(super) struct Login {
     pub(super) handle: Handle<HostKeyCheck>,
-    /// The connections that this one goes through.
-    pub(super) through: Vec<Handle<HostKeyCheck>>,
+    pub(super) jump_hosts: Vec<Handle<HostKeyCheck>>,
 }
 
-/// Logs in to one host after another. Somebody who is asked about a host's key may take their time: meanwhile no
-/// connection is open, and it is made anew when they said yes.
-pub(super) async fn log_in(hops: &[Hop]) -> Result<Way, SshError> {
+/// Logs in to one host after another. No connection is open while the user confirms a host key, because the host would
+/// time out. All hosts are connected again after the confirmation.
+pub(super) async fn log_in(hops: &[Hop]) -> Result<Login, SshError> {
     let mut accepted: Vec<UnknownKey> = Vec::new();
     loop {
         match attempt(hops, &accepted).await {
             Err(SshError::UnknownKey(unknown)) if accepted.len() < hops.len() => {
-                ask(hops, &unknown).await?;
-                learn(&unknown);
+                confirm_host_key(hops, &unknown).await?;
+                remember_host_key(&unknown);
                 accepted.push(*unknown);
             }
             done => return done,
@@ -49,67 +48,67 @@ pub(super) async fn log_in(hops: &[Hop]) -> Result<Way, SshError> {
     }
 }
 
-async fn attempt(hops: &[Hop], accepted: &[UnknownKey]) -> Result<Way, SshError> {
-    let mut way: Vec<Handle<HostKeyCheck>> = Vec::new();
+async fn attempt(hops: &[Hop], accepted: &[UnknownKey]) -> Result<Login, SshError> {
+    let mut handles: Vec<Handle<HostKeyCheck>> = Vec::new();
     for hop in hops {
-        let handle = match way.last() {
+        let handle = match handles.last() {
             None => {
-                let stream = reach(hop).await?;
-                shake_hands(hop, accepted, stream).await?
+                let stream = connect_tcp(hop).await?;
+                handshake(hop, accepted, stream).await?
             }
             Some(last) => {
                 let channel = last.channel_open_direct_tcpip(&hop.address, hop.port.into(), "127.0.0.1", 0);
-                let channel = timeout(hop.connect_wait, channel)
+                let channel = timeout(hop.connect_timeout, channel)
                     .await
                     .map_err(|_| {
-                        SshError::late(
-                            &hop.place(),
+                        SshError::timed_out(
+                            &hop.destination(),
                             "connecting through the host before it",
-                            hop.connect_wait,
+                            hop.connect_timeout,
                         )
                     })?
                     .map_err(|error| {
                         SshError::unreachable(
-                            &hop.place(),
+                            &hop.destination(),
                             format_args!("the host before it does not connect to it: {error}"),
                         )
                     })?;
-                shake_hands(hop, accepted, channel.into_stream()).await?
+                handshake(hop, accepted, channel.into_stream()).await?
             }
         };
-        way.push(handle);
+        handles.push(handle);
     }
-    let handle = way.pop().ok_or_else(|| SshError::Hopeless("there is no host to log in to".into()))?;
-    Ok(Way { handle, through: way })
+    let handle = handles.pop().ok_or_else(|| SshError::Permanent("there is no host to log in to".into()))?;
+    Ok(Login { handle, jump_hosts: handles })
 }
 
-async fn reach(hop: &Hop) -> Result<TcpStream, SshError> {
-    let connected = timeout(hop.connect_wait, TcpStream::connect((hop.address.as_str(), hop.port))).await;
+async fn connect_tcp(hop: &Hop) -> Result<TcpStream, SshError> {
+    let connected = timeout(hop.connect_timeout, TcpStream::connect((hop.address.as_str(), hop.port))).await;
     let stream = connected
-        .map_err(|_| SshError::late(&hop.place(), "connecting", hop.connect_wait))?
-        .map_err(|error| SshError::unreachable(&hop.place(), error))?;
-    let _ = stream.set_nodelay(true); // slower without, and no worse
+        .map_err(|_| SshError::timed_out(&hop.destination(), "connecting", hop.connect_timeout))?
+        .map_err(|error| SshError::unreachable(&hop.destination(), error))?;
+    let _ = stream.set_nodelay(true); // only a latency optimization
     Ok(stream)
 }
 
-/// Exchanges keys, checks the host's and shows ours.
-async fn shake_hands(
+/// Exchanges keys, verifies the host and authenticates the user.
+async fn handshake(
     hop: &Hop,
     accepted: &[UnknownKey],
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<Handle<HostKeyCheck>, SshError> {
-    let known = KnownKeys::of(&hop.known_as, &hop.known_hosts)
-        .map_err(|error| SshError::Hopeless(format!("reading known hosts: {error}")))?;
+    let known = KnownKeys::load(&hop.known_as, &hop.known_hosts)
+        .map_err(|error| SshError::Permanent(format!("reading known hosts: {error}")))?;
     let settings = Arc::new(settings(&known));
     let (check, outcome) = HostKeyCheck::new(hop.clone(), known, accepted);
     let logged_in = async {
         let connected = client::connect_stream(settings, stream, check).await;
         let found = outcome.take();
         let mut handle = match (connected, found) {
-            (_, Some(Found::Refused(error))) => return Err(error),
-            (Err(error), _) => return Err(SshError::unreachable(&hop.place(), error)),
-            (Ok(handle), Some(Found::New(key))) => {
-                learn(&key);
+            (_, Some(HostKeyDecision::Refused(error))) => return Err(error),
+            (Err(error), _) => return Err(SshError::unreachable(&hop.destination(), error)),
+            (Ok(handle), Some(HostKeyDecision::New(key))) => {
+                remember_host_key(&key);
                 handle
             }
             (Ok(handle), None) => handle,
@@ -117,8 +116,8 @@ async fn shake_hands(
         authenticate(&mut handle, hop).await?;
         Ok(handle)
     };
-    let late = |_| Err(SshError::late(&hop.place(), "logging in", LOGIN_WAIT));
-    timeout(LOGIN_WAIT, logged_in).await.unwrap_or_else(late)
+    let late = |_| Err(SshError::timed_out(&hop.destination(), "logging in", LOGIN_TIMEOUT));
+    timeout(LOGIN_TIMEOUT, logged_in).await.unwrap_or_else(late)
 }
 
 fn settings(known: &KnownKeys) -> client::Config {
@@ -132,16 +131,16 @@ fn settings(known: &KnownKeys) -> client::Config {
         Algorithm::Rsa { hash: Some(HashAlg::Sha256) },
     ];
     client::Config {
-        window_size: WINDOW,
-        keepalive_interval: Some(KEEPALIVE),
-        keepalive_max: KEEPALIVES_UNANSWERED,
+        window_size: CHANNEL_WINDOW_SIZE,
+        keepalive_interval: Some(KEEPALIVE_INTERVAL),
+        keepalive_max: MAX_UNANSWERED_KEEPALIVES,
         preferred: Preferred { key: known.preferred(&host_keys).into(), ..Preferred::DEFAULT },
         ..client::Config::default()
     }
 }
 
-async fn ask(hops: &[Hop], unknown: &UnknownKey) -> Result<(), SshError> {
-    let refused = || SshError::Hopeless(format!("the host key of {} was not accepted", unknown.host));
+async fn confirm_host_key(hops: &[Hop], unknown: &UnknownKey) -> Result<(), SshError> {
+    let refused = || SshError::Permanent(format!("the host key of {} was not accepted", unknown.host));
     let hop = hops.iter().find(|hop| hop.known_as == unknown.host).ok_or_else(refused)?;
     let UnknownHosts::Ask(ask) = hop.unknown_hosts.clone() else { return Err(refused()) };
     let question = HostKeyQuestion {
@@ -149,13 +148,13 @@ async fn ask(hops: &[Hop], unknown: &UnknownKey) -> Result<(), SshError> {
         algorithm: unknown.key.algorithm().to_string(),
         fingerprint: unknown.fingerprint(),
     };
-    let is_accepted = spawn_blocking(move || ask(&question)).await.unwrap_or(false); // a panic is no yes
+    let is_accepted = spawn_blocking(move || ask(&question)).await.unwrap_or(false); // a panic counts as a refusal
     if is_accepted { Ok(()) } else { Err(refused()) }
 }
 
-/// A file that cannot be written only means that the question comes again.
-fn learn(unknown: &UnknownKey) {
-    match unknown.learn() {
+/// Stores a confirmed key. An error is only logged: its consequence is another confirmation at the next connection.
+fn remember_host_key(unknown: &UnknownKey) {
+    match unknown.append_to_file() {
         Ok(()) => tracing::info!(host = unknown.host, "a new host key was written down"),
         Err(error) => tracing::warn!(host = unknown.host, %error, "a new host key cannot be written down"),
     }

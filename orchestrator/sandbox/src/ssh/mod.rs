@@ -1,25 +1,24 @@
-//! A server on another machine, reached over SSH: no root there, no Docker, nothing installed.
+//! Action servers on a remote host over SSH. Needs no root, no Docker and no installation there.
 //!
-//! **It does not isolate.** What the agent runs can do what the account there can do, like a user who logged in; a
-//! machine or an account of its own is what isolates it. The account's other processes can read the server's file and
-//! its folder.
+//! **This backend does not isolate.** The agent's commands have all rights of the remote account. Use a dedicated
+//! machine or account for isolation. Other processes of the account can read the server's binary and its folder.
 //!
-//! The program is kept there under its hash, in `~/.glovebox/bin`; each sandbox has a folder in `~/.glovebox/sandboxes`
-//! with a socket that only its user can open. The server is detached and outlives every connection. One connection is
-//! shared by all sandboxes of a provider, and made again when it has broken. `spec.workspace` is a path on the other
-//! side; it is never removed.
+//! The binary is stored under its hash in `~/.glovebox/bin`. Each sandbox has a folder in `~/.glovebox/sandboxes`, with a
+//! socket that only its user can open. The server is detached and outlives every connection. All sandboxes of a provider
+//! share one connection, which is reopened if it breaks. `spec.workspace` is a path on the remote host and is never
+//! removed.
 
 mod authentication;
 mod client_config;
 mod config;
 mod connection;
 mod error;
-mod far_side;
 mod host_key;
 mod known_hosts;
 mod login;
 mod pattern;
 mod program;
+mod remote_host;
 mod script;
 mod shared_connection;
 mod start;
@@ -27,6 +26,7 @@ mod stream;
 mod target;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,31 +40,31 @@ use crate::action_client::{ActionClient, Address};
 use crate::placement::{sandbox_id_of, start_error, unusable_workspace, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 pub use config::{HostKeyQuestion, SshConfig, UnknownHosts};
-use far_side::{FarSide, State};
 use program::Program;
+use remote_host::{RemoteHost, State};
 use shared_connection::SharedConnection;
 use start::ServerStart;
-use stream::{RefusesSockets, SshStream};
+use stream::SshStream;
 
 const RUNTIME: &str = "ssh";
 
-/// The server answers when its launcher returns; this is for the first stream to it.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// For the removal of what a failed start left, with a new connection if it must be.
-const REMOVAL_LIMIT: Duration = Duration::from_secs(20);
+/// Time to open the first stream. The server already listens when its launcher returns.
+const FIRST_STREAM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time to remove a sandbox whose start failed, including a reconnect if necessary.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Places sandboxes on another machine. See the module: it does not isolate.
+/// Provisions sandboxes on a remote host, without isolation from the remote account.
 pub struct SshProvider {
     config: Arc<SshConfig>,
     shared: Arc<SharedConnection>,
-    refuses_sockets: Arc<RefusesSockets>,
+    refuses_sockets: Arc<AtomicBool>,
     program: Arc<Program>,
     owner: Arc<str>,
     removals: TaskTracker,
 }
 
 impl SshProvider {
-    /// Connects to nothing yet.
+    /// Creates a provider. The connection is opened by the first operation.
     pub fn new(config: SshConfig) -> Self {
         let config = Arc::new(config);
         Self {
@@ -77,20 +77,20 @@ impl SshProvider {
         }
     }
 
-    async fn far_side(&self) -> Result<FarSide, SandboxError> {
-        far_side(&self.shared, &self.owner).await
+    async fn remote_host(&self) -> Result<RemoteHost, SandboxError> {
+        remote_host(&self.shared, &self.owner).await
     }
 
-    async fn place(
+    async fn start_sandbox(
         &self,
-        far_side: FarSide,
+        remote_host: RemoteHost,
         sandbox: &SandboxId,
         spec: &SandboxSpec,
         steps: Steps,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
         let start = ServerStart {
-            far_side: far_side.clone(),
+            remote_host: remote_host.clone(),
             program: Arc::clone(&self.program),
             sandbox: sandbox.clone(),
             lifetime: spec.lifetime,
@@ -101,12 +101,12 @@ impl SshProvider {
         let socket = steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let begun = async {
-            let client = ActionClient::first(self.address(sandbox, socket), CONNECT_PATIENCE).await?;
+            let client = ActionClient::first(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
             client.begin_with(&spec.environment).await.map(|()| client)
         };
         match begun.await {
             Ok(client) => Ok(client),
-            Err(error) => Err(with_logs(error, far_side.logs(sandbox).await.unwrap_or_default())),
+            Err(error) => Err(with_logs(error, remote_host.logs(sandbox).await.unwrap_or_default())),
         }
     }
 
@@ -126,13 +126,17 @@ impl SshProvider {
         }
     }
 
-    /// Where the server of a sandbox that was placed before listens.
-    async fn again(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        let far_side = self.far_side().await?;
-        match far_side.state(sandbox).await? {
+    /// Returns the address of an existing sandbox. `Err` if its server has exited or its folder is missing.
+    async fn existing_address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
+        let remote_host = self.remote_host().await?;
+        match remote_host.state(sandbox).await? {
             State::Running { socket } => Ok(self.address(sandbox, socket)),
-            State::Ended => Err(lost(format!("its server on {} has ended", far_side.connection.place()))),
-            State::Missing => Err(lost(format!("it is not on {} any more", far_side.connection.place()))),
+            State::Ended => {
+                Err(lost(format!("its server on {} has ended", remote_host.connection.destination())))
+            }
+            State::Missing => {
+                Err(lost(format!("it is not on {} any more", remote_host.connection.destination())))
+            }
         }
     }
 }
@@ -156,40 +160,40 @@ impl SandboxProvider for SshProvider {
             start_error(format!("the sandbox on {target} was not ready within {} s", limit.as_secs()))
         };
         on_progress(StartProgress::Starting);
-        let far_side = timeout_at(deadline, self.far_side()).await.unwrap_or_else(|_| Err(late()))?;
+        let remote_host = timeout_at(deadline, self.remote_host()).await.unwrap_or_else(|_| Err(late()))?;
 
         let (shared, owner, left) = (Arc::clone(&self.shared), Arc::clone(&self.owner), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.removals, async move {
-            let removal = async { self::far_side(&shared, &owner).await?.remove(&left).await };
-            let removed = timeout(REMOVAL_LIMIT, removal).await;
+            let removal = async { self::remote_host(&shared, &owner).await?.remove(&left).await };
+            let removed = timeout(CLEANUP_TIMEOUT, removal).await;
             if let Err(error) = removed.unwrap_or_else(|_| Err(start_error("it takes too long"))) {
                 tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
             }
         });
-        let placing = self.place(far_side, &sandbox, spec, unfinished.steps(), on_progress);
-        let started = timeout_at(deadline, placing).await.unwrap_or_else(|_| Err(late()));
+        let starting = self.start_sandbox(remote_host, &sandbox, spec, unfinished.steps(), on_progress);
+        let started = timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(late()));
         Ok(Box::new(unfinished.end(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.again(&lease.sandbox_id).await?;
+        let address = self.existing_address(&lease.sandbox_id).await?;
         Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::again(self.again(sandbox).await?, None).await?))
+        Ok(Box::new(ActionClient::again(self.existing_address(sandbox).await?, None).await?))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.far_side().await?.list().await
+        self.remote_host().await?.list().await
     }
 
     async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        self.far_side().await?.logs(sandbox).await
+        self.remote_host().await?.logs(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.far_side().await?.remove(sandbox).await
+        self.remote_host().await?.remove(sandbox).await
     }
 
     async fn wait_for_cleanup(&self) {
@@ -198,11 +202,11 @@ impl SandboxProvider for SshProvider {
     }
 }
 
-async fn far_side(shared: &SharedConnection, owner: &Arc<str>) -> Result<FarSide, SandboxError> {
-    Ok(FarSide { connection: shared.get().await?, owner: Arc::clone(owner) })
+async fn remote_host(shared: &SharedConnection, owner: &Arc<str>) -> Result<RemoteHost, SandboxError> {
+    Ok(RemoteHost { connection: shared.get().await?, owner: Arc::clone(owner) })
 }
 
-/// A path of the other side: only it can say whether it is there.
+/// Returns the remote workspace path. Its existence is checked by the start script.
 fn workspace_of(spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
     let Some(path) = &spec.workspace else { return Ok(None) };
     match path.to_str() {

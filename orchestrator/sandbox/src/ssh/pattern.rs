@@ -1,6 +1,6 @@
-//! Patterns of host names, as OpenSSH's files write them: `*`, `?`, and `!` before what is left out.
+//! Host name patterns of OpenSSH: `*`, `?`, and `!` for negation.
 
-/// Whether some pattern matches and none that is negated does.
+/// Whether a pattern matches and no negated pattern does.
 pub(super) fn list_matches<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) -> bool {
     let name = name.to_lowercase();
     let mut is_matched = false;
@@ -14,10 +14,10 @@ pub(super) fn list_matches<'a>(patterns: impl IntoIterator<Item = &'a str>, name
     is_matched
 }
 
-/// Whether one pattern matches the whole name. Takes time in proportion to the product of both lengths.
+/// Whether the pattern matches the whole name. Runs in `O(pattern × name)`, without backtracking.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
-    // Which beginnings of the pattern match what was read of the name so far.
+    // `reached[n]`: the first `n` characters of the pattern match the part of the name that was read.
     let mut reached = vec![false; pattern.len() + 1];
     let skip_stars = |reached: &mut Vec<bool>| {
         for (place, letter) in pattern.iter().enumerate() {
@@ -59,7 +59,7 @@ mod tests {
     use super::list_matches;
 
     #[test]
-    fn patterns_are_openssh_s() {
+    fn patterns_match_as_in_openssh() {
         for (patterns, name, expected) in [
             ("*", "anything", true),
             ("a*c", "abbc", true),

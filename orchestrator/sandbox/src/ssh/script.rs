@@ -1,15 +1,14 @@
-//! The scripts that run on the other side, as one command line each, and what they answer.
+//! The scripts that run on the remote host, one command line each, and the parser of their replies.
 //!
-//! The text of a script is fixed; what differs comes as quoted arguments. It is one line in single quotes, so that any
-//! login shell hands it on to `/bin/sh` untouched. An answer is the last line that begins with our word: what a login
-//! shell's own files print before it is passed over.
+//! The text of a script is constant; parameters are quoted arguments. A script is one line in single quotes, so that any
+//! login shell passes it to `/bin/sh` unchanged. A reply is a line that starts with the marker `glovebox`. Other output,
+//! such as that of the login shell's profile, is ignored.
 
 use std::fmt::Write as _;
 
 const PRELUDE: &str = include_str!("scripts/prelude.sh");
 const MARK: &str = "\nglovebox ";
 
-/// One of the scripts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Script {
     Start,
@@ -32,43 +31,43 @@ impl Script {
         }
     }
 
-    /// The command line that runs this script.
+    /// Builds the command line that runs this script.
     pub(super) fn command(self, arguments: &[&str]) -> String {
         let text: Vec<&str> = PRELUDE.lines().chain(self.body().lines()).map(str::trim).collect();
         let text: Vec<&str> =
             text.into_iter().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
         let mut command = format!("exec /bin/sh -c '{}' sh", text.join(" "));
         for argument in arguments {
-            let _ = write!(command, " {}", quoted(argument)); // a String takes everything
+            let _ = write!(command, " {}", shell_quote(argument)); // writing to a String cannot fail
         }
         command
     }
 }
 
-/// A word for any shell.
-pub(super) fn quoted(text: &str) -> String {
+/// Quotes a word for any POSIX shell.
+pub(super) fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// One line of an answer: its word, and what follows it.
+/// A line of a script's output that starts with the marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer<'a> {
-    pub(super) word: &'a str,
+pub(super) struct Reply<'a> {
+    pub(super) status: &'a str,
     pub(super) rest: &'a str,
-    /// What comes after the line.
+    /// The output after this line.
     pub(super) after: &'a str,
 }
 
-/// The lines of an answer, without what others printed.
-pub(super) fn answers(output: &str) -> impl Iterator<Item = Answer<'_>> {
+/// Returns the replies in a script's output, and skips all other lines.
+pub(super) fn parse_replies(output: &str) -> impl Iterator<Item = Reply<'_>> {
     let mut left = output;
     std::iter::from_fn(move || {
         let (_, line) = left.split_once(MARK)?;
         let (line, after) = line.split_once('\n').unwrap_or((line, ""));
-        // The line's own end may be the next one's beginning.
+        // The newline that ends this reply may also start the marker of the next one.
         left = left.get(left.len().saturating_sub(after.len() + 1)..).unwrap_or_default();
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        Some(Answer { word, rest: rest.trim_end_matches('\r'), after })
+        Some(Reply { status: word, rest: rest.trim_end_matches('\r'), after })
     })
 }
 
@@ -76,13 +75,13 @@ pub(super) fn answers(output: &str) -> impl Iterator<Item = Answer<'_>> {
 mod tests {
     use std::process::Command;
 
-    use super::{Answer, Script, answers, quoted};
+    use super::{Reply, Script, parse_replies, shell_quote};
 
     const ALL: [Script; 6] =
         [Script::Start, Script::Install, Script::State, Script::Remove, Script::List, Script::Logs];
 
     #[test]
-    fn a_script_is_one_line_that_every_shell_takes() {
+    fn script_is_one_valid_line_without_special_characters() {
         for script in ALL {
             let command = script.command(&[]);
             let text = command.strip_prefix("exec /bin/sh -c '").unwrap().strip_suffix("' sh").unwrap();
@@ -95,22 +94,22 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_word_stays_what_it_was() {
+    fn word_is_unchanged_when_it_was_quoted() {
         for text in ["", "a b", "it's", "$(id)", "`id`", "\\", "a\nb", "-n", "\"", "!!"] {
             let output =
-                Command::new("/bin/sh").args(["-c", &format!("printf %s {}", quoted(text))]).output();
+                Command::new("/bin/sh").args(["-c", &format!("printf %s {}", shell_quote(text))]).output();
             assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), text);
         }
     }
 
     #[test]
-    fn answers_are_found_between_greetings() {
+    fn replies_are_parsed_when_other_output_surrounds_them() {
         let output =
             "Welcome!\nglovebox 1\n\nglovebox missing Linux x86_64 /a b\n\nglovebox failed 3\nboom\nbang\n";
-        let found: Vec<Answer<'_>> = answers(output).collect();
+        let found: Vec<Reply<'_>> = parse_replies(output).collect();
         assert_eq!(found.len(), 3);
-        assert_eq!((found[1].word, found[1].rest), ("missing", "Linux x86_64 /a b"));
-        assert_eq!((found[2].word, found[2].rest, found[2].after), ("failed", "3", "boom\nbang\n"));
-        assert_eq!(answers("nothing\n").count(), 0);
+        assert_eq!((found[1].status, found[1].rest), ("missing", "Linux x86_64 /a b"));
+        assert_eq!((found[2].status, found[2].rest, found[2].after), ("failed", "3", "boom\nbang\n"));
+        assert_eq!(parse_replies("nothing\n").count(), 0);
     }
 }

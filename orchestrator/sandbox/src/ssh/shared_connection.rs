@@ -1,4 +1,4 @@
-//! The one connection that all sandboxes of a host share, made again when it has broken and is asked for.
+//! The connection that all sandboxes of a host share. It is reopened on the next use after it breaks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,28 +9,28 @@ use tokio_util::task::AbortOnDropHandle;
 use super::config::SshConfig;
 use super::connection::Connection;
 use super::error::SshError;
-use super::target::hops;
+use super::target::resolve_hops;
 
-type Opening = Shared<BoxFuture<'static, Result<Arc<Connection>, SshError>>>;
+type PendingConnection = Shared<BoxFuture<'static, Result<Arc<Connection>, SshError>>>;
 
-/// Opens connections, one at a time: everyone who asks meanwhile gets that one, or its error.
+/// Opens one connection at a time. Concurrent callers share the attempt and its error.
 pub(super) struct SharedConnection {
     config: Arc<SshConfig>,
-    /// Locked only to look at it and to put another in its place, never across a wait.
-    current: Mutex<Option<Opening>>,
+    /// Locked only to read or replace the future, never across an await.
+    current: Mutex<Option<PendingConnection>>,
 }
 
 impl SharedConnection {
-    /// Opens nothing yet.
     pub(super) fn new(config: Arc<SshConfig>) -> Self {
         Self { config, current: Mutex::new(None) }
     }
 
-    /// A connection that stood a moment ago. Bounded as logging in is, and by whoever is asked about a host's key.
+    /// Returns the open connection, or opens one. Bounded by the login timeout, plus the time in which the user confirms a
+    /// host key.
     pub(super) async fn get(&self) -> Result<Arc<Connection>, SshError> {
         let opening = {
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            match current.as_ref().filter(|opening| is_of_use(opening)) {
+            match current.as_ref().filter(|opening| is_reusable(opening)) {
                 Some(opening) => opening.clone(),
                 None => current.insert(self.open()).clone(),
             }
@@ -38,27 +38,27 @@ impl SharedConnection {
         opening.await
     }
 
-    /// A connection of one's own, for what would take up too much of a shared one.
-    pub(super) async fn another(&self) -> Result<Arc<Connection>, SshError> {
-        Connection::open(&hops(&self.config)?).await
+    /// Opens a separate connection, for streams that would occupy the sessions of the shared one.
+    pub(super) async fn open_dedicated(&self) -> Result<Arc<Connection>, SshError> {
+        Connection::open(&resolve_hops(&self.config)?).await
     }
 
-    fn open(&self) -> Opening {
+    fn open(&self) -> PendingConnection {
         let config = Arc::clone(&self.config);
-        // A task of its own: it goes on when whoever asked first does not wait; it ends with the last who could.
-        let opening = tokio::spawn(async move { Connection::open(&hops(&config)?).await });
+        // A separate task, so that the attempt continues if its first caller is cancelled. It is aborted with the last one.
+        let opening = tokio::spawn(async move { Connection::open(&resolve_hops(&config)?).await });
         let opening = AbortOnDropHandle::new(opening);
         let opened = async move {
             opening
                 .await
-                .unwrap_or_else(|lost| Err(SshError::Hopeless(format!("opening a connection: {lost}"))))
+                .unwrap_or_else(|lost| Err(SshError::Permanent(format!("opening a connection: {lost}"))))
         };
         opened.boxed().shared()
     }
 }
 
-/// Under way, or open.
-fn is_of_use(opening: &Opening) -> bool {
+/// Whether the connection is being opened, or is open and responsive.
+fn is_reusable(opening: &PendingConnection) -> bool {
     match opening.peek() {
         None => true,
         Some(Ok(connection)) => connection.is_usable(),

@@ -1,6 +1,6 @@
-//! The start of one server on the other side: one script when its file is there already, an upload before it when not.
+//! Start of one action server on the remote host: one script, preceded by an upload if the binary is missing.
 //!
-//! Leaves what it created to its caller, who removes it when this ends in an error.
+//! On an error, the caller removes what was created.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,55 +11,55 @@ use jiff::Timestamp;
 use protocol::SandboxId;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::far_side::{CONVERSATION, FarSide, UNTIL_REMOVED, log_in};
-use super::program::{Identity, Program};
-use super::script::{Answer, Script};
+use super::program::{BinaryIdentity, Program};
+use super::remote_host::{CONVERSATION, RemoteHost, UNTIL_REMOVED, trailing_log};
+use super::script::{Reply, Script};
 use crate::placement::{start_error, unusable_workspace};
 
-/// The launcher gives its server 10 s; what is left from before may have to be ended first.
-const START_WAIT: Duration = Duration::from_secs(30);
-/// A file that is not there after it was uploaded as often is taken away by somebody.
+/// The launcher waits 10 s for its server. A previous server may have to be terminated first.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// After this many uploads, another process is assumed to delete the file.
 const MAX_UPLOADS: u32 = 2;
 
-/// What is started, and where.
+/// Parameters of a start.
 pub(super) struct ServerStart {
-    pub(super) far_side: FarSide,
+    pub(super) remote_host: RemoteHost,
     pub(super) program: Arc<Program>,
     pub(super) sandbox: SandboxId,
     pub(super) lifetime: Lifetime,
-    /// A path on the other side.
+    /// Path on the remote host. `None` for a folder inside the sandbox's own.
     pub(super) workspace: Option<String>,
     pub(super) key: SecretString,
     pub(super) idle_timeout: Duration,
 }
 
-enum Outcome {
+enum LaunchResult {
     Started(String),
-    /// The server's file is to be put at this path.
-    Missing(String),
+    /// The binary has to be uploaded to this path.
+    BinaryMissing(String),
 }
 
 impl ServerStart {
-    /// Ends when the server listens: with the path of its socket.
+    /// Starts the server and returns the path of its socket, on which it already listens.
     pub(super) async fn run(self) -> Result<String, SandboxError> {
         let identity = self.program.identity().await?.clone();
         for _ in 0..=MAX_UPLOADS {
             let seen = self.program.uploads();
             match self.start(&identity).await? {
-                Outcome::Started(socket) => return Ok(socket),
-                Outcome::Missing(path) => {
-                    self.program.upload(&self.far_side, &self.sandbox, &path, seen).await?;
+                LaunchResult::Started(socket) => return Ok(socket),
+                LaunchResult::BinaryMissing(path) => {
+                    self.program.upload(&self.remote_host, &self.sandbox, &path, seen).await?;
                 }
             }
         }
         Err(start_error(format!(
             "{} on {} is gone each time after it was uploaded",
             identity.file,
-            self.far_side.connection.place()
+            self.remote_host.connection.destination()
         )))
     }
 
-    async fn start(&self, identity: &Identity) -> Result<Outcome, SandboxError> {
+    async fn start(&self, identity: &BinaryIdentity) -> Result<LaunchResult, SandboxError> {
         let idle_seconds = self.idle_timeout.as_secs().to_string();
         let now = Timestamp::now().as_second().to_string();
         let lifetime = match self.lifetime {
@@ -77,27 +77,31 @@ impl ServerStart {
             workspace,
         ];
         let key = Bytes::from(format!("{}\n", self.key.expose_secret()));
-        let said =
-            self.far_side.run(Script::Start, self.sandbox.as_str(), &arguments, key, START_WAIT).await?;
-        let text = said.text();
-        match said.last(&text)? {
-            Answer { word: "started", rest, .. } => Ok(Outcome::Started(rest.to_owned())),
-            Answer { word: "missing", rest, .. } => self.missing(rest),
-            Answer { word: "workspace", .. } => Err(unusable_workspace(
+        let output = self
+            .remote_host
+            .run(Script::Start, self.sandbox.as_str(), &arguments, key, START_TIMEOUT)
+            .await?;
+        let text = output.text();
+        match output.last(&text)? {
+            Reply { status: "started", rest, .. } => Ok(LaunchResult::Started(rest.to_owned())),
+            Reply { status: "missing", rest, .. } => self.check_platform(rest),
+            Reply { status: "workspace", .. } => Err(unusable_workspace(
                 workspace.as_ref(),
-                format_args!("{}, on {}", said.complaint(), self.place()),
+                format_args!("{}, on {}", output.last_stderr_line(), self.destination()),
             )),
-            failed @ Answer { word: "failed", rest, .. } => {
-                let detail =
-                    format!("the action server on {} did not start: it ended with code {rest}", self.place());
-                Err(SandboxError::Start { detail, logs: log_in(failed) })
+            failed @ Reply { status: "failed", rest, .. } => {
+                let detail = format!(
+                    "the action server on {} did not start: it ended with code {rest}",
+                    self.destination()
+                );
+                Err(SandboxError::Start { detail, logs: trailing_log(failed) })
             }
-            other => Err(said.refusal(&self.sandbox, other)),
+            other => Err(output.error_for_reply(&self.sandbox, other)),
         }
     }
 
-    /// The file is not there; it would not run everywhere either.
-    fn missing(&self, found: &str) -> Result<Outcome, SandboxError> {
+    /// Checks that the binary runs on this host before it is uploaded.
+    fn check_platform(&self, found: &str) -> Result<LaunchResult, SandboxError> {
         let mut words = found.splitn(3, ' ');
         let (system, machine, path) = (words.next(), words.next(), words.next());
         let (system, machine) = (system.unwrap_or_default(), machine.unwrap_or_default());
@@ -105,22 +109,22 @@ impl ServerStart {
             return Err(start_error(format!(
                 "{} is {system} on {machine}, the action server is for Linux on {}: take a host of that kind, or a \
                  glovebox that was built for the other",
-                self.place(),
+                self.destination(),
                 std::env::consts::ARCH
             )));
         }
         match path {
-            Some(path) if path.starts_with('/') => Ok(Outcome::Missing(path.to_owned())),
-            _ => Err(start_error(format!("{} names no place for the action server", self.place()))),
+            Some(path) if path.starts_with('/') => Ok(LaunchResult::BinaryMissing(path.to_owned())),
+            _ => Err(start_error(format!("{} names no path for the action server", self.destination()))),
         }
     }
 
-    fn place(&self) -> &str {
-        self.far_side.connection.place()
+    fn destination(&self) -> &str {
+        self.remote_host.connection.destination()
     }
 }
 
-/// Whether `uname -m` means the processor that this program, and the server in it, was built for.
+/// Whether `uname -m` names the architecture that this program and the embedded server were built for.
 fn is_ours(machine: &str) -> bool {
     let known = match machine {
         "amd64" => "x86_64",

@@ -10,27 +10,24 @@ use async_trait::async_trait;
 use protocol::SandboxId;
 
 use super::error::SshError;
-use super::far_side::{FarSide, State};
 use super::program::Program;
-use super::script::quoted;
+use super::remote_host::{RemoteHost, State};
+use super::script::shell_quote;
 use super::shared_connection::SharedConnection;
 use crate::connect::{ByteStream, ConnectError, Connector, expect_greeting};
 
-/// How long a host may be out of reach: a laptop changes its network, a host its sshd. Whether the server is gone is
-/// known at once when the host is reached.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that a host may be unreachable, for example while a laptop changes networks or sshd restarts. An exited server
+/// is detected immediately once the host is reachable.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Finds the program below the home folder, which only the other side knows.
+/// Resolves the binary below the home folder, whose path is known only on the remote host.
 const DIAL: &str = r#"exec /bin/sh -c 'exec "$HOME/.glovebox/bin/$1" dial --socket "$2"' sh"#;
 
-/// Whether this host refuses channels to sockets, once that is known. Shared by the sandboxes of a host.
-#[derive(Default)]
-pub(super) struct RefusesSockets(AtomicBool);
-
-/// Reaches one sandbox's server.
+/// Opens streams to the server of one sandbox.
 pub(super) struct SshStream {
     pub(super) shared: Arc<SharedConnection>,
-    pub(super) refuses_sockets: Arc<RefusesSockets>,
+    /// Set when sshd has refused to forward unix sockets. Shared by the sandboxes of a host.
+    pub(super) refuses_sockets: Arc<AtomicBool>,
     pub(super) program: Arc<Program>,
     pub(super) owner: Arc<str>,
     pub(super) sandbox: SandboxId,
@@ -46,9 +43,9 @@ impl SshStream {
     async fn dial(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         const DOING: &str = "running `action-server dial` for the server";
         let identity = self.program.identity().await.map_err(|error| self.failed(DOING, error))?;
-        let connection = self.shared.another().await.map_err(|error| self.failed(DOING, error))?;
-        let command = format!("{DIAL} {} {}", quoted(&identity.file), quoted(&self.socket));
-        let mut stream = connection.stream_of(command).await.map_err(|error| self.failed(DOING, error))?;
+        let connection = self.shared.open_dedicated().await.map_err(|error| self.failed(DOING, error))?;
+        let command = format!("{DIAL} {} {}", shell_quote(&identity.file), shell_quote(&self.socket));
+        let mut stream = connection.exec_stream(command).await.map_err(|error| self.failed(DOING, error))?;
         match expect_greeting(&mut stream).await {
             Ok(()) => Ok(Box::new(stream)),
             Err(error) => Err(self.failed(DOING, error)),
@@ -61,10 +58,10 @@ impl Connector for SshStream {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         const DOING: &str = "reaching the server";
         let connection = self.shared.get().await.map_err(|error| match error {
-            SshError::Hopeless(reason) => ConnectError::Gone(reason),
+            SshError::Permanent(reason) => ConnectError::Gone(reason),
             other => self.failed(DOING, other),
         })?;
-        let RefusesSockets(refuses) = &*self.refuses_sockets;
+        let refuses = &*self.refuses_sockets;
         if !refuses.load(Ordering::Relaxed) {
             match connection.socket(&self.socket).await {
                 Ok(stream) => return Ok(Box::new(stream)),
@@ -72,8 +69,8 @@ impl Connector for SshStream {
                 Err(error) => return Err(self.failed(DOING, error)),
             }
         }
-        let far_side = FarSide { connection, owner: Arc::clone(&self.owner) };
-        match far_side.state(&self.sandbox).await {
+        let remote_host = RemoteHost { connection, owner: Arc::clone(&self.owner) };
+        match remote_host.state(&self.sandbox).await {
             Ok(State::Running { .. }) => {}
             Ok(State::Ended) => {
                 return Err(ConnectError::Gone(format!("the server of {} has ended", self.sandbox)));
@@ -89,6 +86,6 @@ impl Connector for SshStream {
     }
 
     fn patience(&self) -> Duration {
-        PATIENCE
+        RECONNECT_TIMEOUT
     }
 }

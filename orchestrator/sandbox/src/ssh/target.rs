@@ -1,23 +1,23 @@
-//! Where to connect: what was asked for, explained by the configuration files, one hop after another.
+//! Resolution of the target: the user's text and OpenSSH's configuration files give a chain of hosts.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::client_config::Settings;
+use super::client_config::HostSettings;
 use super::config::{SshConfig, UnknownHosts};
 use super::error::SshError;
 
-/// Hosts that are jumped over, at most. It also ends a circle.
+/// Maximum number of hosts in a chain. Also ends a cycle of `ProxyJump`.
 const MAX_HOPS: usize = 8;
-/// How long a host may take to answer, unless a configuration file says.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// Used if no configuration file sets `ConnectTimeout`.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_PORT: u16 = 22;
-/// Tried when no key is configured, the usual one first.
+/// Tried in this order if no `IdentityFile` is configured.
 const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"];
 const DEFAULT_KNOWN_HOSTS: [&str; 2] = ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"];
 
-/// A target as somebody writes it.
+/// A parsed `[user@]host[:port]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
     user: Option<String>,
@@ -25,26 +25,26 @@ struct Target {
     port: Option<u16>,
 }
 
-/// Everything that is needed to log in to one host.
+/// Parameters of the login to one host.
 #[derive(Debug, Clone)]
 pub(super) struct Hop {
     pub(super) user: String,
-    /// A name that the network knows, or an address.
+    /// Host name or IP address.
     pub(super) address: String,
     pub(super) port: u16,
-    /// How files of known hosts name it.
+    /// Name in `known_hosts` files.
     pub(super) known_as: String,
     pub(super) known_hosts: Vec<PathBuf>,
     pub(super) unknown_hosts: UnknownHosts,
     pub(super) key_files: Vec<PathBuf>,
     pub(super) only_key_files: bool,
     pub(super) agent: Option<PathBuf>,
-    pub(super) connect_wait: Duration,
+    pub(super) connect_timeout: Duration,
 }
 
 impl Hop {
-    /// For messages: `user@host:port`.
-    pub(super) fn place(&self) -> String {
+    /// Returns `user@host[:port]` for messages.
+    pub(super) fn destination(&self) -> String {
         match self.port {
             DEFAULT_PORT => format!("{}@{}", self.user, self.address),
             port => format!("{}@{}:{port}", self.user, self.address),
@@ -52,38 +52,38 @@ impl Hop {
     }
 }
 
-/// The hosts to log in to, each through the one before it. Never empty.
-pub(super) fn hops(config: &SshConfig) -> Result<Vec<Hop>, SshError> {
-    let target = parse(&config.target)?;
+/// Returns the hosts to log in to, each through the one before it. Never empty.
+pub(super) fn resolve_hops(config: &SshConfig) -> Result<Vec<Hop>, SshError> {
+    let target = parse_target(&config.target)?;
     let mut hops = Vec::new();
-    add(config, &target, &mut hops, 0)?;
+    push_hops(config, &target, &mut hops, 0)?;
     Ok(hops)
 }
 
-fn add(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: usize) -> Result<(), SshError> {
+fn push_hops(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: usize) -> Result<(), SshError> {
     if depth > MAX_HOPS || hops.len() >= MAX_HOPS {
-        return Err(SshError::Hopeless(format!(
+        return Err(SshError::Permanent(format!(
             "{} is behind more than {MAX_HOPS} hosts: see ProxyJump",
             target.host
         )));
     }
     let user = target.user.as_deref().unwrap_or(&config.user);
-    let settings = Settings::of(&target.host, user, &config.config_files, &config.home)
-        .map_err(|error| SshError::Hopeless(error.to_string()))?;
+    let settings = HostSettings::for_host(&target.host, user, &config.config_files, &config.home)
+        .map_err(|error| SshError::Permanent(error.to_string()))?;
     let jump = settings.proxy_jump.as_deref().filter(|jump| !jump.eq_ignore_ascii_case("none"));
     match (jump, settings.proxy_command.as_deref()) {
         (Some(jump), _) => {
             for (number, through) in jump.split(',').enumerate() {
-                let through = parse(through.trim())?;
+                let through = parse_target(through.trim())?;
                 if number == 0 {
-                    add(config, &through, hops, depth + 1)?; // the first may be behind others itself
+                    push_hops(config, &through, hops, depth + 1)?; // the first jump host may have jump hosts itself
                 } else {
                     hops.push(hop(config, &through, &settings_of(config, &through)?));
                 }
             }
         }
         (None, Some(command)) if !command.eq_ignore_ascii_case("none") => {
-            return Err(SshError::Hopeless(format!(
+            return Err(SshError::Permanent(format!(
                 "{} has a ProxyCommand, which is not run here: use ProxyJump",
                 target.host
             )));
@@ -94,13 +94,13 @@ fn add(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: usize) -
     Ok(())
 }
 
-fn settings_of(config: &SshConfig, target: &Target) -> Result<Settings, SshError> {
+fn settings_of(config: &SshConfig, target: &Target) -> Result<HostSettings, SshError> {
     let user = target.user.as_deref().unwrap_or(&config.user);
-    Settings::of(&target.host, user, &config.config_files, &config.home)
-        .map_err(|error| SshError::Hopeless(error.to_string()))
+    HostSettings::for_host(&target.host, user, &config.config_files, &config.home)
+        .map_err(|error| SshError::Permanent(error.to_string()))
 }
 
-fn hop(config: &SshConfig, target: &Target, settings: &Settings) -> Hop {
+fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
     let address = match &settings.host_name {
         Some(name) => name.replace("%h", &target.host).replace("%%", "%"),
         None => target.host.clone(),
@@ -112,8 +112,9 @@ fn hop(config: &SshConfig, target: &Target, settings: &Settings) -> Hop {
         (None, DEFAULT_PORT) => address.to_lowercase(),
         (None, port) => format!("[{}]:{port}", address.to_lowercase()),
     };
-    let expand =
-        |path: &str| expanded(path, &config.home, &[("%h", &address), ("%r", &user), ("%u", &config.user)]);
+    let expand = |path: &str| {
+        expand_path(path, &config.home, &[("%h", &address), ("%r", &user), ("%u", &config.user)])
+    };
     let expand_all = |paths: &[&str]| paths.iter().map(|path| expand(path)).collect::<Vec<PathBuf>>();
     let as_texts = |texts: &[String]| expand_all(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     let mut known_hosts = match &settings.user_known_hosts {
@@ -133,7 +134,10 @@ fn hop(config: &SshConfig, target: &Target, settings: &Settings) -> Hop {
     Hop {
         unknown_hosts: unknown_hosts(config, settings),
         only_key_files: settings.identities_only.unwrap_or(false),
-        connect_wait: settings.connect_timeout.filter(|wait| !wait.is_zero()).unwrap_or(CONNECT_WAIT),
+        connect_timeout: settings
+            .connect_timeout
+            .filter(|wait| !wait.is_zero())
+            .unwrap_or(DEFAULT_CONNECT_TIMEOUT),
         user,
         address,
         port,
@@ -144,8 +148,8 @@ fn hop(config: &SshConfig, target: &Target, settings: &Settings) -> Hop {
     }
 }
 
-/// What a file says of this host goes before what holds for all. Not even `no` lets a changed key pass.
-fn unknown_hosts(config: &SshConfig, settings: &Settings) -> UnknownHosts {
+/// A host's `StrictHostKeyChecking` overrides the general policy. Even with `no`, a changed key is refused.
+fn unknown_hosts(config: &SshConfig, settings: &HostSettings) -> UnknownHosts {
     let said = settings.strict_host_key_checking.as_deref().map(str::to_lowercase);
     match (said.as_deref(), &config.unknown_hosts) {
         (Some("yes" | "true"), _) => UnknownHosts::Refuse,
@@ -154,7 +158,7 @@ fn unknown_hosts(config: &SshConfig, settings: &Settings) -> UnknownHosts {
     }
 }
 
-fn expanded(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
+fn expand_path(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
     let path = path.replace("%d", &home.to_string_lossy());
     let path = tokens.iter().fold(path, |path, (token, value)| path.replace(token, value)).replace("%%", "%");
     match path.strip_prefix("~/") {
@@ -163,9 +167,9 @@ fn expanded(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
     }
 }
 
-fn parse(text: &str) -> Result<Target, SshError> {
+fn parse_target(text: &str) -> Result<Target, SshError> {
     let refuse = |problem: &str| {
-        Err(SshError::Hopeless(format!("{text:?} is no SSH target: {problem}; write [user@]host[:port]")))
+        Err(SshError::Permanent(format!("{text:?} is no SSH target: {problem}; write [user@]host[:port]")))
     };
     let written = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
     let (user, place) = match written.rsplit_once('@') {
@@ -201,7 +205,7 @@ fn parse(text: &str) -> Result<Target, SshError> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{hops, parse};
+    use super::{parse_target, resolve_hops};
     use crate::ssh::config::{SshConfig, UnknownHosts};
     use crate::{HostSecret, ServerBinary};
 
@@ -216,9 +220,9 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_taken_apart() {
+    fn target_is_parsed_into_user_host_and_port() {
         let parts = |text: &str| {
-            let target = parse(text).unwrap();
+            let target = parse_target(text).unwrap();
             (target.user, target.host, target.port)
         };
         let user = |name: &str| Some(name.to_owned());
@@ -229,19 +233,19 @@ mod tests {
         for text in
             ["", "me@", "@host", "host:", "host:0", "host:x", "[::1", "-oProxyCommand=x", "a b", "h;id"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse_target(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn hosts_are_jumped_over_in_their_order_and_each_is_looked_up() {
+    fn hops_are_ordered_and_configured_when_proxy_jump_is_set() {
         let text = "
             Host far\n HostName far.example.org\n ProxyJump near,u@middle:23\n IdentityFile ~/%h.key
             Host near\n Port 2222\n ProxyJump first\n StrictHostKeyChecking no
             Host first\n HostKeyAlias Alias\n IdentityAgent none\n";
         let (home, config) = config("far", text);
-        let found = hops(&config).unwrap();
-        let places: Vec<String> = found.iter().map(super::Hop::place).collect();
+        let found = resolve_hops(&config).unwrap();
+        let places: Vec<String> = found.iter().map(super::Hop::destination).collect();
         assert_eq!(places, ["me@first", "me@near:2222", "u@middle:23", "me@far.example.org"]);
         let names: Vec<&str> = found.iter().map(|hop| hop.known_as.as_str()).collect();
         assert_eq!(names, ["Alias", "[near]:2222", "[middle]:23", "far.example.org"]);
@@ -253,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_programs_are_refused() {
+    fn target_is_refused_when_jumps_cycle_or_need_a_program() {
         let (_home, circle) = config("a", "Host a\n ProxyJump b\nHost b\n ProxyJump a\n");
-        assert!(hops(&circle).unwrap_err().to_string().contains("more than 8 hosts"));
+        assert!(resolve_hops(&circle).unwrap_err().to_string().contains("more than 8 hosts"));
         let (_home, program) = config("a", "ProxyCommand nc %h %p\n");
-        assert!(hops(&program).unwrap_err().to_string().contains("use ProxyJump"));
+        assert!(resolve_hops(&program).unwrap_err().to_string().contains("use ProxyJump"));
     }
 }

@@ -1,12 +1,12 @@
-//! Lines of a configuration file: a keyword and its words, in quotes where they hold blanks.
+//! Lexer of OpenSSH configuration files: a keyword and its arguments, quoted if they contain blanks.
 
 use std::io::{self, Read};
 use std::path::Path;
 
-/// A longer file is not read.
+/// A longer file is an error.
 const MAX_FILE_LENGTH: u64 = 1 << 20;
 
-/// One line that says something.
+/// A line with a keyword.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// In lower case.
@@ -14,8 +14,8 @@ pub(super) struct Line {
     pub(super) words: Vec<String>,
 }
 
-/// The lines of a file with their numbers, counted from 1. A file that is missing, or that we may not read, has none.
-pub(super) fn lines_of(file: &Path) -> io::Result<Vec<(usize, Result<Line, &'static str>)>> {
+/// Returns the lines of a file with their numbers, counted from 1. Empty if the file is missing or not readable.
+pub(super) fn read_lines(file: &Path) -> io::Result<Vec<(usize, Result<Line, &'static str>)>> {
     let opened = match std::fs::File::open(file) {
         Ok(opened) => opened,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
@@ -33,21 +33,21 @@ pub(super) fn lines_of(file: &Path) -> io::Result<Vec<(usize, Result<Line, &'sta
     Ok(lines.filter_map(|(number, line)| Some((number + 1, parse(line)?))).collect())
 }
 
-/// Nothing for a comment or an empty line.
+/// Parses a line. `None` for a comment or an empty line.
 pub(super) fn parse(line: &str) -> Option<Result<Line, &'static str>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
     let (keyword, rest) = line.split_once([' ', '\t', '=', '"']).unwrap_or((line, ""));
-    // A quote may stand at the keyword's very end.
+    // A quoted argument may follow the keyword without a blank.
     let rest = line.get(keyword.len()..).filter(|rest| rest.starts_with('"')).unwrap_or(rest);
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('=').unwrap_or(rest);
-    Some(words_of(rest).map(|words| Line { keyword: keyword.to_lowercase(), words }))
+    Some(split_words(rest).map(|words| Line { keyword: keyword.to_lowercase(), words }))
 }
 
-fn words_of(text: &str) -> Result<Vec<String>, &'static str> {
+fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut left = text.trim();
     while !left.is_empty() && !left.starts_with('#') {

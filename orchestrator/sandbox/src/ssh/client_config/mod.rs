@@ -1,7 +1,7 @@
-//! What OpenSSH's configuration files say about a host: as much of them as decides where to connect and as whom.
+//! The subset of OpenSSH's client configuration that selects address, user, keys and jump hosts.
 //!
-//! The first value that is found stays; files of keys add up. `Match` is understood as far as it needs no program and no
-//! network (`all`, `host`, `originalhost`, `user`); a block with more is passed over, and the log says so.
+//! The first value wins; `IdentityFile` accumulates. `Match` supports `all`, `host`, `originalhost` and `user`. A block
+//! with another condition, such as `exec`, is skipped with a warning.
 
 mod lines;
 #[cfg(test)]
@@ -10,16 +10,16 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lines::{Line, lines_of};
+use lines::{Line, read_lines};
 
 use super::pattern;
 
-/// How deep files may include others, as in OpenSSH.
+/// Maximum depth of `Include`, as in OpenSSH.
 const MAX_DEPTH: usize = 16;
-/// Of keys, hosts to jump over, and files of known hosts: more is a mistake.
+/// Maximum number of key files, `known_hosts` files, and files of one `Include`.
 const MAX_VALUES: usize = 64;
 
-/// A file that cannot be used.
+/// A configuration file that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {problem}", file = .file.display())]
 pub(super) struct ConfigError {
@@ -28,17 +28,17 @@ pub(super) struct ConfigError {
     problem: String,
 }
 
-/// What is said about one host. Paths and names are as they were written, with their `~` and `%h`.
+/// Settings of one host. Paths and names are unexpanded: they may contain `~` and `%h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct HostSettings {
     pub(super) host_name: Option<String>,
     pub(super) user: Option<String>,
     pub(super) port: Option<u16>,
     pub(super) identity_files: Vec<String>,
     pub(super) identities_only: Option<bool>,
-    /// `none`, or a path.
+    /// `none`, `SSH_AUTH_SOCK` or a path.
     pub(super) identity_agent: Option<String>,
-    /// `none`, or hosts between commas.
+    /// `none`, or hosts separated by commas.
     pub(super) proxy_jump: Option<String>,
     pub(super) proxy_command: Option<String>,
     pub(super) user_known_hosts: Option<Vec<String>>,
@@ -47,10 +47,15 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Option<Duration>,
 }
 
-impl Settings {
-    /// Reads what the files say of a host under the name that the user gave it. Missing files say nothing.
-    pub(super) fn of(host: &str, user: &str, files: &[PathBuf], home: &Path) -> Result<Self, ConfigError> {
-        let mut reader = Reader { host, user, home, settings: Self::default() };
+impl HostSettings {
+    /// Reads the settings of a host by the name that the user gave. Missing files are skipped.
+    pub(super) fn for_host(
+        host: &str,
+        user: &str,
+        files: &[PathBuf],
+        home: &Path,
+    ) -> Result<Self, ConfigError> {
+        let mut reader = ConfigReader { host, user, home, settings: Self::default() };
         for file in files {
             reader.read(file, 0)?;
         }
@@ -58,26 +63,26 @@ impl Settings {
     }
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     host: &'a str,
     user: &'a str,
     home: &'a Path,
-    settings: Settings,
+    settings: HostSettings,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ConfigError> {
         let failed = |line: usize, problem: String| ConfigError { file: file.to_owned(), line, problem };
-        let mut is_meant = true;
-        for (number, line) in lines_of(file).map_err(|error| failed(0, error.to_string()))? {
+        let mut applies = true;
+        for (number, line) in read_lines(file).map_err(|error| failed(0, error.to_string()))? {
             let line = line.map_err(|problem| failed(number, problem.to_owned()))?;
             match line.keyword.as_str() {
-                "host" => is_meant = pattern::list_matches(line.words.iter().map(String::as_str), self.host),
-                "match" => is_meant = self.is_match(file, &line),
-                _ if !is_meant => {}
+                "host" => applies = pattern::list_matches(line.words.iter().map(String::as_str), self.host),
+                "match" => applies = self.is_match(file, &line),
+                _ if !applies => {}
                 "include" if depth < MAX_DEPTH => {
                     let files: Vec<PathBuf> =
-                        line.words.iter().flat_map(|path| self.included(path)).collect();
+                        line.words.iter().flat_map(|path| self.expand_include(path)).collect();
                     for included in files {
                         self.read(&included, depth + 1)?;
                     }
@@ -85,14 +90,14 @@ impl Reader<'_> {
                 "include" => {
                     return Err(failed(number, format!("files include files {MAX_DEPTH} times over")));
                 }
-                _ => self.take(&line).map_err(|problem| failed(number, problem))?,
+                _ => self.apply(&line).map_err(|problem| failed(number, problem))?,
             }
         }
         Ok(())
     }
 
-    /// Keeps what is new in a line; most keywords mean nothing here.
-    fn take(&mut self, line: &Line) -> Result<(), String> {
+    /// Applies a line. Keywords that are already set, or that are not supported, are ignored.
+    fn apply(&mut self, line: &Line) -> Result<(), String> {
         let settings = &mut self.settings;
         let first = || line.words.first().cloned().ok_or_else(|| format!("{} has no value", line.keyword));
         let set = |place: &mut Option<String>| {
@@ -139,7 +144,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether all conditions of a `Match` hold.
+    /// Whether all conditions of a `Match` line hold.
     fn is_match(&self, file: &Path, line: &Line) -> bool {
         let host_name = self.settings.host_name.as_deref().unwrap_or(self.host);
         let user = self.settings.user.as_deref().unwrap_or(self.user);
@@ -162,8 +167,8 @@ impl Reader<'_> {
         true
     }
 
-    /// The files that an `Include` names: below the user's folder unless it says where, `*` and `?` in the last part.
-    fn included(&self, path: &str) -> Vec<PathBuf> {
+    /// Expands an `Include`. Relative paths start at `~/.ssh`; only the file name may contain `*` and `?`.
+    fn expand_include(&self, path: &str) -> Vec<PathBuf> {
         let path = match path.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
             None => self.home.join(".ssh").join(path),

@@ -1,21 +1,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Settings;
+use super::HostSettings;
 use super::lines::parse;
 
-fn settings(text: &str, host: &str) -> Settings {
+fn settings(text: &str, host: &str) -> HostSettings {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(home.path().join(".ssh/more")).unwrap();
     let file = home.path().join(".ssh/config");
     std::fs::write(&file, text).unwrap();
     std::fs::write(home.path().join(".ssh/more/a.conf"), "Port 7\nHost inner\n  User included\n").unwrap();
     std::fs::write(home.path().join(".ssh/more/.hidden.conf"), "Port 9\n").unwrap();
-    Settings::of(host, "me", &[home.path().join("missing"), file], home.path()).unwrap()
+    HostSettings::for_host(host, "me", &[home.path().join("missing"), file], home.path()).unwrap()
 }
 
 #[test]
-fn the_first_value_stays_and_key_files_add_up() {
+fn settings_keep_the_first_value_and_all_key_files() {
     let text = "
         # a comment
         Host build *.example.org !old.example.org
@@ -41,7 +41,7 @@ fn the_first_value_stays_and_key_files_add_up() {
     let found = settings(text, "build");
     assert_eq!(
         found,
-        Settings {
+        HostSettings {
             host_name: Some("build.example.org".into()),
             user: Some("worker".into()),
             port: Some(2222),
@@ -52,14 +52,14 @@ fn the_first_value_stays_and_key_files_add_up() {
             strict_host_key_checking: Some("accept-new".into()),
             host_key_alias: Some("known".into()),
             connect_timeout: Some(Duration::from_secs(3)),
-            ..Settings::default()
+            ..HostSettings::default()
         }
     );
     assert_eq!(settings(text, "old.example.org").port, Some(1));
 }
 
 #[test]
-fn files_are_included_where_they_are_named() {
+fn settings_of_included_files_apply_at_the_include() {
     let text = "Include more/*.conf\nHost *\n  Port 8\n  User me\n";
     assert_eq!(settings(text, "outer").port, Some(7));
     assert_eq!(settings(text, "outer").user.as_deref(), Some("me"));
@@ -67,7 +67,7 @@ fn files_are_included_where_they_are_named() {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_place() {
+fn error_names_file_and_line_when_a_line_is_invalid() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("config");
     for (text, problem) in [
@@ -77,15 +77,16 @@ fn a_mistake_is_named_with_its_place() {
         ("Include ~/config\n", "times over"),
     ] {
         std::fs::write(&file, text).unwrap();
-        let error =
-            Settings::of("h", "me", std::slice::from_ref(&file), home.path()).unwrap_err().to_string();
+        let error = HostSettings::for_host("h", "me", std::slice::from_ref(&file), home.path())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(problem) && error.contains("config:"), "{error}");
     }
-    assert_eq!(Settings::of("h", "me", &[], Path::new("/")).unwrap(), Settings::default());
+    assert_eq!(HostSettings::for_host("h", "me", &[], Path::new("/")).unwrap(), HostSettings::default());
 }
 
 #[test]
-fn a_line_is_a_keyword_and_words() {
+fn line_is_parsed_into_keyword_and_words() {
     let words = |line: &str| parse(line).unwrap().unwrap();
     assert_eq!(words("Host a b").words, ["a", "b"]);
     assert_eq!(words("PORT=22").keyword, "port");

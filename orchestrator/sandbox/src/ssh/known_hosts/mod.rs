@@ -1,4 +1,4 @@
-//! Files of known hosts: which keys a host may show. A key that has changed is told apart from one never seen.
+//! `known_hosts` files: the keys that a host may present. A changed key is distinguished from an unknown one.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,30 +11,30 @@ use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyBase64, parse_public_k
 
 use super::pattern;
 
-/// A file of known hosts that is longer is not read.
+/// A longer file is an error.
 const MAX_FILE_LENGTH: u64 = 4 << 20;
 
-/// What files say about one host.
+/// Entries of all files for one host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownKeys {
-    entries: Vec<Entry>,
+    entries: Vec<KnownHostsEntry>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct KnownHostsEntry {
     file: PathBuf,
     line: usize,
     is_revoked: bool,
     key: PublicKey,
 }
 
-/// What a key means.
+/// Status of a key that a host presents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum KeyStatus {
     Known,
-    /// Nothing is written down for this host.
+    /// No file has an entry for this host.
     Unknown,
-    /// Another key is: in this file, at this line, counted from 1.
+    /// Another key is stored for this host, in this file and line, counted from 1.
     Changed {
         file: PathBuf,
         line: usize,
@@ -45,7 +45,7 @@ pub(super) enum Verdict {
     },
 }
 
-/// A key that is not known, and where it would be written down.
+/// An unknown key, and the file that it would be appended to.
 #[derive(Debug, Clone)]
 pub(super) struct UnknownKey {
     pub(super) host: String,
@@ -54,8 +54,8 @@ pub(super) struct UnknownKey {
 }
 
 impl KnownKeys {
-    /// Reads what the files say about a host, which is named as they name it. A missing file says nothing.
-    pub(super) fn of(host: &str, files: &[PathBuf]) -> io::Result<Self> {
+    /// Reads the entries of a host, given in the form that the files use. Missing files are skipped.
+    pub(super) fn load(host: &str, files: &[PathBuf]) -> io::Result<Self> {
         let mut entries = Vec::new();
         for file in files {
             let text = match read(file) {
@@ -68,44 +68,46 @@ impl KnownKeys {
             let lines = text.lines().enumerate();
             entries.extend(lines.filter_map(|(number, line)| {
                 let (is_revoked, key) = parse(line, host)?;
-                Some(Entry { file: file.clone(), line: number + 1, is_revoked, key })
+                Some(KnownHostsEntry { file: file.clone(), line: number + 1, is_revoked, key })
             }));
         }
         Ok(Self { entries })
     }
 
-    pub(super) fn judge(&self, key: &PublicKey) -> Verdict {
-        let is_same = |entry: &&Entry| entry.key.key_data() == key.key_data();
-        if let Some(Entry { file, line, .. }) =
+    pub(super) fn key_status(&self, key: &PublicKey) -> KeyStatus {
+        let is_same = |entry: &&KnownHostsEntry| entry.key.key_data() == key.key_data();
+        if let Some(KnownHostsEntry { file, line, .. }) =
             self.entries.iter().filter(is_same).find(|entry| entry.is_revoked)
         {
-            return Verdict::Revoked { file: file.clone(), line: *line };
+            return KeyStatus::Revoked { file: file.clone(), line: *line };
         }
         let valid = || self.entries.iter().filter(|entry| !entry.is_revoked);
         if valid().any(|entry| is_same(&entry)) {
-            return Verdict::Known;
+            return KeyStatus::Known;
         }
-        // Also one of another algorithm: whoever stands between us and the host would offer that.
+        // A key of another algorithm is a change too: an attacker in the middle would present one.
         let same_algorithm = valid().find(|entry| entry.key.algorithm() == key.algorithm());
         match same_algorithm.or_else(|| valid().next()) {
-            Some(Entry { file, line, .. }) => Verdict::Changed { file: file.clone(), line: *line },
-            None => Verdict::Unknown,
+            Some(KnownHostsEntry { file, line, .. }) => {
+                KeyStatus::Changed { file: file.clone(), line: *line }
+            }
+            None => KeyStatus::Unknown,
         }
     }
 
-    /// The algorithms to ask the host for: those of its known keys first, or it might show one that is not known.
+    /// Orders algorithms so that those of known keys come first. Otherwise the host might present an unknown key.
     pub(super) fn preferred(&self, all: &[Algorithm]) -> Vec<Algorithm> {
         let is_known = |algorithm: &&Algorithm| {
             let mut keys = self.entries.iter().filter(|entry| !entry.is_revoked);
-            keys.any(|entry| is_of(&entry.key, algorithm))
+            keys.any(|entry| uses_algorithm(&entry.key, algorithm))
         };
         let known = all.iter().filter(is_known);
         known.chain(all.iter().filter(|algorithm| !is_known(algorithm))).cloned().collect()
     }
 }
 
-/// An RSA key signs in several ways.
-fn is_of(key: &PublicKey, algorithm: &Algorithm) -> bool {
+/// RSA keys match every RSA signature algorithm.
+fn uses_algorithm(key: &PublicKey, algorithm: &Algorithm) -> bool {
     match (key.algorithm(), algorithm) {
         (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }) => true,
         (own, other) => own == *other,
@@ -113,13 +115,13 @@ fn is_of(key: &PublicKey, algorithm: &Algorithm) -> bool {
 }
 
 impl UnknownKey {
-    /// As `ssh-keygen -l` prints it.
+    /// Fingerprint in the format of `ssh-keygen -l`.
     pub(super) fn fingerprint(&self) -> String {
         self.key.fingerprint(HashAlg::Sha256).to_string()
     }
 
-    /// Writes it down at the end of the file.
-    pub(super) fn learn(&self) -> io::Result<()> {
+    /// Appends the key to its file. Does nothing if no file is configured.
+    pub(super) fn append_to_file(&self) -> io::Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
@@ -134,7 +136,7 @@ impl UnknownKey {
 
 fn ends_with_newline(file: &mut std::fs::File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
-        return Ok(true); // also what is no ordinary file
+        return Ok(true); // also for a device such as /dev/null
     }
     file.seek(SeekFrom::End(-1))?;
     let mut last = [0];
@@ -151,35 +153,35 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A line that speaks of the host, and whether it revokes its key. What nobody can read says nothing.
+/// Returns the key and whether it is revoked. `None` if the line is invalid, or is about another host.
 fn parse(line: &str, host: &str) -> Option<(bool, PublicKey)> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next().filter(|word| !word.starts_with('#'))?;
     let (is_revoked, hosts) = match first {
         "@revoked" => (true, words.next()?),
-        _ if first.starts_with('@') => return None, // certificates are not asked for
+        _ if first.starts_with('@') => return None, // certificates are not supported
         hosts => (false, hosts),
     };
-    let key = words.nth(1)?; // after its algorithm, which it names itself
-    if !speaks_of(hosts, host) {
+    let key = words.nth(1)?; // skips the algorithm, which the key itself contains
+    if !host_field_matches(hosts, host) {
         return None;
     }
     Some((is_revoked, parse_public_key_base64(key).ok()?))
 }
 
-fn speaks_of(hosts: &str, host: &str) -> bool {
+fn host_field_matches(hosts: &str, host: &str) -> bool {
     match hosts.strip_prefix("|1|") {
-        Some(hashed) => is_hash_of(hashed, host),
+        Some(hashed) => hash_matches(hashed, host),
         None => pattern::list_matches(hosts.split(','), host),
     }
 }
 
-fn is_hash_of(hashed: &str, host: &str) -> bool {
+fn hash_matches(hashed: &str, host: &str) -> bool {
     let decoded = hashed.split_once('|').and_then(|(salt, hash)| {
         Some((BASE64_STANDARD.decode(salt).ok()?, BASE64_STANDARD.decode(hash).ok()?))
     });
     decoded.is_some_and(|(salt, hash)| {
-        // The format is from another time; it hides names, nothing rests on it.
+        // SHA-1 is part of the file format. It only obscures host names; no trust depends on it.
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &salt);
         hmac::verify(&key, host.as_bytes(), &hash).is_ok()
     })

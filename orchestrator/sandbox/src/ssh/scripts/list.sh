@@ -1,4 +1,4 @@
-# Every sandbox of this owner.
+# Lists all sandboxes of this owner.
 for folder in "$root"/sandboxes/*; do
     is_ours && test -n "$mark" || continue;
     condition=ended; runs && condition=running;

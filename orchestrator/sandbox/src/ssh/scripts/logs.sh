@@ -1,4 +1,4 @@
-# The end of what a sandbox's server wrote before it was ready.
+# Prints the end of the startup log of a server.
 say log;
 test -e "$folder/log" && is_ours && tail -c 65536 "$folder/log";
 exit 0;

@@ -1,3 +1,3 @@
-# Ends a sandbox and removes its folder, never a workspace that was given.
+# Terminates a sandbox and removes its folder, but never a workspace of the user.
 clear_place;
 say removed;

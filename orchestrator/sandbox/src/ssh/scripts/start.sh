@@ -39,7 +39,7 @@ if test "$code" -gt 0; then
     exit 0;
 fi;
 pid=${said#*:}; pid=${pid%%,*}; kernel=;
-begin_of "$pid";
+start_time_of "$pid";
 { read -r kernel < /proc/sys/kernel/random/boot_id; } 2>/dev/null;
 printf "%s\n" "$pid $ticks $kernel" > "$folder/server" || { kill "$pid"; say unwritable "$folder"; exit 0; };
 say started "$socket";
