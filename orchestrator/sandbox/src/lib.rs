@@ -20,7 +20,9 @@ mod unfinished_start;
 
 pub use confine::confine_if_asked;
 pub use connect::{ServerUrl, ServerUrlError};
-pub use docker::{DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, spare_holder};
+pub use docker::{
+    DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, pool_entry_holder,
+};
 pub use host_secret::HostSecret;
 pub use local::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind, LocalConfig,

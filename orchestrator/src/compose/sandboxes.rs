@@ -14,7 +14,7 @@ use sandbox::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
     HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig,
     RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider,
-    UnknownHosts, spare_holder,
+    UnknownHosts, pool_entry_holder,
 };
 
 use super::StateDir;
@@ -271,5 +271,5 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_
 
 /// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is not pre-warmed.
 pub(crate) fn is_warm_in_use(placed: &SandboxSummary) -> bool {
-    spare_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
+    pool_entry_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }

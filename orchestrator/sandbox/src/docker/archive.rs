@@ -1,10 +1,10 @@
-//! Archives for the engine's upload route, which unpacks them as root before the container starts. Pure.
+//! Tar archives for the engine's upload route, which unpacks them as root before the container starts.
 
 use std::io;
 
 use tar::{Builder, EntryType, Header};
 
-/// A whole archive with a folder and, in it, an executable file.
+/// Builds an archive of a folder with an executable file.
 pub(super) fn with_program(folder: &str, name: &str, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::with_capacity(bytes.len() + 4096));
     append(&mut archive, EntryType::Directory, folder, 0o755, &[])?;
@@ -12,7 +12,7 @@ pub(super) fn with_program(folder: &str, name: &str, bytes: &[u8]) -> io::Result
     archive.into_inner()
 }
 
-/// A whole archive with a folder that every user may write to.
+/// Builds an archive of a folder that every user can write to.
 pub(super) fn with_open_folder(folder: &str) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     append(&mut archive, EntryType::Directory, folder, 0o777, &[])?;
@@ -40,7 +40,7 @@ mod tests {
     use super::with_program;
 
     #[test]
-    fn the_program_is_executable_and_whole() {
+    fn archive_contains_the_complete_executable() {
         let archive = with_program(".glovebox", "action-server", &[7; 1000]).unwrap();
         let mut archive = tar::Archive::new(&archive[..]);
         let entries: Vec<_> = archive

@@ -1,81 +1,79 @@
-//! What the Docker backend needs of the host.
+//! Settings of the Docker backend.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{HostSecret, ServerBinary};
 
-/// What is used when no image is asked for: small, and has a package manager, bash and glibc, which most programs that
-/// are not built inside expect.
+/// Default image: small, with the package manager, bash and glibc that most prebuilt programs need.
 pub const DEFAULT_IMAGE: &str = "debian:bookworm-slim";
 
-/// What the Docker backend needs of the host.
+/// Settings of the Docker backend.
 #[derive(Debug)]
 pub struct DockerConfig {
-    /// `unix://PATH` or `tcp://HOST:PORT` (plain, no TLS), as in `DOCKER_HOST`; nothing: the first socket that answers of
-    /// those where Docker, rootless Docker and Podman listen.
+    /// `unix://PATH` or `tcp://HOST:PORT` (without TLS), as in `DOCKER_HOST`. `None` for the first socket that responds of
+    /// the default ones of Docker, rootless Docker and Podman.
     pub host: Option<String>,
-    /// The user's folder of sockets, as in `XDG_RUNTIME_DIR`; nothing: engines of the user's own are not looked for.
+    /// Value of `XDG_RUNTIME_DIR`. `None` to skip the sockets of rootless engines.
     pub runtime_dir: Option<PathBuf>,
-    /// The configuration of Docker's own client, `config.json`, where `docker login` leaves what opens registries; nothing:
-    /// images are pulled without a login.
+    /// Docker's `config.json`, which holds the credentials of `docker login`. `None` to pull without credentials.
     pub client_config: Option<PathBuf>,
-    /// The server's program.
+    /// The action server's binary.
     pub server: ServerBinary,
-    /// What keys are derived from.
+    /// Secret that sandbox keys are derived from.
     pub secret: HostSecret,
-    /// Labels this installation's containers, so that a sweep leaves those of others alone.
+    /// Label value of this installation's containers. A sweep removes no others.
     pub owner: String,
-    /// Names this process among those of the same owner: what it makes ahead carries it. Letters, digits, `.`, `_` and
-    /// `-`, at most [`MAX_HOLDER_LENGTH`] of them.
+    /// Identifies this process among those of the same owner. Part of the names of pool entries. Letters, digits, `.`,
+    /// `_` and `-`, at most [`MAX_HOLDER_LENGTH`] of them.
     pub holder: String,
-    /// When a spec names no image; [`DEFAULT_IMAGE`] is a good one.
+    /// Image of specs without one, usually [`DEFAULT_IMAGE`].
     pub default_image: String,
-    /// As in `linux/arm64`, for images that have several; nothing: the engine's own.
+    /// Platform of multi-platform images, such as `linux/arm64`. `None` for the engine's own.
     pub platform: Option<String>,
-    /// The engine's network that containers join: `bridge` or a name; nothing: no network.
+    /// Network of containers: `bridge` or a name. `None` for no network.
     pub network: Option<String>,
-    /// Further networks that they join.
+    /// Additional networks.
     pub additional_networks: Vec<String>,
-    /// The host's GPUs that are seen inside; nothing: none.
+    /// GPUs of the host that containers can use. `None` for no GPU.
     pub gpus: Option<Gpus>,
-    /// What is made ahead; nothing: nothing is.
+    /// Warm pool. `None` to create each sandbox on demand.
     pub pool: Option<Pool>,
-    /// From the image being there to a server that answers.
+    /// Time from the available image to a server that responds.
     pub start_timeout: Duration,
-    /// For the whole pull of an image.
+    /// Timeout of an image pull.
     pub pull_timeout: Duration,
 }
 
-/// The longest [`DockerConfig::holder`], in bytes.
+/// Maximum length of [`DockerConfig::holder`], in bytes.
 pub const MAX_HOLDER_LENGTH: usize = 64;
 
-/// Which of the host's GPUs.
+/// Selection of the host's GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gpus {
-    /// Every one.
+    /// All GPUs.
     All,
-    /// Those of these numbers or UUIDs.
+    /// GPUs with these indices or UUIDs.
     Ids(Vec<String>),
 }
 
-/// Sandboxes that are made ahead, for specs that ask for nothing but an image: no workspace, no volumes, the default
-/// resources, until their conversation is done.
+/// Settings of the warm pool. Its sandboxes fit specs that request only an image: no workspace, no volumes, default
+/// resources, and the lifetime of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// How many are kept ready. At most [`Pool::MAX_SIZE`] are.
+    /// Number of sandboxes kept ready, at most [`Pool::MAX_SIZE`].
     pub size: usize,
-    /// Their image; nothing: the default one.
+    /// Image of the pool. `None` for the default image.
     pub image: Option<String>,
 }
 
 impl Pool {
-    /// Each is a container that runs: some megabytes, and a connection.
+    /// Each entry costs a running container with some megabytes, and a connection.
     pub const MAX_SIZE: usize = 64;
 }
 
 impl DockerConfig {
-    /// The default engine and image, no network, no pool, 60 s to start and 30 minutes to pull.
+    /// Uses the default engine and image, no network, no pool, and timeouts of 60 s for a start and 30 minutes for a pull.
     pub fn new(server: ServerBinary, secret: HostSecret, owner: impl Into<String>) -> Self {
         Self {
             host: None,
@@ -96,7 +94,7 @@ impl DockerConfig {
         }
     }
 
-    /// The networks that containers join, the first as they are created. None: no network.
+    /// Networks that containers join, the first one at creation. Empty for no network.
     pub(super) fn networks(&self) -> impl Iterator<Item = &str> {
         self.network
             .iter()

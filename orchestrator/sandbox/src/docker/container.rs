@@ -1,4 +1,4 @@
-//! What a sandbox's container is: a value, made from a spec. Pure.
+//! Pure translation of a spec into the engine's request to create a container.
 
 use std::collections::HashMap;
 
@@ -9,50 +9,50 @@ use engine::sandbox::{ResourceLimits, SandboxSpec};
 use protocol::SandboxId;
 
 use super::image::Image;
-use super::labels::{self, Belongs};
+use super::labels::{self, Ownership};
 use super::user::User;
 use super::{DockerConfig, Gpus, ServerSource, mounts};
 
-/// What is ours in a container.
-pub(super) const OUR_FOLDER: &str = "/.glovebox";
-/// Where the server's file is in a container.
+/// Folder of the action server in a container.
+pub(super) const SERVER_FOLDER: &str = "/.glovebox";
+/// Path of the server's binary in a container.
 pub(super) const SERVER: &str = "/.glovebox/action-server";
-/// Its socket: in a file system of its own, so that the image needs no writable folder.
+/// The server's socket, on a tmpfs, so that the image needs no writable folder.
 pub(super) const SOCKET: &str = "/.glovebox/run/socket";
-/// The server's process in a container: the first one, which nothing inside can stop or take the place of. `dial` makes sure
-/// that it listens on the socket, whose name what runs inside can give to another.
+/// The server is PID 1 of the container, which no process inside can kill or replace. `dial` verifies that this process
+/// owns the socket, since the agent's processes can replace the socket file.
 pub(super) const SERVER_PID: &str = "1";
-/// Where the agent works.
+/// Working directory of the agent.
 pub(super) const WORKSPACE: &str = "/workspace";
 
 const RUN_FOLDER: &str = "/.glovebox/run";
 const HOME_FOLDER: &str = "/.glovebox/home";
 
-/// What package managers and test suites do as root, and nothing else: own, read and write any file of the container
-/// (dpkg, tar, npm), act as another user (apt's `_apt`, database servers under test), end its processes. Not among
-/// them: raw sockets, devices, tracing, mounting.
+/// Capabilities that package managers and test suites need as root: access to all files of the container (dpkg, tar, npm),
+/// switching users (apt's `_apt`, database servers under test) and signals to their processes. Raw sockets, devices,
+/// tracing and mounts are excluded.
 const CAPABILITIES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"];
 
-/// The scheduler's period in microseconds. A quota of it is taken on hosts with fewer processors too; the engine's
-/// own count of processors is refused there.
+/// The scheduler's period in microseconds. A CPU quota is used because engines refuse `NanoCpus` above the number of the
+/// host's processors.
 const CPU_PERIOD: i64 = 100_000;
 
-/// Everything that decides a container.
+/// Parameters of a container.
 pub(super) struct ContainerPlan<'a> {
     pub(super) config: &'a DockerConfig,
     pub(super) name: &'a SandboxId,
-    pub(super) belongs: Belongs<'a>,
+    pub(super) belongs: Ownership<'a>,
     pub(super) spec: &'a SandboxSpec,
     pub(super) image: &'a Image,
     pub(super) server: &'a ServerSource,
-    /// Whom it runs as, when that is not the image's own user.
+    /// User of the container. `None` for the image's user.
     pub(super) user: Option<User>,
-    /// Whether the engine's storage is asked to bound the disk.
+    /// Whether to request a disk quota from the storage driver.
     pub(super) is_disk_bounded: bool,
 }
 
 impl ContainerPlan<'_> {
-    /// What the engine is asked for.
+    /// Builds the request body.
     pub(super) fn body(&self) -> ContainerCreateBody {
         let serve = ["serve", "--socket", SOCKET, "--working-dir", WORKSPACE, "--key-stdin"];
         ContainerCreateBody {
@@ -60,15 +60,15 @@ impl ContainerPlan<'_> {
             entrypoint: Some(vec![SERVER.into()]),
             cmd: Some(serve.map(String::from).into()),
             user: self.user.map(|user| user.to_string()),
-            // Who has no line in the image's passwd file would get `/` for a home, which it cannot write.
+            // A user without an entry in the image's passwd file would get `/` as home, which is not writable.
             env: self.user.map(|_| vec![format!("HOME={HOME_FOLDER}")]),
-            // The engine makes this folder when the image has none.
+            // The engine creates this folder if the image lacks it.
             working_dir: Some(WORKSPACE.into()),
-            // The key comes in this way, once, before anything else runs.
+            // The server reads its key from stdin once, before any other process runs.
             attach_stdin: Some(true),
             open_stdin: Some(true),
             stdin_once: Some(true),
-            labels: Some(labels::of_container(
+            labels: Some(labels::container_labels(
                 &self.config.owner,
                 self.name,
                 self.belongs,
@@ -85,12 +85,12 @@ impl ContainerPlan<'_> {
         let disk = i64::try_from(disk_bytes).unwrap_or(i64::MAX);
         let disk_option = || HashMap::from([("size".to_owned(), disk_bytes.to_string())]);
         HostConfig {
-            // The others are joined before the start: an engine takes only one here.
-            // Whatever the engine's own default is: another first process would not be the server.
+            // An engine accepts only one network here. The others are joined before the start.
+            // Overrides the daemon's `--init`, which would make another process PID 1.
             init: Some(false),
             network_mode: Some(self.config.networks().next().unwrap_or("none").to_owned()),
             storage_opt: self.is_disk_bounded.then(disk_option),
-            // Where the storage cannot bound all that is written, no single file grows beyond this.
+            // If the storage driver has no quota, at least the size of a single file is limited.
             ulimits: Some(vec![ResourcesUlimits {
                 name: Some("fsize".into()),
                 soft: Some(disk),
@@ -105,9 +105,9 @@ impl ContainerPlan<'_> {
             cap_drop: Some(vec!["ALL".into()]),
             cap_add: Some(CAPABILITIES.iter().map(|name| (*name).into()).collect()),
             security_opt: Some(vec!["no-new-privileges".into()]),
-            mounts: Some(mounts::of(self.server, self.spec)),
+            mounts: Some(mounts::for_container(self.server, self.spec)),
             tmpfs: Some(self.memory_folders()),
-            // What runs inside can write to the server's stderr: the host's disk is not theirs to fill.
+            // Processes inside can write to the server's stderr, so that the log on the host's disk must be bounded.
             log_config: Some(HostConfigLogConfig {
                 typ: Some("json-file".into()),
                 config: Some(HashMap::from([
@@ -120,7 +120,7 @@ impl ContainerPlan<'_> {
     }
 
     fn memory_folders(&self) -> HashMap<String, String> {
-        // Open to every user: only the engine knows the number behind the name of an image's user.
+        // Writable by every user: only the engine can resolve the image's user name to an id.
         let mut folders =
             HashMap::from([(RUN_FOLDER.into(), "rw,nosuid,nodev,noexec,size=64k,mode=1777".into())]);
         if self.user.is_some() {
@@ -135,7 +135,7 @@ fn device_request(gpus: &Gpus) -> DeviceRequest {
         Gpus::All => (Some(-1), None),
         Gpus::Ids(ids) => (None, Some(ids.clone())),
     };
-    // No driver is named: the engine knows which of its own have this capability.
+    // Without a driver name, the engine selects a driver with this capability.
     DeviceRequest {
         count,
         device_ids,
@@ -150,11 +150,11 @@ mod tests {
 
     use super::super::image::Image;
     use super::super::{DockerConfig, Gpus, ServerSource};
-    use super::{Belongs, ContainerPlan};
+    use super::{ContainerPlan, Ownership};
     use crate::{HostSecret, ServerBinary};
 
     #[test]
-    fn a_container_is_closed_bounded_and_never_sees_its_key() {
+    fn container_is_isolated_and_bounded_and_has_no_key() {
         let config = DockerConfig {
             gpus: Some(Gpus::Ids(vec!["3".into()])),
             ..DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me")
@@ -171,7 +171,7 @@ mod tests {
         let plan = ContainerPlan {
             config: &config,
             name: &sandbox,
-            belongs: Belongs::To(&spec.conversation),
+            belongs: Ownership::Conversation(&spec.conversation),
             spec: &spec,
             image: &image,
             server: &server,

@@ -1,4 +1,4 @@
-//! Where an engine may listen when nobody says where, and which of them does.
+//! Search for an engine on the default sockets.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::timeout;
 use super::RUNTIME;
 use super::engine::Engine;
 
-/// An engine on this host answers in milliseconds; one that hangs must not keep the next from being asked.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// A local engine responds in milliseconds. An engine that hangs must not block the next candidate.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Docker's socket, rootless Docker's, then Podman's own two.
+/// Returns the sockets of Docker, rootless Docker, rootless Podman and Podman, in this order.
 pub(super) fn usual_sockets(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     let of_user = |name: &str| runtime_dir.map(|folder| folder.join(name));
     [
@@ -26,8 +26,8 @@ pub(super) fn usual_sockets(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     .collect()
 }
 
-/// The first engine that exists and answers; the error names what was tried and what came of it.
-pub(super) async fn first_that_answers(sockets: &[PathBuf]) -> Result<Engine, SandboxError> {
+/// Returns the first engine that responds. The error lists each candidate and its failure.
+pub(super) async fn first_responding(sockets: &[PathBuf]) -> Result<Engine, SandboxError> {
     let mut tried = Vec::with_capacity(sockets.len());
     for socket in sockets {
         let host = format!("unix://{}", socket.display());
@@ -35,10 +35,10 @@ pub(super) async fn first_that_answers(sockets: &[PathBuf]) -> Result<Engine, Sa
             tried.push(format!("there is no {}", socket.display()));
             continue;
         }
-        match timeout(ANSWER_WAIT, Engine::connect(&host)).await {
+        match timeout(RESPONSE_TIMEOUT, Engine::connect(&host)).await {
             Ok(Ok(engine)) => return Ok(engine),
             Ok(Err(error)) => tried.push(error.to_string()),
-            Err(_) => tried.push(format!("{host} does not answer within {} s", ANSWER_WAIT.as_secs())),
+            Err(_) => tried.push(format!("{host} does not answer within {} s", RESPONSE_TIMEOUT.as_secs())),
         }
     }
     Err(SandboxError::RuntimeUnavailable {
@@ -57,7 +57,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    use super::{first_that_answers, usual_sockets};
+    use super::{first_responding, usual_sockets};
 
     #[test]
     fn dockers_socket_comes_first_then_the_users_then_podmans() {
@@ -78,7 +78,7 @@ mod tests {
         let [missing, deaf, answering] =
             ["missing", "deaf", "answering"].map(|name| folder.path().join(name));
         drop(UnixListener::bind(&deaf).unwrap());
-        let error = first_that_answers(&[missing.clone(), deaf.clone()]).await.unwrap_err().to_string();
+        let error = first_responding(&[missing.clone(), deaf.clone()]).await.unwrap_err().to_string();
         for socket in [&missing, &deaf] {
             assert!(error.contains(socket.to_str().unwrap()), "{error}");
         }
@@ -95,7 +95,7 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
-        let engine = first_that_answers(&[missing, deaf, answering]).await.unwrap();
+        let engine = first_responding(&[missing, deaf, answering]).await.unwrap();
         assert!(engine.is_local);
     }
 }

@@ -1,4 +1,4 @@
-//! The engine: one client of its API, and what its refusals mean.
+//! Client of the engine's API, with the mapping of its errors.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,46 +23,48 @@ use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
 use super::{RUNTIME, discovery};
 use crate::placement::{KEPT_LOG_LENGTH, chain, conversation_of, start_error};
 
-/// What to do where no engine answers.
+/// Advice in the error if no engine responds.
 const HINT: &str = "is Docker running? The runtime local works without it";
 
-/// For one request to the engine; a pull streams and has a time of its own.
-const REQUEST_SECONDS: u64 = 60;
+/// Timeout of one request. A pull is a stream with its own timeout.
+const REQUEST_TIMEOUT_SECS: u64 = 60;
 
-/// For the logs of a container that failed: the error must come within a second of the start's timeout.
-const LOGS_WAIT: Duration = Duration::from_millis(500);
+/// Time to read the logs of a failed container. The error is due within a second after the start timeout.
+const LOGS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An engine that has answered.
+/// A connected engine.
 #[derive(Debug, Clone)]
 pub(super) struct Engine {
     pub(super) docker: Docker,
-    /// Its unix socket lies on this host, so it probably sees this host's files; a desktop's virtual machine may not.
+    /// Whether it listens on a unix socket. It then probably sees this host's files, unless it runs in a desktop VM.
     pub(super) is_local: bool,
-    known: Arc<Known>,
+    known: Arc<EngineInfo>,
 }
 
-/// What an engine was found to be: asked once, it stays so for as long as it runs.
+/// Cached properties of an engine, which are constant while it runs.
 #[derive(Debug, Default)]
-struct Known {
+struct EngineInfo {
     is_rootless: OnceCell<bool>,
-    bounds_disk: OnceLock<bool>,
+    supports_disk_quota: OnceLock<bool>,
 }
 
 impl Engine {
-    /// The engine at `host`, or the first that answers of those where one usually listens.
+    /// Connects to the engine at `host`, or to the first default socket that responds.
     pub(super) async fn find(host: Option<&str>, runtime_dir: Option<&Path>) -> Result<Self, SandboxError> {
         match host {
             Some(host) => Self::connect(host).await,
-            None => discovery::first_that_answers(&discovery::usual_sockets(runtime_dir)).await,
+            None => discovery::first_responding(&discovery::usual_sockets(runtime_dir)).await,
         }
     }
 
-    /// Connects, and agrees on the version of the API that both know.
+    /// Connects and negotiates the API version.
     pub(super) async fn connect(host: &str) -> Result<Self, SandboxError> {
         let connected = match host.split_once("://") {
-            Some(("unix", path)) => Docker::connect_with_unix(path, REQUEST_SECONDS, API_DEFAULT_VERSION),
+            Some(("unix", path)) => {
+                Docker::connect_with_unix(path, REQUEST_TIMEOUT_SECS, API_DEFAULT_VERSION)
+            }
             Some(("tcp" | "http", _)) => {
-                Docker::connect_with_http(host, REQUEST_SECONDS, API_DEFAULT_VERSION)
+                Docker::connect_with_http(host, REQUEST_TIMEOUT_SECS, API_DEFAULT_VERSION)
             }
             _ => Err(Error::UnsupportedURISchemeError { uri: host.into() }),
         };
@@ -80,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Whether root of its containers is the user who runs it.
+    /// Whether root in a container is the unprivileged user who runs the engine.
     pub(super) async fn is_rootless(&self) -> Result<bool, SandboxError> {
         let asked = self.known.is_rootless.get_or_try_init(async || {
             let info = self.docker.info().await;
@@ -90,22 +92,22 @@ impl Engine {
         asked.await.copied()
     }
 
-    /// Whether its storage can bound a container's disk; nothing: not tried yet.
-    pub(super) fn bounds_disk(&self) -> Option<bool> {
-        self.known.bounds_disk.get().copied()
+    /// Whether the storage driver supports a disk quota. `None` if it was not tried yet.
+    pub(super) fn supports_disk_quota(&self) -> Option<bool> {
+        self.known.supports_disk_quota.get().copied()
     }
 
-    /// Keeps the answer. The first one stays.
-    pub(super) fn remember_bounds_disk(&self, answer: bool) {
-        let _ = self.known.bounds_disk.set(answer);
+    /// Caches the support of disk quotas. The first value wins.
+    pub(super) fn remember_disk_quota_support(&self, answer: bool) {
+        let _ = self.known.supports_disk_quota.set(answer);
     }
 
-    /// Removes a container with its volumes, running or not. One that is not there is no error.
+    /// Removes a container and its volumes, even if it runs. Succeeds if the container does not exist.
     pub(super) async fn remove(&self, container: &str) -> Result<(), SandboxError> {
         let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
         match self.docker.remove_container(container, Some(options)).await {
             Ok(()) => Ok(()),
-            // Gone, or somebody else is removing it this moment.
+            // It does not exist, or another client is removing it.
             Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(SandboxError::Host {
                 doing: format!("removing the container {container}"),
@@ -114,8 +116,8 @@ impl Engine {
         }
     }
 
-    /// Removes the container that was made with this name, whatever it is called now.
-    pub(super) async fn remove_made_as(&self, name: &SandboxId) -> Result<(), SandboxError> {
+    /// Removes the container that was created under this name, even if it was renamed.
+    pub(super) async fn remove_created_as(&self, name: &SandboxId) -> Result<(), SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{KEY_LABEL}={name}")])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
@@ -127,17 +129,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The containers that carry this owner's label.
+    /// Lists the containers with this owner's label.
     pub(super) async fn containers_of(&self, owner: &str) -> Result<Vec<SandboxSummary>, SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
         let containers =
             containers.map_err(|error| failed(&format!("listing the containers of {owner}"), &error))?;
-        Ok(containers.into_iter().filter_map(placed).collect())
+        Ok(containers.into_iter().filter_map(parse_summary).collect())
     }
 
-    /// The end of what a container wrote. Best effort: it goes into an error that has its own reason.
+    /// Returns the end of a container's log for an error message. Best effort, empty on failure.
     pub(super) async fn log_tail(&self, container: &str) -> String {
         let options = LogsOptionsBuilder::default().stdout(true).stderr(true).tail("all").build();
         let mut logs = self.docker.logs(container, Some(options)).map_ok(LogOutput::into_bytes);
@@ -149,19 +151,19 @@ impl Engine {
                 tail.drain(..excess);
             }
         };
-        // What came until then is better than nothing.
-        let _ = timeout(LOGS_WAIT, read).await;
+        // On timeout, the part that has arrived is used.
+        let _ = timeout(LOGS_TIMEOUT, read).await;
         String::from_utf8_lossy(&tail).into_owned()
     }
 
-    /// The end of what a container wrote, for who asks for it. [`SandboxError::Lost`] when it is not there.
+    /// Returns the end of a container's log. [`SandboxError::Lost`] if the container does not exist.
     pub(super) async fn logs(&self, container: &str) -> Result<String, SandboxError> {
-        self.look_at(container).await?;
+        self.inspect_container(container).await?;
         Ok(self.log_tail(container).await)
     }
 
-    /// Why nothing can be run in a container any more; nothing when it runs, or the engine does not say.
-    pub(super) async fn end_of(&self, container: &str) -> Option<String> {
+    /// Returns why a container has stopped. `None` if it runs, or if the engine does not respond.
+    pub(super) async fn termination_reason(&self, container: &str) -> Option<String> {
         let found = match self.docker.inspect_container(container, None).await {
             Ok(found) => found.state.unwrap_or_default(),
             Err(error) if status(&error) == Some(404) => {
@@ -169,7 +171,7 @@ impl Engine {
             }
             Err(_) => return None,
         };
-        // Podman does not count one that is frozen among those that run.
+        // Podman does not report a paused container as running.
         if found.running == Some(true) || found.paused == Some(true) {
             return None;
         }
@@ -179,7 +181,7 @@ impl Engine {
     }
 }
 
-fn placed(container: ContainerSummary) -> Option<SandboxSummary> {
+fn parse_summary(container: ContainerSummary) -> Option<SandboxSummary> {
     let labels = container.labels?;
     let sandbox: SandboxId = container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
     Some(SandboxSummary {
@@ -199,7 +201,7 @@ fn placed(container: ContainerSummary) -> Option<SandboxSummary> {
     })
 }
 
-/// The status of the engine's refusal; nothing when there was no answer.
+/// Returns the HTTP status of an error. `None` if the engine did not respond.
 pub(super) fn status(error: &Error) -> Option<u16> {
     match error {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
@@ -207,8 +209,8 @@ pub(super) fn status(error: &Error) -> Option<u16> {
     }
 }
 
-/// The engine's own sentence, or how asking it failed.
-pub(super) fn said(error: &Error) -> String {
+/// Returns the engine's error message, or the transport error.
+pub(super) fn error_message(error: &Error) -> String {
     match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
         Error::DockerStreamError { error } => error.clone(),
@@ -216,13 +218,13 @@ pub(super) fn said(error: &Error) -> String {
     }
 }
 
-/// A request of a start that failed: refused by the engine, or the engine has gone.
+/// Maps the error of a request during a start: refused by the engine, or engine unavailable.
 pub(super) fn failed(doing: &str, error: &Error) -> SandboxError {
     match status(error) {
-        Some(_) => start_error(format!("{doing}: {}", said(error))),
+        Some(_) => start_error(format!("{doing}: {}", error_message(error))),
         None => SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("{doing}: {}; {HINT}", said(error)),
+            detail: format!("{doing}: {}; {HINT}", error_message(error)),
         },
     }
 }

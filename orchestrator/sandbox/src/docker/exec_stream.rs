@@ -1,6 +1,6 @@
-//! A byte stream to a server in a container: the standard streams of `action-server dial`, run there by the engine.
+//! Byte stream to a server in a container: the standard streams of an exec of `action-server dial`.
 //!
-//! Ends with the stream; the dial ends by itself when its input does.
+//! `dial` exits at the end of its input, so that dropping the stream leaves no process.
 
 use std::future::ready;
 use std::io;
@@ -15,19 +15,19 @@ use futures_util::{Stream, StreamExt};
 use tokio_util::io::StreamReader;
 
 use super::container::{SERVER, SERVER_PID, SOCKET};
-use super::engine::{Engine, said, status};
+use super::engine::{Engine, error_message, status};
 use crate::connect::{ByteStream, ConnectError, Connector, expect_greeting};
 
-/// The pieces in which output crosses; the default of 8 KiB costs half the throughput.
+/// Buffer size of output. The default of 8 KiB halves the throughput.
 const OUTPUT_CAPACITY: usize = 64 << 10;
 
-/// How much of what the dial complains about is kept for an error, in bytes.
-const MAX_COMPLAINT: usize = 4 << 10;
+/// Maximum part of the dial's standard error that is kept for an error message.
+const MAX_STDERR_BYTES: usize = 4 << 10;
 
-/// Runs `action-server dial` in one container.
+/// Opens streams to the server of one container.
 pub(super) struct ExecStream {
     engine: Engine,
-    /// Its name, or its id where the name is going to change.
+    /// Container name, or its id if the name is going to change.
     container: String,
 }
 
@@ -37,17 +37,17 @@ impl ExecStream {
     }
 
     async fn refused(&self, doing: &'static str, error: &Error) -> ConnectError {
-        // 409: not running, or paused. Only the container's state tells which.
+        // 409: not running, or paused. The container's state distinguishes them.
         match status(error) {
-            Some(404 | 409) => match self.engine.end_of(&self.container).await {
+            Some(404 | 409) => match self.engine.termination_reason(&self.container).await {
                 Some(ended) => ConnectError::Gone(ended),
                 None if self.engine.is_paused(&self.container).await == Some(true) => {
                     ConnectError::Paused(format!("the container {} is paused", self.container))
                 }
-                None => self.failed(doing, said(error)),
+                None => self.failed(doing, error_message(error)),
             },
-            Some(_) => self.failed(doing, said(error)),
-            None => ConnectError::Unknown(format!("the engine does not answer: {}", said(error))),
+            Some(_) => self.failed(doing, error_message(error)),
+            None => ConnectError::Unknown(format!("the engine does not answer: {}", error_message(error))),
         }
     }
 
@@ -56,14 +56,14 @@ impl ExecStream {
         ConnectError::Failed { doing, source: io::Error::other(reason) }
     }
 
-    /// Why no greeting came: the container has ended, or the dial says why, by its words and its exit code.
-    async fn unwelcome(
+    /// Returns why no greeting arrived: the container has stopped, or the dial failed with a message and an exit code.
+    async fn greeting_error(
         &self,
         exec: &str,
         error: impl std::fmt::Display,
-        complaint: &Complaint,
+        complaint: &StderrPrefix,
     ) -> ConnectError {
-        if let Some(ended) = self.engine.end_of(&self.container).await {
+        if let Some(ended) = self.engine.termination_reason(&self.container).await {
             return ConnectError::Gone(ended);
         }
         let code = self.engine.docker.inspect_exec(exec).await.ok().and_then(|exec| exec.exit_code);
@@ -96,23 +96,23 @@ impl Connector for ExecStream {
             }
             Err(error) => return Err(self.refused("running `action-server dial`", &error).await),
         };
-        let complaint = Complaint::default();
+        let complaint = StderrPrefix::default();
         let mut output = StreamReader::new(Box::pin(stdout(output, complaint.clone())));
         match expect_greeting(&mut output).await {
             Ok(()) => Ok(Box::new(tokio::io::join(output, input))),
-            Err(error) => Err(self.unwelcome(&exec, error, &complaint).await),
+            Err(error) => Err(self.greeting_error(&exec, error, &complaint).await),
         }
     }
 }
 
-/// The bytes of standard output; what comes on standard error is put aside.
+/// Returns the bytes of standard output, and records standard error.
 fn stdout(
     output: impl Stream<Item = Result<LogOutput, Error>>,
-    complaint: Complaint,
+    complaint: StderrPrefix,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     output.filter_map(move |piece| {
         ready(match piece {
-            // Without a frame's head come the engine's own words: the greeting's check will quote them.
+            // Output without a frame header is an error message of the engine, which the greeting check quotes.
             Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => Some(Ok(message)),
             Ok(LogOutput::StdErr { message }) => {
                 complaint.add(&message);
@@ -124,14 +124,14 @@ fn stdout(
     })
 }
 
-/// The beginning of what came on standard error. Locked only to copy bytes, never across a wait.
+/// Start of the standard error. Locked only to copy bytes, never across an await.
 #[derive(Clone, Default)]
-struct Complaint(Arc<Mutex<Vec<u8>>>);
+struct StderrPrefix(Arc<Mutex<Vec<u8>>>);
 
-impl Complaint {
+impl StderrPrefix {
     fn add(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MAX_COMPLAINT.saturating_sub(kept.len());
+        let room = MAX_STDERR_BYTES.saturating_sub(kept.len());
         kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 

@@ -1,4 +1,4 @@
-//! The image: found here, or pulled with progress. Never built, never changed.
+//! Image lookup, and pull with progress if the image is missing. Images are never built or changed.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, timeout};
 
 use super::DockerConfig;
-use super::engine::{Engine, failed, said, status};
+use super::engine::{Engine, error_message, failed, status};
 use super::pull_progress::PullProgress;
 use super::registry_login::RegistryLogin;
 
-/// Progress is told at least so often, also when the engine has nothing to say.
-const HEARTBEAT: Duration = Duration::from_secs(2);
-/// And not more often than this.
-const TOLD_AT_MOST_EVERY: Duration = Duration::from_millis(200);
-/// An engine that says nothing for so long pulls nothing any more.
-const STALL: Duration = Duration::from_secs(90);
+/// Maximum time between progress reports, even without a message of the engine.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// Minimum time between progress reports.
+const MIN_PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// A pull without a message for this long fails.
+const STALL_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What a start needs to know of an image.
+/// Properties of an image that a start needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) name: String,
-    /// What it is now: another one may get its name.
+    /// Image id. The name may move to another image.
     pub(super) id: String,
-    /// Whom its containers run as unless told otherwise; root when it does not say.
+    /// Default user of its containers. Root if the image sets none.
     pub(super) user: String,
 }
 
-/// Finds the image, pulls it when it is missing or another platform's.
+/// Returns the image, and pulls it if it is missing or is for another platform.
 pub(super) async fn ensure(
     engine: &Engine,
     config: &DockerConfig,
@@ -62,8 +62,8 @@ async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Opt
             Ok(Some(Image { name: name.to_owned(), id: found.id.unwrap_or_default(), user }))
         }
         Err(error) if status(&error) == Some(404) => Ok(None),
-        // A name that is not one.
-        Err(error) if status(&error) == Some(400) => Err(no_such_image(name, said(&error))),
+        // The name is invalid.
+        Err(error) if status(&error) == Some(400) => Err(no_such_image(name, error_message(&error))),
         Err(error) => Err(failed(&format!("looking for the image {name}"), &error)),
     }
 }
@@ -84,27 +84,30 @@ async fn pull(
     let mut progress = PullProgress::default();
     let (mut last_message, mut last_told) = (Instant::now(), None);
     loop {
-        if last_told.is_none_or(|told: Instant| told.elapsed() >= TOLD_AT_MOST_EVERY) {
+        if last_told.is_none_or(|told: Instant| told.elapsed() >= MIN_PROGRESS_INTERVAL) {
             let (received_bytes, total_bytes) = progress.bytes();
             on_progress(StartProgress::Pulling { image: name.to_owned(), received_bytes, total_bytes });
             last_told = Some(Instant::now());
         }
-        match timeout(HEARTBEAT, messages.next()).await {
+        match timeout(HEARTBEAT_INTERVAL, messages.next()).await {
             Ok(None) => return Ok(()),
             Ok(Some(Ok(message))) => {
-                progress.hear(&message);
+                progress.apply(&message);
                 last_message = Instant::now();
             }
             Ok(Some(Err(error))) => return Err(not_pulled(name, platform, problem, &error)),
-            Err(_) if last_message.elapsed() > STALL => {
-                return Err(no_such_image(name, format!("the pull stands still for {} s", STALL.as_secs())));
+            Err(_) if last_message.elapsed() > STALL_TIMEOUT => {
+                return Err(no_such_image(
+                    name,
+                    format!("the pull stands still for {} s", STALL_TIMEOUT.as_secs()),
+                ));
             }
             Err(_) => {}
         }
     }
 }
 
-/// The engine's words, and what they leave open: a registry says "not found" also to who has not logged in.
+/// Builds the error of a failed pull. Registries also report "not found" for missing credentials, hence the advice.
 fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error: &Error) -> SandboxError {
     let platform = platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
     match (error, status(error)) {
@@ -113,7 +116,7 @@ fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error
             format!(
                 "pulling it{platform}: {}; check its name, that the engine reaches its registry, and whether that \
                  wants a `docker login`{}",
-                said(error),
+                error_message(error),
                 problem.map(|problem| format!("; {problem}")).unwrap_or_default()
             ),
         ),
@@ -125,19 +128,20 @@ fn no_such_image(image: &str, detail: String) -> SandboxError {
     SandboxError::NoSuchImage { image: image.to_owned(), detail }
 }
 
-/// Whether what is `[system, architecture, variant]` is the platform `system/architecture[/variant]`.
+/// Whether `[system, architecture, variant]` matches the platform `system/architecture[/variant]`.
 fn is_platform(own: &[String; 3], wanted: &str) -> bool {
     let mut wanted = wanted.split('/');
     own.iter().all(|own| wanted.next().is_none_or(|wanted| wanted == own))
 }
 
-/// Repository and tag. Without a tag the engine would pull all of them; a digest stays where it is.
+/// Splits a reference into repository and tag. The tag defaults to `latest`, since an engine would pull all tags. A digest
+/// stays in the repository part.
 pub(super) fn split_reference(name: &str) -> (&str, &str) {
     if name.contains('@') {
         return (name, "");
     }
     match name.rsplit_once(':') {
-        // A colon before a slash is that of a registry's port.
+        // A colon before a slash belongs to the registry's port.
         Some((repository, tag)) if !tag.contains('/') => (repository, tag),
         _ => (name, "latest"),
     }
@@ -148,7 +152,7 @@ mod tests {
     use super::{is_platform, split_reference};
 
     #[test]
-    fn a_platform_is_compared_as_far_as_it_is_named() {
+    fn platform_matches_when_the_named_parts_are_equal() {
         let own = ["linux", "arm64", "v8"].map(String::from);
         for (wanted, expected) in
             [("linux", true), ("linux/arm64", true), ("linux/arm64/v8", true), ("linux/amd64", false)]
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_split_at_their_tag() {
+    fn reference_is_split_at_its_tag() {
         for (name, expected) in [
             ("debian", ("debian", "latest")),
             ("debian:12", ("debian", "12")),

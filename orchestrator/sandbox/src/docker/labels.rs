@@ -1,7 +1,7 @@
-//! The labels by which containers and images are known again. Pure.
+//! Labels that identify containers and snapshots.
 //!
-//! An image hands its labels down to its containers, and a snapshot is an image: every container has every label of
-//! these, so that none is handed down to it, and a snapshot names its owner by a label that no container has.
+//! A container inherits the labels of its image, and a snapshot is an image. So every container sets every label, and a
+//! snapshot names its owner in a label that no container sets.
 
 use std::collections::HashMap;
 
@@ -13,29 +13,29 @@ const CONVERSATION_LABEL: &str = "glovebox.conversation";
 const HOLDER_LABEL: &str = "glovebox.holder";
 pub(super) const OWNER_LABEL: &str = "glovebox.owner";
 pub(super) const LIFETIME_LABEL: &str = "glovebox.lifetime";
-/// The id that the server's key is derived from: the name that the container was made with.
+/// The id that the server's key is derived from: the name under which the container was created.
 pub(super) const KEY_LABEL: &str = "glovebox.key";
-/// Whose snapshot an image is.
+/// Owner of a snapshot.
 pub(super) const SNAPSHOT_LABEL: &str = "glovebox.snapshot";
-/// The conversation whose sandbox it was made for in passing; empty: it is to be kept.
+/// Conversation that a temporary snapshot was created for by a fork. Empty for a snapshot that is kept.
 pub(super) const FORK_LABEL: &str = "glovebox.fork";
-/// The lifetime of what no sweep removes.
+/// Lifetime value of containers that no sweep removes.
 pub(super) const UNTIL_REMOVED: &str = "until-removed";
 
-/// Whose a container is.
+/// Owner of a container.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Belongs<'a> {
-    /// A conversation's.
-    To(&'a ConversationId),
-    /// Nobody's yet: this process made it ahead.
-    AheadBy(&'a str),
+pub(super) enum Ownership<'a> {
+    /// The sandbox of a conversation.
+    Conversation(&'a ConversationId),
+    /// A pool entry of the process with this holder name.
+    PoolHolder(&'a str),
 }
 
-/// All labels of a container.
-pub(super) fn of_container(
+/// Returns all labels of a container.
+pub(super) fn container_labels(
     owner: &str,
     name: &SandboxId,
-    belongs: Belongs<'_>,
+    belongs: Ownership<'_>,
     lifetime: Lifetime,
 ) -> HashMap<String, String> {
     let lifetime = match lifetime {
@@ -43,8 +43,8 @@ pub(super) fn of_container(
         Lifetime::UntilRemoved => UNTIL_REMOVED,
     };
     let (conversation, holder) = match belongs {
-        Belongs::To(conversation) => (conversation.as_str(), ""),
-        Belongs::AheadBy(holder) => ("", holder),
+        Ownership::Conversation(conversation) => (conversation.as_str(), ""),
+        Ownership::PoolHolder(holder) => ("", holder),
     };
     labels([
         (MARK_LABEL, "1"),
@@ -56,8 +56,8 @@ pub(super) fn of_container(
     ])
 }
 
-/// All labels of a snapshot: its container's say nothing any more.
-pub(super) fn of_snapshot(owner: &str, purpose: SnapshotPurpose<'_>) -> HashMap<String, String> {
+/// Returns all labels of a snapshot. Those inherited from its container are blanked.
+pub(super) fn snapshot_labels(owner: &str, purpose: SnapshotPurpose<'_>) -> HashMap<String, String> {
     let fork = match purpose {
         SnapshotPurpose::Keep(_) => "",
         SnapshotPurpose::Fork(conversation) => conversation.as_str(),
@@ -82,13 +82,13 @@ fn labels<const N: usize>(pairs: [(&str, &str); N]) -> HashMap<String, String> {
 mod tests {
     use engine::sandbox::{Lifetime, SnapshotPurpose};
 
-    use super::{Belongs, of_container, of_snapshot};
+    use super::{Ownership, container_labels, snapshot_labels};
 
     #[test]
-    fn a_snapshot_blanks_every_label_that_makes_a_container_ours() {
+    fn snapshot_blanks_every_label_that_marks_a_container() {
         let name = "glovebox-c".parse().unwrap();
-        let container = of_container("me", &name, Belongs::AheadBy("1"), Lifetime::Conversation);
-        let snapshot = of_snapshot("me", SnapshotPurpose::Keep(None));
+        let container = container_labels("me", &name, Ownership::PoolHolder("1"), Lifetime::Conversation);
+        let snapshot = snapshot_labels("me", SnapshotPurpose::Keep(None));
         for label in container.keys().filter(|label| *label != "glovebox") {
             assert_eq!(snapshot.get(label).map(String::as_str), Some(""), "{label}");
         }

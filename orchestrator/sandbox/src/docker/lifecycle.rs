@@ -1,4 +1,4 @@
-//! What is done to a container that exists: it is looked at, frozen, let go on, renamed.
+//! Operations on an existing container: inspect, pause, resume, rename.
 
 use bollard::errors::Error;
 use bollard::models::ContainerStateStatusEnum;
@@ -6,32 +6,32 @@ use bollard::query_parameters::RenameContainerOptionsBuilder;
 use engine::sandbox::SandboxError;
 use protocol::SandboxId;
 
-use super::engine::{Engine, failed, said, status};
+use super::engine::{Engine, error_message, failed, status};
 use super::labels::{FORK_LABEL, KEY_LABEL};
 
-/// A container that exists, as far as speaking with it needs.
+/// Properties of a container that a connection needs.
 #[derive(Debug)]
-pub(super) struct Found {
-    /// The id that its server's key is derived from; nothing: its name.
+pub(super) struct ContainerInfo {
+    /// The id that its server's key is derived from. `None` if that is the container's name.
     pub(super) key_of: Option<SandboxId>,
     pub(super) is_paused: bool,
-    /// Whom it runs as, when its image does not decide that.
+    /// User of the container, empty for the image's user.
     pub(super) user: String,
-    /// Its image's id.
+    /// Image id.
     pub(super) image: String,
-    /// Whether its image was made in passing: the label is handed down.
+    /// Whether its image is the temporary snapshot of a fork, whose label it inherits.
     pub(super) is_fork: bool,
 }
 
 impl Engine {
-    /// Looks at a container. [`SandboxError::Lost`] when it is not there.
-    pub(super) async fn look_at(&self, container: &str) -> Result<Found, SandboxError> {
+    /// Inspects a container. [`SandboxError::Lost`] if it does not exist.
+    pub(super) async fn inspect_container(&self, container: &str) -> Result<ContainerInfo, SandboxError> {
         let found = self.docker.inspect_container(container, None).await;
         let found = found.map_err(|error| refused("looking at", container, &error))?;
         let config = found.config.unwrap_or_default();
         let labels = config.labels.unwrap_or_default();
         let status = found.state.and_then(|state| state.status);
-        Ok(Found {
+        Ok(ContainerInfo {
             key_of: labels.get(KEY_LABEL).and_then(|name| name.parse().ok()),
             is_fork: labels.get(FORK_LABEL).is_some_and(|fork| !fork.is_empty()),
             is_paused: status == Some(ContainerStateStatusEnum::PAUSED),
@@ -40,7 +40,7 @@ impl Engine {
         })
     }
 
-    /// Freezes what runs in a container.
+    /// Freezes the processes of a container.
     pub(super) async fn pause(&self, container: &str) -> Result<(), SandboxError> {
         match self.docker.pause_container(container).await {
             Err(error) if self.is_paused(container).await != Some(true) => {
@@ -50,17 +50,17 @@ impl Engine {
         }
     }
 
-    /// Lets a container go on.
+    /// Resumes a paused container.
     pub(super) async fn resume(&self, container: &str) -> Result<(), SandboxError> {
         match self.docker.unpause_container(container).await {
-            // It was not frozen, or somebody else let it go on this moment.
+            // It was not paused, or another client has just resumed it.
             Err(_) if self.is_running(container).await => Ok(()),
             Err(error) => Err(refused("resuming", container, &error)),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Whether a container is frozen; nothing: the engine does not say, or there is none.
+    /// Whether a container is paused. `None` if it does not exist, or if the engine does not respond.
     pub(super) async fn is_paused(&self, container: &str) -> Option<bool> {
         let found = self.docker.inspect_container(container, None).await.ok()?;
         Some(found.state?.status == Some(ContainerStateStatusEnum::PAUSED))
@@ -72,13 +72,13 @@ impl Engine {
         state.status == Some(ContainerStateStatusEnum::RUNNING)
     }
 
-    /// Gives a container another name; one that has that name is removed.
-    pub(super) async fn rename_in_place(&self, container: &str, name: &str) -> Result<(), SandboxError> {
+    /// Renames a container. A container that already has the name is removed.
+    pub(super) async fn rename_replacing(&self, container: &str, name: &str) -> Result<(), SandboxError> {
         let options = || RenameContainerOptionsBuilder::default().name(name).build();
         let renamed = match self.docker.rename_container(container, options()).await {
             Err(error) if status(&error) == Some(409) => {
                 tracing::info!(sandbox = name, "removing the container that is left from before");
-                // Whether that went well shows in the next line.
+                // An error shows up again in the next request.
                 let _ = self.remove(name).await;
                 self.docker.rename_container(container, options()).await
             }
@@ -88,12 +88,12 @@ impl Engine {
     }
 }
 
-/// A request about a container that should be there: it is not, it has ended, or the engine has gone.
+/// Maps the error of a request for an existing container: lost, refused, or engine unavailable.
 pub(super) fn refused(doing: &str, container: &str, error: &Error) -> SandboxError {
     let doing = format!("{doing} the container {container}");
     match status(error) {
-        Some(404 | 409) => SandboxError::Lost { detail: said(error) },
-        Some(_) => SandboxError::Host { doing, source: std::io::Error::other(said(error)) },
+        Some(404 | 409) => SandboxError::Lost { detail: error_message(error) },
+        Some(_) => SandboxError::Host { doing, source: std::io::Error::other(error_message(error)) },
         None => failed(&doing, error),
     }
 }

@@ -1,5 +1,5 @@
-//! Whether the server's program is made for the engine's processors. Asked when a start has failed: an engine tells of a
-//! program that is not in many ways, and in none that is typed.
+//! Comparison of the architectures of server binary and engine. Used after a failed start, because engines report an
+//! unsupported binary in many ways, and in none that is typed.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use tokio::time::timeout;
 use super::engine::Engine;
 use crate::ServerBinary;
 
-/// The error is due within a second of the start's timeout.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// The error is due within a second after the start timeout.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(200);
 
-const MAGIC: &[u8] = b"\x7fELF\x02\x01"; // of 64 bits, the low byte first
+const MAGIC: &[u8] = b"\x7fELF\x02\x01"; // 64 bits, little endian
 const MACHINE_OFFSET: usize = 18;
 
-/// What to say of a program that the engine's machine cannot run; nothing when it can, or nobody knows.
+/// Describes the mismatch if the engine's host cannot run the binary. `None` if it can, or if this is unknown.
 pub(super) async fn mismatch(engine: &Engine, server: &ServerBinary) -> Option<String> {
     let ours = machine_of(&server.bytes().await.ok()?)?;
-    let theirs = timeout(PATIENCE, engine.docker.version()).await.ok()?.ok()?.arch?;
+    let theirs = timeout(QUERY_TIMEOUT, engine.docker.version()).await.ok()?.ok()?.arch?;
     (theirs != ours).then(|| {
         format!("the action server is made for {ours} and the engine's machine is {theirs}: choose another of them")
     })
 }
 
-/// The kind of processor that a program is for, as engines name it.
+/// Returns the architecture of an ELF file in the engine's notation.
 fn machine_of(program: &[u8]) -> Option<&'static str> {
     program.strip_prefix(MAGIC)?;
     match program.get(MACHINE_OFFSET..MACHINE_OFFSET + 2)? {
@@ -39,7 +39,7 @@ mod tests {
     use super::machine_of;
 
     #[test]
-    fn a_program_tells_its_machine() {
+    fn architecture_is_read_from_the_elf_header() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let expected = match std::env::consts::ARCH {
             "x86_64" => "amd64",

@@ -1,8 +1,8 @@
-//! A server in a container of an engine that speaks Docker's API: any image, unchanged.
+//! Action servers in containers of an engine with Docker's API. Any image works unchanged.
 //!
-//! Nothing is built, no port is published and no host name is needed; the network is none unless configured. The
-//! connection is the standard streams of `action-server dial`, run in the container. A container outlives the host
-//! program, which attaches to it again or sweeps it away by its labels.
+//! No image is built, no port published, and no network used unless one is configured. The connection is an exec of
+//! `action-server dial` in the container. A container outlives the host program, which re-attaches to it, or finds it by
+//! its labels and removes it.
 
 mod archive;
 mod config;
@@ -15,11 +15,11 @@ mod labels;
 mod lifecycle;
 mod machine;
 mod mounts;
+mod pooled_sandbox;
 mod pull_progress;
 mod registry_login;
 mod snapshot;
 mod snapshots;
-mod spare;
 mod start;
 mod usage;
 mod user;
@@ -47,23 +47,23 @@ pub use config::{DEFAULT_IMAGE, DockerConfig, Gpus, MAX_HOLDER_LENGTH, Pool};
 use engine::Engine;
 use exec_stream::ExecStream;
 use image::Image;
-use labels::Belongs;
-use lifecycle::Found;
-pub use spare::spare_holder;
+use labels::Ownership;
+use lifecycle::ContainerInfo;
+pub use pooled_sandbox::pool_entry_holder;
 use warm_pool::WarmPool;
 
 const RUNTIME: &str = "docker";
 
-/// An engine that is well answers in milliseconds.
-const ANSWER_WAIT: Duration = Duration::from_millis(1500);
+/// A healthy engine responds in milliseconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Places sandboxes as containers.
+/// Provisions sandboxes as containers.
 pub struct DockerProvider {
     installation: Arc<Installation>,
     pool: Option<WarmPool>,
 }
 
-/// What the provider and what it does in the background share.
+/// State that the provider shares with its background tasks.
 struct Installation {
     config: DockerConfig,
     engine: OnceCell<Engine>,
@@ -71,7 +71,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// The engine; asked for anew until it has answered once.
+    /// Returns the engine. Connects again on each call until the first success.
     async fn engine(&self) -> Result<&Engine, SandboxError> {
         let DockerConfig { host, runtime_dir, .. } = &self.config;
         self.engine.get_or_try_init(|| Engine::find(host.as_deref(), runtime_dir.as_deref())).await
@@ -79,8 +79,8 @@ impl Installation {
 }
 
 impl DockerProvider {
-    /// Does not speak to the engine yet, unless there is a pool to fill: that is done by a task of the runtime which this
-    /// is called in.
+    /// Creates a provider. Connects to the engine on first use, or immediately in a background task if a warm pool is
+    /// configured. The task needs a tokio runtime.
     pub fn new(config: DockerConfig) -> Self {
         let installation =
             Arc::new(Installation { config, engine: OnceCell::new(), removals: TaskTracker::new() });
@@ -88,15 +88,15 @@ impl DockerProvider {
         Self { installation, pool }
     }
 
-    /// Whether the engine answers, within 2 s: for whoever would place sandboxes elsewhere if it does not.
+    /// Checks within 2 s that the engine responds, so that the caller can fall back to another runtime.
     ///
     /// # Errors
-    /// [`SandboxError::RuntimeUnavailable`] says what came of asking.
+    /// [`SandboxError::RuntimeUnavailable`] if it does not respond.
     pub async fn answers(&self) -> Result<(), SandboxError> {
-        let answered = timeout(ANSWER_WAIT, self.engine()).await;
+        let answered = timeout(RESPONSE_TIMEOUT, self.engine()).await;
         let silent = |_| SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("the engine does not answer within {} ms", ANSWER_WAIT.as_millis()),
+            detail: format!("the engine does not answer within {} ms", RESPONSE_TIMEOUT.as_millis()),
         };
         answered.map_err(silent)?.map(|_| ())
     }
@@ -105,7 +105,7 @@ impl DockerProvider {
         self.installation.engine().await
     }
 
-    /// A sandbox that was made ahead, if there is one that fits.
+    /// Takes a sandbox from the warm pool. `None` if none fits.
     async fn adopt(
         &self,
         engine: &Engine,
@@ -114,16 +114,16 @@ impl DockerProvider {
         image: &Image,
     ) -> Option<ActionClient> {
         let pool = self.pool.as_ref().filter(|pool| pool.fits(spec, image))?;
-        while let Some(spare) = pool.take(image) {
-            match spare.adopt(engine, sandbox).await {
+        while let Some(pooled_sandbox) = pool.take(image) {
+            match pooled_sandbox.adopt(engine, sandbox).await {
                 Ok(client) => return Some(client),
-                Err(error) => tracing::warn!(%sandbox, %error, "adopting a sandbox that was made ahead"),
+                Err(error) => tracing::warn!(%sandbox, %error, "cannot adopt a pool entry"),
             }
         }
         None
     }
 
-    async fn place(
+    async fn start_sandbox(
         &self,
         engine: &Engine,
         spec: &SandboxSpec,
@@ -141,7 +141,7 @@ impl DockerProvider {
             engine,
             config: &self.installation.config,
             spec,
-            belongs: Belongs::To(&spec.conversation),
+            belongs: Ownership::Conversation(&spec.conversation),
             sandbox,
             image,
             steps: unfinished.steps(),
@@ -150,20 +150,20 @@ impl DockerProvider {
         unfinished.end(started.map(|started| started.client)).await
     }
 
-    /// Where a sandbox is that was found.
-    fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &Found) -> Address {
+    /// Returns the address of an existing sandbox.
+    fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &ContainerInfo) -> Address {
         let key_of = found.key_of.as_ref().unwrap_or(sandbox);
         address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str())
     }
 
-    /// Speaks with a sandbox that is there. One that is frozen goes on: who speaks with it wants that.
-    async fn speak(
+    /// Connects to an existing sandbox, and resumes it if it is paused.
+    async fn connect_existing(
         &self,
         sandbox: &SandboxId,
         boot_id: Option<&BootId>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let engine = self.engine().await?;
-        let found = engine.look_at(sandbox.as_str()).await?;
+        let found = engine.inspect_container(sandbox.as_str()).await?;
         if found.is_paused {
             engine.resume(sandbox.as_str()).await?;
         }
@@ -171,7 +171,7 @@ impl DockerProvider {
     }
 }
 
-/// Where the server of a container is: `sandbox` is what it is known as, `key_of` what it was made as.
+/// Returns the address of a container's server. `sandbox` is its current name, `key_of` the one it was created under.
 fn address(
     config: &DockerConfig,
     engine: &Engine,
@@ -203,7 +203,7 @@ impl SandboxProvider for DockerProvider {
         let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
         let image = image::ensure(engine, config, image_name, on_progress).await?;
         let client = match self.adopt(engine, spec, &sandbox, &image).await {
-            // It is the conversation's from here on, and gets what is the conversation's own.
+            // The pool entry belongs to the conversation from here on, and receives its environment.
             Some(adopted) => match adopted.begin_with(&spec.environment).await {
                 Ok(()) => adopted,
                 Err(error) => {
@@ -211,17 +211,17 @@ impl SandboxProvider for DockerProvider {
                     return Err(error);
                 }
             },
-            None => self.place(engine, spec, &sandbox, &image, on_progress).await?,
+            None => self.start_sandbox(engine, spec, &sandbox, &image, on_progress).await?,
         };
         Ok(Box::new(client))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.speak(&lease.sandbox_id, Some(&lease.boot_id)).await
+        self.connect_existing(&lease.sandbox_id, Some(&lease.boot_id)).await
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.speak(sandbox, None).await
+        self.connect_existing(sandbox, None).await
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
@@ -245,7 +245,7 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
-        snapshots::of(self.engine().await?, &self.installation.config.owner).await
+        snapshots::list(self.engine().await?, &self.installation.config.owner).await
     }
 
     async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
@@ -262,14 +262,14 @@ impl SandboxProvider for DockerProvider {
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
         let engine = self.engine().await?;
-        // Who is only told of it lets nothing go on.
-        let found = engine.look_at(sandbox.as_str()).await?;
+        // Reading the address does not resume a paused sandbox.
+        let found = engine.inspect_container(sandbox.as_str()).await?;
         Ok(self.address_of(engine, sandbox, &found).into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         let engine = self.engine().await?;
-        let found = engine.look_at(sandbox.as_str()).await.ok().filter(|found| found.is_fork);
+        let found = engine.inspect_container(sandbox.as_str()).await.ok().filter(|found| found.is_fork);
         engine.remove(sandbox.as_str()).await?;
         if let Some(fork) = found {
             snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image).await;
@@ -286,10 +286,10 @@ impl SandboxProvider for DockerProvider {
     }
 }
 
-/// Where the server's file comes from, for one container.
+/// Source of the server's binary for one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerSource {
-    /// Bind-mounted, read-only: 60 ms faster. The engine must see this host's files.
+    /// Read-only bind mount, 60 ms faster than a copy. Requires an engine that sees this host's files.
     Mounted(PathBuf),
     /// Copied into the container.
     Uploaded,

@@ -1,4 +1,4 @@
-//! What of the host is seen in a container: the server's file, the workspace, the spec's volumes. Pure.
+//! Mounts of a container: the server's binary, the workspace and the spec's volumes.
 
 use std::path::{Component, Path};
 
@@ -6,11 +6,11 @@ use bollard::models::{Mount, MountType};
 use engine::sandbox::{SandboxError, SandboxSpec, Volume};
 
 use super::ServerSource;
-use super::container::{OUR_FOLDER, SERVER, WORKSPACE};
+use super::container::{SERVER, SERVER_FOLDER, WORKSPACE};
 use crate::placement::start_error;
 
-/// All mounts of a container.
-pub(super) fn of(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {
+/// Returns all mounts of a container.
+pub(super) fn for_container(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {
     let server = match server {
         ServerSource::Mounted(path) => Some(bind(path.to_string_lossy().into(), SERVER, true)),
         ServerSource::Uploaded => None,
@@ -20,34 +20,34 @@ pub(super) fn of(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {
     server.into_iter().chain(workspace).chain(spec.volumes.iter().map(volume)).collect()
 }
 
-/// Whether a folder of the host, or a volume of the engine's, is in the workspace's place.
+/// Whether a host folder or a named volume is mounted as workspace.
 pub(super) fn cover_workspace(spec: &SandboxSpec) -> bool {
     spec.workspace.is_some() || spec.volumes.iter().any(|volume| is_at(&volume.target, WORKSPACE))
 }
 
-/// The folder or file of the host behind a volume; nothing: it is one of the engine's.
+/// Returns the host path of a volume. `None` for a named volume of the engine.
 pub(super) fn host_source(volume: &Volume) -> Option<&Path> {
     volume.source.starts_with('/').then(|| Path::new(&volume.source))
 }
 
-/// Refuses volumes that would come between us and our server.
+/// Refuses volumes that would hide the action server.
 pub(super) fn check_targets(volumes: &[Volume]) -> Result<(), SandboxError> {
     for Volume { target, .. } in volumes {
         let path = Path::new(target);
         let is_plain =
             path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        if !is_plain || path.starts_with(OUR_FOLDER) {
+        if !is_plain || path.starts_with(SERVER_FOLDER) {
             return Err(start_error(format!(
-                "a volume cannot be mounted at {target}: choose a plain path that is not below {OUR_FOLDER}"
+                "a volume cannot be mounted at {target}: choose a plain path that is not below {SERVER_FOLDER}"
             )));
         }
     }
     Ok(())
 }
 
-fn is_at(target: &str, place: &str) -> bool {
-    // Paths are compared by their parts: `/workspace/` is `/workspace`.
-    Path::new(target) == Path::new(place)
+fn is_at(target: &str, folder: &str) -> bool {
+    // Compares by component, so that `/workspace/` equals `/workspace`.
+    Path::new(target) == Path::new(folder)
 }
 
 fn volume(volume: &Volume) -> Mount {
@@ -63,7 +63,7 @@ fn volume(volume: &Volume) -> Mount {
     }
 }
 
-/// A mount that is refused, not created, when its source is missing.
+/// Returns a bind mount. The engine refuses it if the source is missing, instead of creating a folder.
 fn bind(source: String, target: &str, read_only: bool) -> Mount {
     Mount {
         typ: Some(MountType::BIND),
@@ -81,7 +81,7 @@ mod tests {
     use super::{check_targets, cover_workspace};
 
     #[test]
-    fn a_volume_may_take_the_workspaces_place_and_never_ours() {
+    fn volume_may_cover_the_workspace_but_not_the_server() {
         let with = |volume: &str| SandboxSpec {
             volumes: vec![volume.parse().unwrap()],
             ..SandboxSpec::new("c".parse().unwrap())

@@ -1,13 +1,13 @@
-//! What an engine's messages about layers add up to. Pure.
+//! Progress of an image pull, summed over its layers.
 
 use std::collections::HashMap;
 
 use bollard::models::CreateImageInfo;
 
-/// More layers than any image has; what a registry makes the engine say beyond is passed over.
+/// More layers than any image has. Messages about further layers are ignored, since a registry controls their number.
 const MAX_LAYERS: usize = 1024;
 
-/// What has come of each layer.
+/// Progress of each layer.
 #[derive(Debug, Default)]
 pub(super) struct PullProgress {
     layers: HashMap<String, Layer>,
@@ -20,8 +20,8 @@ struct Layer {
 }
 
 impl PullProgress {
-    /// Takes a message in. Those that are not about a layer's bytes change nothing.
-    pub(super) fn hear(&mut self, message: &CreateImageInfo) {
+    /// Applies a message of the engine. Messages without a byte count are ignored.
+    pub(super) fn apply(&mut self, message: &CreateImageInfo) {
         let (Some(id), Some(status)) = (&message.id, &message.status) else {
             return;
         };
@@ -40,7 +40,7 @@ impl PullProgress {
             }
             "Already exists" | "Download complete" | "Pull complete" => {
                 let layer = self.layers.entry(id.clone()).or_default();
-                // Small layers come without one message about their bytes.
+                // Small layers complete without a byte count.
                 layer.received = layer.total.unwrap_or(layer.received);
                 layer.total = Some(layer.received);
             }
@@ -48,7 +48,7 @@ impl PullProgress {
         }
     }
 
-    /// What has come, and what there is once every layer has said so.
+    /// Returns the bytes received, and the total. The total is `None` until every layer has reported its size.
     pub(super) fn bytes(&self) -> (u64, Option<u64>) {
         let received = self.layers.values().map(|layer| layer.received).sum();
         let total = self.layers.values().map(|layer| layer.total).sum::<Option<u64>>();
@@ -76,10 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn the_total_is_told_when_every_layer_has_told_its_own() {
+    fn total_is_known_when_every_layer_has_reported_its_size() {
         let mut progress = PullProgress::default();
         let mut after = |id: &str, status: &str, current: i64, total: i64| {
-            progress.hear(&message(id, status, current, total));
+            progress.apply(&message(id, status, current, total));
             progress.bytes()
         };
         assert_eq!(after("a", "Pulling fs layer", 0, 0), (0, None));

@@ -1,8 +1,8 @@
-//! What `docker login` left for a registry: the engine pulls with it.
+//! Registry credentials of `docker login`, passed to the engine for a pull.
 //!
-//! Read as Docker's own client does: a registry's helper in `credHelpers`, else the one in `credsStore`, else what stands in
-//! `auths`. A helper is the program `docker-credential-NAME`, which hears a registry on its standard input and answers in
-//! JSON. What cannot be read is told when the pull fails, and the pull is tried without: many images need no login.
+//! The order is that of Docker's client: the registry's helper in `credHelpers`, then `credsStore`, then `auths`. A helper
+//! is the program `docker-credential-NAME`, which reads the registry from standard input and prints JSON. If credentials
+//! cannot be read, the pull is tried without, since public images need none; the reason is part of the pull's error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,20 +18,20 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What clients call Docker's own registry.
+/// Key of Docker Hub in `config.json`.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// What a helper calls a user whose secret is a token.
+/// User name of a helper whose secret is an identity token.
 const TOKEN_USER: &str = "<token>";
 
-/// What a helper prints when it has nothing for a registry.
+/// Output of a helper without credentials for a registry.
 const NOTHING_FOUND: &str = "credentials not found";
 
-/// A keychain may have to be asked, and a person must not be waited for.
-const HELPER_WAIT: Duration = Duration::from_secs(10);
+/// Long enough for a keychain, but not for a prompt that waits for the user.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 
-const MAX_FILE: usize = 1 << 20;
-const MAX_ANSWER: u64 = 64 << 10;
+const MAX_FILE_BYTES: usize = 1 << 20;
+const MAX_HELPER_OUTPUT_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -49,7 +49,7 @@ struct Login {
     identitytoken: Option<String>,
 }
 
-/// A helper's answer.
+/// Output of a helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Secret {
@@ -57,22 +57,22 @@ struct Secret {
     secret: String,
 }
 
-/// What a pull is tried with.
+/// Credentials of a pull.
 #[derive(Debug, Default)]
 pub(super) struct RegistryLogin {
-    /// Nothing: there is no login, or it could not be had.
+    /// `None` if there are none, or if they cannot be read.
     pub(super) credentials: Option<DockerCredentials>,
-    /// What may be wrong with it.
+    /// Reason why credentials may be missing or invalid.
     pub(super) problem: Option<String>,
 }
 
 impl RegistryLogin {
-    /// What the client's configuration at this path holds for the registry of this repository.
+    /// Reads the credentials for the registry of a repository from Docker's configuration file.
     pub(super) async fn find(config: Option<&Path>, repository: &str) -> Self {
         let Some(config) = config else { return Self::default() };
         match find(config, registry_of(repository)).await {
             Ok(credentials) => {
-                let problem = credentials.as_ref().and_then(what_gets_lost);
+                let problem = credentials.as_ref().and_then(encoding_problem);
                 Self { credentials, problem }
             }
             Err(error) => {
@@ -83,7 +83,7 @@ impl RegistryLogin {
     }
 }
 
-/// The registry of a repository, as logins are kept by it.
+/// Returns the registry of a repository, as it appears in `config.json`.
 fn registry_of(repository: &str) -> &str {
     match repository.split_once('/') {
         Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => match first {
@@ -99,8 +99,8 @@ async fn find(path: &Path, registry: &str) -> Result<Option<DockerCredentials>, 
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(|error| error.to_string())?,
     };
-    if text.len() > MAX_FILE {
-        return Err(format!("the file has more than {MAX_FILE} bytes"));
+    if text.len() > MAX_FILE_BYTES {
+        return Err(format!("the file has more than {MAX_FILE_BYTES} bytes"));
     }
     let config: ClientConfig = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     if let Some(helper) = config.cred_helpers.get(registry).or(config.creds_store.as_ref()) {
@@ -109,21 +109,21 @@ async fn find(path: &Path, registry: &str) -> Result<Option<DockerCredentials>, 
             return Err(format!("{helper:?} is no helper's name"));
         }
         let program = format!("docker-credential-{helper}");
-        if let Some(found) = ask(program.as_ref(), registry, HELPER_WAIT).await? {
+        if let Some(found) = request_credentials(program.as_ref(), registry, HELPER_TIMEOUT).await? {
             return Ok(Some(found));
         }
     }
     let written = config.auths.iter().find(|(name, _)| host_of(name) == host_of(registry));
-    written.map_or(Ok(None), |(_, login)| as_written(login, registry))
+    written.map_or(Ok(None), |(_, login)| stored_credentials(login, registry))
 }
 
-/// Older clients wrote a URL.
+/// Returns the host. Older clients stored a URL.
 fn host_of(registry: &str) -> &str {
     let host = registry.trim_start_matches("https://").trim_start_matches("http://");
     host.split('/').next().unwrap_or(host)
 }
 
-fn as_written(login: &Login, registry: &str) -> Result<Option<DockerCredentials>, String> {
+fn stored_credentials(login: &Login, registry: &str) -> Result<Option<DockerCredentials>, String> {
     if let Some(token) = login.identitytoken.as_ref().filter(|token| !token.is_empty()) {
         return Ok(Some(with_token(registry, token.clone())));
     }
@@ -136,28 +136,28 @@ fn as_written(login: &Login, registry: &str) -> Result<Option<DockerCredentials>
     let (user, password) = decoded
         .split_once(':')
         .ok_or_else(|| format!("what stands under auths for {registry} has no colon"))?;
-    // Some clients end it with a zero.
+    // Some clients append a NUL.
     Ok(Some(with_password(registry, user.to_owned(), password.trim_end_matches('\0').to_owned())))
 }
 
-/// Asks a helper; nothing when it has nothing.
-async fn ask(
+/// Requests credentials from a helper. `None` if it has none.
+async fn request_credentials(
     program: &OsStr,
     registry: &str,
-    patience: Duration,
+    limit: Duration,
 ) -> Result<Option<DockerCredentials>, String> {
     let name = program.display();
-    let answer = timeout(patience, answer_of(program, registry)).await;
-    let answer = answer.map_err(|_| format!("{name} did not answer within {} s", patience.as_secs_f32()))?;
+    let answer = timeout(limit, run_helper(program, registry)).await;
+    let answer = answer.map_err(|_| format!("{name} did not answer within {} s", limit.as_secs_f32()))?;
     let (is_success, answer) = answer.map_err(|error| format!("{name}: {error}"))?;
     if !is_success {
-        let said = String::from_utf8_lossy(&answer);
-        return match said.contains(NOTHING_FOUND) {
+        let output = String::from_utf8_lossy(&answer);
+        return match output.contains(NOTHING_FOUND) {
             true => Ok(None),
-            false => Err(format!("{name}: {}", said.lines().next().unwrap_or("it failed"))),
+            false => Err(format!("{name}: {}", output.lines().next().unwrap_or("it failed"))),
         };
     }
-    // Not the error's text: it may quote what is secret.
+    // The error's text is omitted: it may quote the secret.
     let secret: Secret =
         serde_json::from_slice(&answer).map_err(|_| format!("the answer of {name} cannot be read"))?;
     Ok(Some(match secret.username.as_str() {
@@ -166,18 +166,18 @@ async fn ask(
     }))
 }
 
-/// Whether it went well, and what it printed.
-async fn answer_of(program: &OsStr, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
+/// Runs a helper. Returns whether it succeeded, and its output.
+async fn run_helper(program: &OsStr, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut helper = command.kill_on_drop(true).spawn()?;
     if let Some(mut stdin) = helper.stdin.take() {
-        // One that ends without reading says why in its answer.
+        // A helper that exits without reading reports the reason in its output.
         let _ = stdin.write_all(registry.as_bytes()).await;
     }
     let mut answer = Vec::new();
     if let Some(stdout) = helper.stdout.take() {
-        stdout.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+        stdout.take(MAX_HELPER_OUTPUT_BYTES).read_to_end(&mut answer).await?;
     }
     Ok((helper.wait().await?.success(), answer))
 }
@@ -199,9 +199,9 @@ fn with_token(registry: &str, token: String) -> DockerCredentials {
     }
 }
 
-/// bollard writes the login in another alphabet of base64 than engines read, and they take what they cannot read for no
-/// login at all.
-fn what_gets_lost(login: &DockerCredentials) -> Option<String> {
+/// Detects credentials that are lost in transit: bollard encodes them in another base64 alphabet than engines decode, and
+/// engines ignore what they cannot decode.
+fn encoding_problem(login: &DockerCredentials) -> Option<String> {
     let sent = serde_json::to_vec(login).map(|json| BASE64_STANDARD.encode(json)).unwrap_or_default();
     let is_lost = sent.contains(['+', '/']);
     is_lost.then(|| "its login may not reach the registry: use a token of letters and digits".to_owned())
@@ -216,7 +216,7 @@ mod tests {
     use bollard::auth::DockerCredentials;
     use tempfile::TempDir;
 
-    use super::{DOCKER_HUB, ask, find, registry_of};
+    use super::{DOCKER_HUB, find, registry_of, request_credentials};
 
     #[test]
     fn registry_is_the_first_path_segment_when_it_is_a_host() {
@@ -265,10 +265,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_helper_is_asked_and_not_waited_for_without_end() {
+    async fn helper_supplies_credentials_within_its_timeout() {
         let asked = async |script: &str| {
             let (_folder, path) = helper(script);
-            ask(path.as_os_str(), "r.test", Duration::from_secs(5)).await
+            request_credentials(path.as_os_str(), "r.test", Duration::from_secs(5)).await
         };
         let told = asked(
             r#"[ "$1 $(cat)" = "get r.test" ] && echo '{"ServerURL":"r.test","Username":"me","Secret":"s"}'"#,
@@ -286,7 +286,8 @@ mod tests {
 
         let (_folder, path) = helper("exec sleep 1000");
         let begun = Instant::now();
-        let late = ask(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
+        let late =
+            request_credentials(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
         assert!(
             late.contains("did not answer within 0.2 s") && begun.elapsed() < Duration::from_secs(5),
             "{late}"

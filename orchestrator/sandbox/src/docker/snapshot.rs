@@ -1,7 +1,7 @@
-//! Makes an image of a container's files: what a fork is placed from.
+//! Creation of an image from a container's files, which a fork starts from.
 //!
-//! The image is set up as the one that the container came from, not as the container: that would start our server, as
-//! the user of a workspace that is not in it. What is mounted, and what lies in memory, is not in it either.
+//! The image has the configuration of the container's image. The container's own one would start the action server, and
+//! would set the user of a workspace that is not part of the image. Mounts and tmpfs are not included.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use bollard::query_parameters::{
 use engine::sandbox::{SandboxError, SnapshotPurpose};
 use protocol::SandboxId;
 
-use super::engine::{Engine, said, status};
+use super::engine::{Engine, error_message, status};
 use super::image::split_reference;
 use super::labels;
-use super::lifecycle::{Found, refused};
+use super::lifecycle::{ContainerInfo, refused};
 use crate::placement::start_error;
 
-/// Names those that are given no name, with the beginning of their id behind it.
+/// Repository of unnamed snapshots. The tag is a prefix of their id.
 const REPOSITORY: &str = "glovebox-snapshot";
 const SHORT_ID_LENGTH: usize = 12;
 
-/// Gigabytes are copied.
-const COMMIT_LIMIT: Duration = Duration::from_secs(1800);
+/// The engine may copy gigabytes.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// Makes a snapshot; answers with its name, or with its id when it is made in passing and so has none. The container
-/// stands still meanwhile.
+/// Creates a snapshot and returns its name, or its id if it is the temporary one of a fork. The container is paused
+/// meanwhile.
 pub(super) async fn make(
     engine: &Engine,
     owner: &str,
@@ -34,12 +34,12 @@ pub(super) async fn make(
     purpose: SnapshotPurpose<'_>,
 ) -> Result<String, SandboxError> {
     let container = sandbox.as_str();
-    let found = engine.look_at(container).await?;
+    let found = engine.inspect_container(container).await?;
     let image = engine.docker.inspect_image(&found.image).await;
-    // Its image may have been removed under it: then there is nothing to go back to but what engines start with.
+    // The image may have been removed. Then the defaults of the engine are used.
     let origin = image.ok().and_then(|image| image.config).unwrap_or_default();
 
-    let patient = engine.docker.clone().with_timeout(COMMIT_LIMIT);
+    let patient = engine.docker.clone().with_timeout(COMMIT_TIMEOUT);
     let options = CommitContainerOptionsBuilder::default().container(container).pause(true).build();
     let committed = patient.commit_container(options, config_like(origin, &found, owner, purpose)).await;
     let id = committed.map_err(|error| refused("making a snapshot of", container, &error))?.id;
@@ -57,17 +57,17 @@ pub(super) async fn make(
             tracing::warn!(image = id, %error, "removing a snapshot that could not be named");
         }
         return Err(match status(&error) {
-            Some(_) => start_error(format!("the snapshot cannot be named {name}: {}", said(&error))),
+            Some(_) => start_error(format!("the snapshot cannot be named {name}: {}", error_message(&error))),
             None => refused("naming the snapshot of", container, &error),
         });
     }
     Ok(name)
 }
 
-/// The configuration of the image that the container came from. What is left empty, the engine takes from the container.
+/// Returns the configuration of the container's image. The engine fills empty fields from the container.
 fn config_like(
     origin: ImageConfig,
-    container: &Found,
+    container: &ContainerInfo,
     owner: &str,
     purpose: SnapshotPurpose<'_>,
 ) -> ContainerConfig {
@@ -76,7 +76,7 @@ fn config_like(
     let mut environment = origin.env.unwrap_or_default();
     let has_home = environment.iter().any(|variable| variable.starts_with("HOME="));
     if is_other_user && !has_home {
-        // It was a folder in memory. Empty, it is what the passwd file says.
+        // The container's home was a tmpfs. An empty value selects the home of the passwd file.
         environment.push("HOME=".into());
     }
     ContainerConfig {
@@ -85,7 +85,7 @@ fn config_like(
         entrypoint: Some(origin.entrypoint.unwrap_or_default()),
         cmd: Some(origin.cmd.unwrap_or_else(|| vec!["sh".into()])),
         working_dir: origin.working_dir.filter(|folder| !folder.is_empty()).or(Some("/".into())),
-        labels: Some(labels::of_snapshot(owner, purpose)),
+        labels: Some(labels::snapshot_labels(owner, purpose)),
         ..ContainerConfig::default()
     }
 }
@@ -100,12 +100,12 @@ mod tests {
     use bollard::models::ImageConfig;
     use engine::sandbox::SnapshotPurpose;
 
-    use super::super::lifecycle::Found;
+    use super::super::lifecycle::ContainerInfo;
     use super::{config_like, short};
 
     #[test]
-    fn a_snapshot_is_set_up_as_the_image_was() {
-        let found = Found {
+    fn snapshot_has_the_configuration_of_the_image() {
+        let found = ContainerInfo {
             key_of: None,
             is_paused: false,
             user: "1000:100".into(),
@@ -119,14 +119,14 @@ mod tests {
         assert_eq!(config.entrypoint, Some(vec![]), "not our server");
         assert_eq!(config.cmd, Some(vec!["bash".to_owned()]));
 
-        let own = Found { user: "app".into(), ..found };
+        let own = ContainerInfo { user: "app".into(), ..found };
         let origin = ImageConfig { user: Some("app".into()), ..ImageConfig::default() };
         let config = config_like(origin, &own, "me", SnapshotPurpose::Keep(None));
         assert_eq!((config.user.as_deref(), config.env), (Some("app"), Some(vec![])));
     }
 
     #[test]
-    fn an_id_is_shortened_behind_its_algorithm() {
+    fn id_is_shortened_after_its_algorithm() {
         assert_eq!(short("sha256:0123456789abcdef"), "0123456789ab");
     }
 }

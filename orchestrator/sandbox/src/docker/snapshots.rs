@@ -1,7 +1,7 @@
-//! The snapshots that an engine holds for this installation: known by their label, listed, removed.
+//! List and removal of this installation's snapshots, which are found by their label.
 //!
-//! One that was made in passing has no name. It goes when the last container that came of it goes; the engine itself
-//! removes those that it was made of, once nothing else came of them.
+//! The temporary snapshot of a fork has no name. It is removed with the last container that uses it. The engine then
+//! removes its unused parent images.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions};
 use engine::sandbox::{SandboxError, Snapshot};
 use jiff::Timestamp;
 
-use super::engine::{Engine, failed, said, status};
+use super::engine::{Engine, error_message, failed, status};
 use super::labels::{FORK_LABEL, SNAPSHOT_LABEL};
 
-/// What engines call an image that has no name.
+/// Name that engines report for an image without one.
 const NO_NAME: &str = "<none>:<none>";
 
-/// All of this owner's, each under each of its names.
-pub(super) async fn of(engine: &Engine, owner: &str) -> Result<Vec<Snapshot>, SandboxError> {
+/// Lists the snapshots of an owner, once per name.
+pub(super) async fn list(engine: &Engine, owner: &str) -> Result<Vec<Snapshot>, SandboxError> {
     let filters = HashMap::from([("label", vec![format!("{SNAPSHOT_LABEL}={owner}")])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
     let images = engine.docker.list_images(Some(options)).await;
@@ -36,32 +36,32 @@ fn snapshots(image: ImageSummary) -> Vec<Snapshot> {
     if names.is_empty() {
         return vec![snapshot];
     }
-    // Somebody gave it a name: it is to stay, whatever it was made for.
+    // A user has named it, so that it is kept even if it was created for a fork.
     names.into_iter().map(|image| Snapshot { image, fork: None, ..snapshot.clone() }).collect()
 }
 
-/// Removes one of this owner's, or its name when it has others. One that is not there is no error.
+/// Removes a snapshot of an owner, or only the name if it has others. Succeeds if the snapshot does not exist.
 pub(super) async fn remove(engine: &Engine, owner: &str, image: &str) -> Result<(), SandboxError> {
-    let Some(found) = look_at(engine, image).await? else { return Ok(()) };
+    let Some(found) = inspect_image(engine, image).await? else { return Ok(()) };
     if found.owner.as_deref() != Some(owner) {
         let detail = "it is no snapshot of this installation, and is not removed".into();
         return Err(SandboxError::NoSuchImage { image: image.to_owned(), detail });
     }
-    // Never by force: Podman would remove the containers that came of it.
+    // Never forced: Podman would remove the containers that use the image.
     match engine.docker.remove_image(image, None::<RemoveImageOptions>, None).await {
         Ok(_) => Ok(()),
         Err(error) if status(&error) == Some(404) => Ok(()),
         Err(error) if status(&error) == Some(409) => {
-            Err(SandboxError::InUse { what: format!("the snapshot {image}"), detail: said(&error) })
+            Err(SandboxError::InUse { what: format!("the snapshot {image}"), detail: error_message(&error) })
         }
         Err(error) => Err(failed(&format!("removing the snapshot {image}"), &error)),
     }
 }
 
-/// Removes what a container came of that was forked, unless it has got a name or other containers came of it too. What
-/// cannot be removed is left to a sweep.
+/// Removes the temporary snapshot of a forked container, unless it has a name or other containers use it. If the removal
+/// fails, a later sweep repeats it.
 pub(super) async fn remove_after_fork(engine: &Engine, owner: &str, image: &str) {
-    let removed = match look_at(engine, image).await {
+    let removed = match inspect_image(engine, image).await {
         Ok(Some(found)) if !found.has_name => remove(engine, owner, image).await,
         other => other.map(drop),
     };
@@ -71,14 +71,14 @@ pub(super) async fn remove_after_fork(engine: &Engine, owner: &str, image: &str)
     }
 }
 
-struct Found {
+struct SnapshotImage {
     owner: Option<String>,
     has_name: bool,
 }
 
-async fn look_at(engine: &Engine, image: &str) -> Result<Option<Found>, SandboxError> {
+async fn inspect_image(engine: &Engine, image: &str) -> Result<Option<SnapshotImage>, SandboxError> {
     match engine.docker.inspect_image(image).await {
-        Ok(found) => Ok(Some(Found {
+        Ok(found) => Ok(Some(SnapshotImage {
             has_name: found.repo_tags.is_some_and(|names| names.iter().any(|name| name != NO_NAME)),
             owner: found.config.and_then(|config| config.labels?.remove(SNAPSHOT_LABEL)),
         })),

@@ -1,6 +1,6 @@
-//! The start of one container, from an image that is there to a server that answers.
+//! Start of one container: from an available image to a server that responds.
 //!
-//! Leaves what it created to its caller, who removes it when this ends in an error.
+//! On an error, the caller removes what was created.
 
 use std::time::Duration;
 
@@ -18,40 +18,40 @@ use tokio::time::timeout;
 use super::container::ContainerPlan;
 use super::engine::{Engine, failed, status};
 use super::image::Image;
-use super::labels::Belongs;
+use super::labels::Ownership;
 use super::user::{self, User};
 use super::{DockerConfig, ServerSource, address, archive, machine, mounts};
 use crate::action_client::ActionClient;
 use crate::placement::{start_error, with_logs};
 use crate::unfinished_start::Steps;
 
-/// So much of a container's id names it: what the engine's own lists show.
+/// Length of a container id in the engine's own lists.
 const SHORT_ID_LENGTH: usize = 12;
 
-/// For asking the engine why it refused: the error must come within a second of the start's timeout.
-const EXPLANATION_WAIT: Duration = Duration::from_millis(300);
+/// Time to find the cause of a failure. The error is due within a second after the start timeout.
+const EXPLANATION_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Everything that a start needs.
+/// Parameters of a start.
 pub(super) struct ContainerStart<'a> {
     pub(super) engine: &'a Engine,
     pub(super) config: &'a DockerConfig,
     pub(super) spec: &'a SandboxSpec,
-    pub(super) belongs: Belongs<'a>,
-    /// The container's name, and what its key is derived from.
+    pub(super) belongs: Ownership<'a>,
+    /// Name of the container, from which its key is derived.
     pub(super) sandbox: &'a SandboxId,
     pub(super) image: &'a Image,
     pub(super) steps: Steps,
 }
 
-/// A container whose server answers.
+/// A container whose server responds.
 pub(super) struct Started {
     pub(super) client: ActionClient,
-    /// What names the container whatever it is called.
+    /// Container id, which stays the same when the container is renamed.
     pub(super) container: String,
 }
 
 impl ContainerStart<'_> {
-    /// Ends in a client, or within the start's timeout in an error with the container's logs.
+    /// Starts the container. After the start timeout, returns an error with the container's logs.
     pub(super) async fn run(
         &self,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
@@ -77,8 +77,8 @@ impl ContainerStart<'_> {
         self.open_workspace(user).await?;
         self.join_networks().await?;
         let named = match self.belongs {
-            Belongs::To(_) => self.sandbox.as_str(),
-            Belongs::AheadBy(_) => &container, // its name is going to change
+            Ownership::Conversation(_) => self.sandbox.as_str(),
+            Ownership::PoolHolder(_) => &container, // its name is going to change
         };
         let address = address(self.config, self.engine, self.sandbox, self.sandbox, named);
         self.start_with_key(&address.key).await?;
@@ -88,32 +88,35 @@ impl ContainerStart<'_> {
         Ok(Started { client, container })
     }
 
-    /// Creates the container; answers with its id. Whether the engine's storage bounds a container's disk is seen by
-    /// asking for it: nothing else tells.
+    /// Creates the container and returns its id. Support of disk quotas is detected by requesting one, since engines do not
+    /// report it.
     async fn create(&self, user: Option<User>) -> Result<String, SandboxError> {
-        let is_disk_bounded = self.engine.bounds_disk();
+        let is_disk_bounded = self.engine.supports_disk_quota();
         match self.create_with_server(user, is_disk_bounded != Some(false)).await {
             Err(CreateError::Engine(error)) if is_disk_bounded.is_none() && status(&error).is_some() => {
                 let created = self.create_with_server(user, false).await;
                 if created.is_ok() {
                     tracing::debug!(%error, "the engine's storage does not bound a container's disk");
-                    self.engine.remember_bounds_disk(false);
+                    self.engine.remember_disk_quota_support(false);
                 }
                 created
             }
             created => {
                 if created.is_ok() && is_disk_bounded.is_none() {
-                    self.engine.remember_bounds_disk(true);
+                    self.engine.remember_disk_quota_support(true);
                 }
                 created
             }
         }
         .map_err(|error| {
-            error.of(&format!("creating the container {} from {}", self.sandbox, self.image.name))
+            error.into_sandbox_error(&format!(
+                "creating the container {} from {}",
+                self.sandbox, self.image.name
+            ))
         })
     }
 
-    /// Creates the container with the server's file in it: mounted where the engine sees this host's files.
+    /// Creates the container with the server's binary: as a mount if the engine sees this host's files, else as a copy.
     async fn create_with_server(
         &self,
         user: Option<User>,
@@ -122,7 +125,7 @@ impl ContainerStart<'_> {
         if self.engine.is_local {
             let mounted = ServerSource::Mounted(self.config.server.path().await.map_err(CreateError::Step)?);
             match self.create_from(&mounted, user, is_disk_bounded).await {
-                // It does not see this file: an engine in a virtual machine behind a local socket.
+                // The engine runs in a virtual machine behind a local socket, and does not see this file.
                 Err(CreateError::Engine(error)) if status(&error) == Some(400) => {}
                 created => return created,
             }
@@ -137,7 +140,7 @@ impl ContainerStart<'_> {
         Ok(id)
     }
 
-    /// A step that is taken to its end: the engine creates the container also when nobody waits for it any more.
+    /// Runs as a step that completes even if the caller is cancelled, since the engine creates the container anyway.
     async fn create_from(
         &self,
         server: &ServerSource,
@@ -150,11 +153,11 @@ impl ContainerStart<'_> {
         let (engine, name) = (self.engine.clone(), name.clone());
         let created = self
             .steps
-            .take(async move { Ok(create_in_place(&engine, &name, platform.as_deref(), body).await) });
+            .take(async move { Ok(create_replacing(&engine, &name, platform.as_deref(), body).await) });
         created.await.map_err(CreateError::Step)?.map_err(CreateError::Engine)
     }
 
-    /// Joins the networks beyond the first, which the container was created with.
+    /// Joins all networks but the first, which was set at creation.
     async fn join_networks(&self) -> Result<(), SandboxError> {
         for network in self.config.networks().skip(1) {
             let request =
@@ -167,12 +170,12 @@ impl ContainerStart<'_> {
         Ok(())
     }
 
-    /// The error with what the container wrote, and with the cause where it can be known from here.
+    /// Adds the container's logs to an error, and the cause if it can be determined.
     async fn explained(&self, error: SandboxError) -> SandboxError {
         let (logs, mismatch, missing) = tokio::join!(
             self.engine.log_tail(self.sandbox.as_str()),
             machine::mismatch(self.engine, &self.config.server),
-            timeout(EXPLANATION_WAIT, self.missing_network()),
+            timeout(EXPLANATION_TIMEOUT, self.missing_network()),
         );
         let (detail, logs) = match with_logs(error, logs) {
             SandboxError::Start { detail, logs } => (detail, logs),
@@ -202,10 +205,10 @@ impl ContainerStart<'_> {
         None
     }
 
-    /// The engine makes a workspace that only root can write to; an image's own user needs one before the start.
+    /// Makes the workspace writable for the image's user. The engine would create it for root only.
     async fn open_workspace(&self, user: Option<User>) -> Result<(), SandboxError> {
         let runs_as_root = matches!(self.image.user.split(':').next(), None | Some("" | "0" | "root"));
-        // What is mounted there is not ours to open.
+        // The permissions of a mounted folder are not changed.
         if user.is_some() || runs_as_root || mounts::cover_workspace(self.spec) {
             return Ok(());
         }
@@ -225,8 +228,8 @@ impl ContainerStart<'_> {
             .map_err(|error| failed(&format!("uploading {what} into the container {}", self.sandbox), &error))
     }
 
-    /// Starts the container and hands it the key through its standard input: attached before the start, so that the
-    /// first line is ours, and closed after it.
+    /// Starts the container and writes the key to its standard input. Attached before the start, so that the key is the
+    /// first line, and closed afterwards.
     async fn start_with_key(&self, key: &SecretString) -> Result<(), SandboxError> {
         let container = self.sandbox.as_str();
         let docker = &self.engine.docker;
@@ -236,21 +239,21 @@ impl ContainerStart<'_> {
             attached.map_err(|error| failed(&format!("attaching to the container {container}"), &error))?;
         let started = docker.start_container(container, None).await;
         started.map_err(|error| failed(&format!("starting the container {container}"), &error))?;
-        hand_over(key, attached.input).await.map_err(|source| SandboxError::Host {
+        write_key(key, attached.input).await.map_err(|source| SandboxError::Host {
             doing: format!("handing its key to the container {container}"),
             source,
         })
     }
 }
 
-/// How creating a container failed.
+/// Error of the creation of a container.
 enum CreateError {
     Engine(Error),
     Step(SandboxError),
 }
 
 impl CreateError {
-    fn of(self, doing: &str) -> SandboxError {
+    fn into_sandbox_error(self, doing: &str) -> SandboxError {
         match self {
             Self::Engine(error) => failed(doing, &error),
             Self::Step(error) => error,
@@ -258,8 +261,8 @@ impl CreateError {
     }
 }
 
-/// Creates the container, in the place of one that a crash has left. Answers with its id.
-async fn create_in_place(
+/// Creates the container, replaces one that a crash has left, and returns the id.
+async fn create_replacing(
     engine: &Engine,
     sandbox: &SandboxId,
     platform: Option<&str>,
@@ -270,10 +273,10 @@ async fn create_in_place(
         Some(platform.into_iter().fold(named, CreateContainerOptionsBuilder::platform).build())
     };
     let created = match engine.docker.create_container(options(), body.clone()).await {
-        // The name is taken. Looking first would cost every start a round trip.
+        // The name is in use. A check in advance would cost every start a round trip.
         Err(error) if status(&error) == Some(409) => {
             tracing::info!(%sandbox, "removing the container that is left from before");
-            // Whether that went well shows in the next line.
+            // An error shows up again in the next request.
             let _ = engine.remove(sandbox.as_str()).await;
             engine.docker.create_container(options(), body).await
         }
@@ -282,7 +285,7 @@ async fn create_in_place(
     created.map(|created| created.id)
 }
 
-async fn hand_over(key: &SecretString, mut stdin: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+async fn write_key(key: &SecretString, mut stdin: impl AsyncWrite + Unpin) -> std::io::Result<()> {
     let line = SecretString::from(format!("{}\n", key.expose_secret()));
     stdin.write_all(line.expose_secret().as_bytes()).await?;
     stdin.flush().await?;

@@ -1,4 +1,4 @@
-//! What a container uses, from two looks of the engine at it. Pure but for asking.
+//! Resource usage of a container, computed from two samples.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 use super::engine::Engine;
 use super::lifecycle::refused;
 
-/// Between two looks: long enough for the kernel's count of a processor's time to be exact, short enough to wait for.
-const MOMENT: Duration = Duration::from_millis(200);
+/// Time between the samples. Shorter ones would make the CPU usage inaccurate.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
-    /// What a container uses now. [`SandboxError::Lost`] when it has ended or is not there.
+    /// Measures the current usage of a container. [`SandboxError::Lost`] if it has stopped or does not exist.
     pub(super) async fn usage(&self, container: &str) -> Result<ResourceUsage, SandboxError> {
         let (first, begun) = (self.stats(container).await?, Instant::now());
-        sleep(MOMENT).await;
+        sleep(SAMPLE_INTERVAL).await;
         let (last, took) = (self.stats(container).await?, begun.elapsed());
         usage(&first, &last, took).ok_or_else(|| SandboxError::Lost {
             detail: format!("nothing runs in the container {container}"),
@@ -38,7 +38,7 @@ impl Engine {
     }
 }
 
-/// Nothing when there is no memory in use: nothing runs.
+/// Computes the usage. `None` if no memory is in use, which means that the container has stopped.
 fn usage(
     first: &ContainerStatsResponse,
     last: &ContainerStatsResponse,
@@ -46,7 +46,7 @@ fn usage(
 ) -> Option<ResourceUsage> {
     let memory = last.memory_stats.as_ref()?;
     let used = memory.usage?;
-    // What the kernel keeps of files and takes back when it must: named so by cgroups of version 2, or of version 1.
+    // Reclaimable page cache, in the names of cgroup v2 and v1.
     let of_files = memory.stats.as_ref().and_then(|stats| {
         stats
             .get("inactive_file")
@@ -73,7 +73,7 @@ mod tests {
     use super::usage;
 
     #[test]
-    fn usage_is_the_difference_of_two_looks() {
+    fn usage_is_the_difference_of_two_samples() {
         let look = |busy: u64| {
             serde_json::from_value(serde_json::json!({
                 "cpu_stats": {"cpu_usage": {"total_usage": busy}},
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_uses_nothing() {
+    fn usage_is_none_when_the_container_has_stopped() {
         let ended =
             serde_json::from_str(r#"{"cpu_stats":{"cpu_usage":{"total_usage":0}},"memory_stats":{}}"#)
                 .unwrap();

@@ -1,4 +1,4 @@
-//! Whom a container runs as when it writes to folders of the host: whoever owns what it makes there.
+//! User of a container that writes to folders of the host, so that new files belong to the right user.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::mounts::host_source;
 use crate::placement::{check_workspace, start_error, unusable_workspace};
 
-/// A user and a group of the host, as numbers.
+/// User and group ids of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) uid: u32,
@@ -28,14 +28,14 @@ impl fmt::Display for User {
 impl User {
     const ROOT: Self = Self { uid: 0, gid: 0 };
 
-    /// Who runs this program.
+    /// Returns the user of this process.
     fn of_this_process() -> Self {
         Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
     }
 }
 
-/// Whom to run as with these folders of the host, which are checked as far as it can be seen from here. Nothing: none is
-/// written to, and the image's own user does.
+/// Selects the user for a spec's host folders, and checks access to them if they are visible from here. `None` if no
+/// folder is writable, so that the image's user is used.
 pub(super) async fn for_folders_of(
     engine: &Engine,
     spec: &SandboxSpec,
@@ -45,7 +45,7 @@ pub(super) async fn for_folders_of(
     let written = volumes.clone().filter(|(_, read_only)| !read_only).map(|(path, _)| path);
     let first = spec.workspace.as_deref().or(written.clone().next());
     if !engine.is_local {
-        // The folders are the engine's host's: the engine refuses those that are missing.
+        // The folders are on the engine's host, and the engine refuses missing ones.
         return Ok(first.map(|_| caller));
     }
     if let Some(workspace) = &spec.workspace {
@@ -60,7 +60,7 @@ pub(super) async fn for_folders_of(
     } else if caller != User::ROOT {
         caller
     } else {
-        // Root works for others: what it makes in a user's folder must be that user's.
+        // If this process is root, new files must belong to the owner of the folder.
         let found = first.metadata().map_err(|error| missing_source(first, &error))?;
         let owner = User { uid: found.uid(), gid: found.gid() };
         check_rights_of(owner, spec.workspace.as_deref(), written)?;
@@ -69,7 +69,7 @@ pub(super) async fn for_folders_of(
     Ok(Some(user))
 }
 
-/// Whether this process can use a volume's source.
+/// Checks that this process can access a volume's source.
 fn check_source(path: &Path, read_only: bool) -> Result<(), SandboxError> {
     let found = path.metadata().map_err(|error| missing_source(path, &error))?;
     if read_only {
@@ -79,7 +79,7 @@ fn check_source(path: &Path, read_only: bool) -> Result<(), SandboxError> {
     rustix::fs::access(path, needed).map_err(|error| unwritable_source(path, error))
 }
 
-/// Whether a user other than this process's can write where the container is to.
+/// Checks that another user than that of this process can write to the folders.
 fn check_rights_of<'a>(
     user: User,
     workspace: Option<&Path>,
@@ -97,7 +97,7 @@ fn check_rights_of<'a>(
     }
 }
 
-/// What the mode says. True where something finer than a mode decides, or nothing can be seen.
+/// Whether the mode permits writing. `true` if an ACL decides, or if the path is not visible.
 fn may_write(path: &Path, user: User) -> bool {
     let Ok(found) = path.metadata() else { return true };
     let has_access_list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
@@ -113,12 +113,12 @@ fn may_write(path: &Path, user: User) -> bool {
     (found.mode() >> shift) & needed == needed
 }
 
-/// The start error for a volume whose source is not there, or cannot be seen.
+/// Returns the error for a volume whose source is missing or not accessible.
 fn missing_source(path: &Path, error: &io::Error) -> SandboxError {
     start_error(format!("the volume {} cannot be mounted: {error}; make it first", path.display()))
 }
 
-/// The start error for a volume whose source cannot be written.
+/// Returns the error for a volume whose source is not writable.
 fn unwritable_source(path: &Path, reason: impl fmt::Display) -> SandboxError {
     start_error(format!(
         "the volume {} cannot be written: {reason}; mount it with :ro to only read it",
@@ -133,7 +133,7 @@ mod tests {
     use super::{User, may_write};
 
     #[test]
-    fn the_mode_says_who_may_write() {
+    fn write_access_follows_the_mode() {
         let folder = tempfile::tempdir().unwrap();
         let owner = folder.path().metadata().unwrap();
         let (owner, other) = ((owner.uid(), owner.gid()), (1042, 1042));

@@ -1,7 +1,7 @@
-//! Sandboxes that are made ahead: a bounded number of them, created, started and connected.
+//! Warm pool: a bounded number of pre-warmed sandboxes, started and connected.
 //!
-//! One task keeps the pool full and ends with it. Nobody waits for it: who finds the pool empty makes a sandbox of its
-//! own. What is in the pool when it ends is removed by tasks that the provider tracks.
+//! One task refills the pool and stops with it. A caller that finds the pool empty creates a sandbox itself instead of
+//! waiting. When the pool is closed, its entries are removed by tasks that the provider tracks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,36 +12,36 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::image::Image;
-use super::spare::{self, Spare};
+use super::pooled_sandbox::{self, PooledSandbox};
 use super::{Installation, Pool};
 
-/// Who was just given a sandbox has its processors for so long, before the next one is made.
+/// Delay before a refill, so that it does not compete for CPU with the sandbox that was just taken.
 const REFILL_DELAY: Duration = Duration::from_millis(500);
 
-/// The first pause after a spare could not be made; each next one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// First backoff after a failed refill. It doubles with each further failure.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// The spares of one image.
+/// Pool of one image.
 pub(super) struct WarmPool {
     image: String,
-    /// Nothing: the pool has ended. Locked only to look, never across a wait.
-    ready: Mutex<Option<mpsc::Receiver<Spare>>>,
+    /// `None` if the pool is closed. Locked only to receive without waiting, never across an await.
+    ready: Mutex<Option<mpsc::Receiver<PooledSandbox>>>,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
 }
 
 impl WarmPool {
-    /// Begins to fill. Nothing where none is asked for, or outside of a runtime that could keep it.
+    /// Starts to fill the pool. `None` if no pool is configured, or outside of a tokio runtime.
     pub(super) fn start(installation: &Arc<Installation>) -> Option<Self> {
         let config = &installation.config;
         let Pool { size, image } = config.pool.as_ref().filter(|pool| pool.size > 0)?;
         let image = image.as_ref().unwrap_or(&config.default_image).clone();
         let runtime = tokio::runtime::Handle::try_current();
         if let Err(problem) =
-            spare::check_holder(&config.holder).and(runtime.map_err(|error| error.to_string()))
+            pooled_sandbox::check_holder(&config.holder).and(runtime.map_err(|error| error.to_string()))
         {
-            tracing::error!(problem, "no sandboxes are made ahead");
+            tracing::error!(problem, "the warm pool is disabled");
             return None;
         }
         let (room, ready) = mpsc::channel((*size).min(Pool::MAX_SIZE));
@@ -52,9 +52,9 @@ impl WarmPool {
         Some(Self { image, ready: Mutex::new(Some(ready)), ended, _ends_with_this })
     }
 
-    /// Whether a spare is all that the spec asks for. Its environment is handed over to a sandbox that is there.
+    /// Whether a pool entry satisfies the spec. The environment is no obstacle: it is set after adoption.
     pub(super) fn fits(&self, spec: &SandboxSpec, image: &Image) -> bool {
-        // All fields by name: a new one must be thought of.
+        // Destructured completely, so that a new field must be considered here.
         let SandboxSpec {
             conversation: _,
             lifetime,
@@ -71,47 +71,48 @@ impl WarmPool {
             && *resources == ResourceLimits::default()
     }
 
-    /// The next spare that was made from this very image.
-    pub(super) fn take(&self, image: &Image) -> Option<Spare> {
+    /// Takes the next entry of this image id. `None` if there is none.
+    pub(super) fn take(&self, image: &Image) -> Option<PooledSandbox> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = ready.as_mut()?;
-        // Those of a former image of that name are dropped, which removes them.
-        std::iter::from_fn(|| ready.try_recv().ok()).find(|spare| spare.is_of(image))
+        // Entries of an older image with the same name are dropped, which removes them.
+        std::iter::from_fn(|| ready.try_recv().ok())
+            .find(|pooled_sandbox| pooled_sandbox.was_created_from(image))
     }
 
-    /// Ends it: what is under way is given up, what is ready is removed. Both by tasks that the provider tracks.
+    /// Closes the pool: cancels a running refill and removes all entries, in tasks that the provider tracks.
     pub(super) fn end(&self) {
         self.ended.cancel();
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-async fn keep_full(installation: Arc<Installation>, image: String, room: mpsc::Sender<Spare>) {
-    let mut pause = FIRST_PAUSE;
+async fn keep_full(installation: Arc<Installation>, image: String, room: mpsc::Sender<PooledSandbox>) {
+    let mut pause = MIN_BACKOFF;
     loop {
-        let place = match room.try_reserve() {
-            Ok(place) => place,
+        let start_sandbox = match room.try_reserve() {
+            Ok(start_sandbox) => start_sandbox,
             Err(TrySendError::Closed(())) => return,
             Err(TrySendError::Full(())) => {
-                let Ok(place) = room.reserve().await else { return };
+                let Ok(start_sandbox) = room.reserve().await else { return };
                 sleep(REFILL_DELAY).await;
-                place
+                start_sandbox
             }
         };
-        match spare::make(&installation, &image).await {
-            Ok(spare) => {
-                place.send(spare);
-                pause = FIRST_PAUSE;
+        match pooled_sandbox::make(&installation, &image).await {
+            Ok(pooled_sandbox) => {
+                start_sandbox.send(pooled_sandbox);
+                pause = MIN_BACKOFF;
             }
             Err(error) => {
                 report(&error, pause);
                 sleep(pause).await;
-                pause = LONGEST_PAUSE.min(pause * 2);
+                pause = MAX_BACKOFF.min(pause * 2);
             }
         }
     }
 }
 
 fn report(error: &SandboxError, pause: Duration) {
-    tracing::warn!(%error, again_in_s = pause.as_secs(), "making a sandbox ahead");
+    tracing::warn!(%error, again_in_s = pause.as_secs(), "cannot create a pool entry");
 }

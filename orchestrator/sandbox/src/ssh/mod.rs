@@ -213,7 +213,7 @@ fn workspace_of(spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
         Some(text) if text.starts_with('/') || text == "~" || text.starts_with("~/") => {
             Ok(Some(text.to_owned()))
         }
-        _ => Err(unusable_workspace(path, "it is a path on the other side, and must begin with / or ~/")),
+        _ => Err(unusable_workspace(path, "it must be a path on the remote host and begin with / or ~/")),
     }
 }
 

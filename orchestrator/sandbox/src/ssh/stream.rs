@@ -1,5 +1,5 @@
-//! A byte stream to a server over SSH: a channel to its unix socket, or where the other side refuses such channels, the
-//! standard streams of `action-server dial` on a connection of its own, since sessions are few on one connection.
+//! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such channels, the standard streams
+//! of `action-server dial` on a separate connection, since the sessions of one connection are limited.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! A sandbox that was made ahead and is nobody's yet.
+//! A pre-warmed sandbox that belongs to no conversation yet.
 //!
-//! Whoever drops it removes it, until it is adopted. Its key is derived from the name that it was made with, which a
-//! label keeps: adopting gives the container the name of the conversation's sandbox.
+//! Dropping it before it is adopted removes it. Adoption renames the container to the name of the conversation's sandbox.
+//! The key is derived from the original name, which a label stores.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::config::MAX_HOLDER_LENGTH;
 use super::engine::Engine;
 use super::image::{self, Image};
-use super::labels::Belongs;
+use super::labels::Ownership;
 use super::start::{ContainerStart, Started};
 use super::{Installation, RUNTIME};
 use crate::action_client::ActionClient;
@@ -20,26 +20,26 @@ use crate::host_secret::hex;
 use crate::placement::start_error;
 use crate::unfinished_start::UnfinishedStart;
 
-/// No name of a conversation's sandbox begins so.
+/// Name prefix that no sandbox of a conversation has.
 const PREFIX: &str = "glovebox_spare-";
 
-/// A sandbox that answers, and that nobody has.
-pub(super) struct Spare {
+/// A running sandbox without a conversation.
+pub(super) struct PooledSandbox {
     client: ActionClient,
-    /// Names it whatever it is called.
+    /// Container id, which stays the same when the container is renamed.
     container: String,
     image_id: String,
     unadopted: UnfinishedStart,
 }
 
-/// Whose spare this sandbox is: the `holder` of the process that made it ahead, and removes it at its end. Nothing when
-/// it is none.
-pub fn spare_holder(sandbox: &SandboxId) -> Option<&str> {
+/// Returns the holder of a pool entry: the process that created it, and that removes it when it exits. `None` if the
+/// sandbox is no pool entry.
+pub fn pool_entry_holder(sandbox: &SandboxId) -> Option<&str> {
     let (holder, _) = sandbox.as_str().strip_prefix(PREFIX)?.rsplit_once('-')?;
     Some(holder)
 }
 
-/// Whether spares can be named after this holder.
+/// Checks that pool entries can be named after this holder.
 pub(super) fn check_holder(holder: &str) -> Result<(), String> {
     let is_plain = holder.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     if is_plain && (1..=MAX_HOLDER_LENGTH).contains(&holder.len()) {
@@ -48,8 +48,11 @@ pub(super) fn check_holder(holder: &str) -> Result<(), String> {
     Err(format!("{holder:?} is no holder: choose 1 to {MAX_HOLDER_LENGTH} letters, digits, dots, _ and -"))
 }
 
-/// Makes one, as any sandbox is made.
-pub(super) async fn make(installation: &Arc<Installation>, image: &str) -> Result<Spare, SandboxError> {
+/// Creates a pool entry.
+pub(super) async fn make(
+    installation: &Arc<Installation>,
+    image: &str,
+) -> Result<PooledSandbox, SandboxError> {
     let config = &installation.config;
     let engine = installation.engine().await?;
     let image = image::ensure(engine, config, image, &|_| {}).await?;
@@ -57,32 +60,35 @@ pub(super) async fn make(installation: &Arc<Installation>, image: &str) -> Resul
 
     let (removing, left) = (engine.clone(), sandbox.clone());
     let unadopted = UnfinishedStart::new(&installation.removals, async move {
-        if let Err(error) = removing.remove_made_as(&left).await {
-            tracing::warn!(sandbox = %left, %error, "removing a sandbox that was made ahead");
+        if let Err(error) = removing.remove_created_as(&left).await {
+            tracing::warn!(sandbox = %left, %error, "cannot remove a pool entry");
         }
     });
-    let nobody = "nobody".parse().map_err(|error| start_error(format!("a name that is none: {error}")))?;
+    let conversation =
+        "nobody".parse().map_err(|error| start_error(format!("invalid conversation id: {error}")))?;
     let start = ContainerStart {
         engine,
         config,
-        spec: &SandboxSpec::new(nobody),
-        belongs: Belongs::AheadBy(&config.holder),
+        spec: &SandboxSpec::new(conversation),
+        belongs: Ownership::PoolHolder(&config.holder),
         sandbox: &sandbox,
         image: &image,
         steps: unadopted.steps(),
     };
     match start.run(&|_| {}).await {
-        Ok(Started { client, container }) => Ok(Spare { client, container, image_id: image.id, unadopted }),
+        Ok(Started { client, container }) => {
+            Ok(PooledSandbox { client, container, image_id: image.id, unadopted })
+        }
         Err(error) => unadopted.end(Err(error)).await,
     }
 }
 
-impl Spare {
-    pub(super) fn is_of(&self, image: &Image) -> bool {
+impl PooledSandbox {
+    pub(super) fn was_created_from(&self, image: &Image) -> bool {
         self.image_id == image.id
     }
 
-    /// Makes it the sandbox of that name, and forgets one that was left there. An error means that it is removed.
+    /// Renames the entry to this sandbox, and replaces a container that has the name. On an error the entry is removed.
     pub(super) async fn adopt(
         self,
         engine: &Engine,
@@ -90,11 +96,11 @@ impl Spare {
     ) -> Result<ActionClient, SandboxError> {
         let Self { client, container, unadopted, .. } = self;
         if !client.answers().await {
-            // Dropped, and so removed; the next spare does not wait for that.
+            // Dropping removes it in the background, so that the next entry can be tried immediately.
             return Err(SandboxError::Lost { detail: format!("the container {container} does not answer") });
         }
         let (engine, name) = (engine.clone(), sandbox.clone());
-        let renaming = async move { engine.rename_in_place(&container, name.as_str()).await };
+        let renaming = async move { engine.rename_replacing(&container, name.as_str()).await };
         let renamed = unadopted.steps().take(renaming).await;
         unadopted.end(renamed.map(|()| client.known_as(sandbox.clone()))).await
     }
@@ -110,15 +116,15 @@ fn new_name(holder: &str) -> Result<SandboxId, SandboxError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_HOLDER_LENGTH, check_holder, new_name, spare_holder};
+    use super::{MAX_HOLDER_LENGTH, check_holder, new_name, pool_entry_holder};
     use crate::placement::conversation_of;
 
     #[test]
-    fn a_spare_is_no_conversations_and_names_its_holder() {
+    fn pool_entry_name_has_its_holder_and_no_conversation() {
         let name = new_name("host-7.boot").unwrap();
         assert_eq!(conversation_of(name.as_str()), None);
-        assert_eq!(spare_holder(&name), Some("host-7.boot"));
-        assert_eq!(spare_holder(&"glovebox-c".parse().unwrap()), None);
+        assert_eq!(pool_entry_holder(&name), Some("host-7.boot"));
+        assert_eq!(pool_entry_holder(&"glovebox-c".parse().unwrap()), None);
         assert!(new_name(&"h".repeat(MAX_HOLDER_LENGTH)).is_ok());
         assert!(check_holder("host-7.boot").is_ok());
         for holder in ["", "a b", "a/b", &"h".repeat(MAX_HOLDER_LENGTH + 1)] {
