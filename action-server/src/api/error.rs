@@ -182,7 +182,8 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
         let detail = self.to_string();
-        tracing::debug!(%status, detail, "request refused");
+        // Without the detail, which may quote a path or a part of the request.
+        tracing::debug!(%status, ?code, "request refused");
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
         let extension = Extension(ErrorDetail { detail: detail.clone() });

@@ -49,8 +49,18 @@ pub(crate) struct ServeConfig {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) no_change_timeout: Duration,
     pub(crate) log_level: Option<Targets>,
+    pub(crate) log_format: LogFormat,
     /// Started by a launcher: leave its session, and release its streams once the socket listens.
     pub(crate) is_detached: bool,
+}
+
+/// Format of the log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// The API that is served.

@@ -11,7 +11,7 @@ use lexopt::prelude::{Long, Short, Value};
 use nix::unistd::Pid;
 use tracing_subscriber::filter::Targets;
 
-use super::{Address, Command, Dialect, LaunchConfig, Role, ServeConfig};
+use super::{Address, Command, Dialect, LaunchConfig, LogFormat, Role, ServeConfig};
 
 /// Maximum duration, which is far below an overflow of time arithmetic.
 const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
@@ -109,6 +109,7 @@ struct CommonOptions {
     working_dir: Option<PathBuf>,
     no_change_timeout: Option<Duration>,
     log_level: Option<Targets>,
+    log_format: LogFormat,
     key_stdin: bool,
     supervisor: Option<i32>,
 }
@@ -138,6 +139,7 @@ fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
             }
             Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
+            Long("log-format") => common.log_format = value(parser, "--log-format", log_format)?,
             Long("detach") => detach = true,
             // Set by the launcher, on the supervisor.
             Long("detached") => is_detached = true,
@@ -166,6 +168,7 @@ fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
         idle_timeout,
         no_change_timeout: common.no_change_timeout.unwrap_or(NO_CHANGE_TIMEOUT),
         log_level: common.log_level,
+        log_format: common.log_format,
         is_detached,
     };
     Ok(Command::Serve(role, config))
@@ -188,6 +191,7 @@ fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
             }
             Long("log-level") => common.log_level = Some(value(parser, "--log-level", log_filter)?),
+            Long("log-format") => common.log_format = value(parser, "--log-format", log_format)?,
             // Set by the launcher: the key is the first line of standard input, or there is none.
             Long("key-stdin") => common.key_stdin = true,
             Long("without-key") => without_key = true,
@@ -218,6 +222,7 @@ fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
         idle_timeout: None,
         no_change_timeout,
         log_level: common.log_level,
+        log_format: common.log_format,
         is_detached: false,
     };
     Ok(Command::Serve(role, config))
@@ -292,6 +297,14 @@ fn number<T: FromStr>(text: &str) -> Result<T, Expected> {
 
 fn log_filter(text: &str) -> Result<Targets, Expected> {
     text.parse().map_err(|_| "a level, or a list like TARGET=LEVEL,TARGET=LEVEL")
+}
+
+fn log_format(text: &str) -> Result<LogFormat, Expected> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("text or json"),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, Expected> {
@@ -369,6 +382,10 @@ mod tests {
         assert_eq!(
             refused(&format!("{socket} --log-level a=b=c")),
             "error: --log-level \"a=b=c\": expected a level, or a list like TARGET=LEVEL,TARGET=LEVEL"
+        );
+        assert_eq!(
+            refused(&format!("{socket} --log-format xml")),
+            "error: --log-format \"xml\": expected text or json"
         );
         assert_eq!(refused("v0 --working-dir /"), "error: PORT is missing");
     }

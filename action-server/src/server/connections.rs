@@ -17,6 +17,7 @@ use super::Activity;
 use super::http;
 use super::lingering::Lingering;
 use super::listener::Listener;
+use super::request_log::respond_logged;
 use super::stream::SocketStream;
 use crate::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use crate::routes::App;
@@ -72,7 +73,7 @@ async fn serve(
         request.extensions_mut().insert(Arc::clone(&client));
         let app = app.clone();
         async move {
-            let response = app.respond(request).await;
+            let response = respond_logged(request, |request| app.respond(request)).await;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 client.skip_drain();
             }

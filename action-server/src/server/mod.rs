@@ -4,6 +4,7 @@ mod connections;
 mod http;
 mod lingering;
 mod listener;
+mod request_log;
 mod stream;
 
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ const CONNECTIONS_GRACE_PERIOD: Duration = Duration::from_millis(200);
 /// Serves until a signal, the idle timeout or the exit of the supervisor.
 pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCode> {
     harden(supervisor)?;
-    logging::start(config.log_level.clone());
+    logging::start(config.log_level.clone(), config.log_format);
     let inherited = InheritedSocket::from_stdout(&config.address)?;
     let key = config.has_key.then(Key::from_stdin).transpose()?;
     stdio::release_stdin_and_stdout()?;

@@ -45,10 +45,20 @@ impl Server {
     }
 
     pub(crate) fn start_in(dir: TempDir, key: Option<&'static str>, more: &[&str]) -> Self {
+        Self::start_with_stderr(dir, key, more, Stdio::null())
+    }
+
+    /// Starts a server whose log goes to `stderr`: a file or nothing, never a stream of this process, which a server that
+    /// outlived its test would keep open.
+    pub(crate) fn start_with_stderr(
+        dir: TempDir,
+        key: Option<&'static str>,
+        more: &[&str],
+        stderr: Stdio,
+    ) -> Self {
         let mut command = program();
         command.arg("serve").arg("--socket").arg(socket_in(dir.path())).arg("--working-dir").arg(dir.path());
-        // Not our streams: a server that outlived its test would keep them open, and whoever reads them waiting.
-        command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         if key.is_some() {
             command.arg("--key-stdin").stdin(Stdio::piped());
         }

@@ -17,6 +17,7 @@ mod harness;
 mod jupyter;
 mod key;
 mod lifecycle;
+mod log;
 mod ports;
 mod processes;
 #[path = "../../../tests/pypi.rs"]
