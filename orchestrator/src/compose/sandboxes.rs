@@ -256,7 +256,7 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_
     let retention = SandboxRetention {
         afterwards: config.sandbox.afterwards,
         close_delay: config.sandbox.close_delay,
-        is_warm_in_use: is_warm_in_use,
+        is_warm_in_use,
     };
     let (locks, durability) = (Arc::new(state_dir.clone()), config.durability);
     let state_dir = state_dir.clone();
