@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything here may take before the test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A home without a past: state, configuration and workspace below one folder. What is left running in it when a
 /// test fails is ended with it.
@@ -69,13 +69,13 @@ impl Home {
     }
 
     /// Runs the program to its end.
-    pub fn run(&self, arguments: &[&str]) -> Ended {
-        Ended::of(&self.glovebox(arguments).output().unwrap())
+    pub fn run(&self, arguments: &[&str]) -> CompletedRun {
+        CompletedRun::from_output(&self.glovebox(arguments).output().unwrap())
     }
 
     /// Runs the program to its end in another folder.
-    pub fn run_in(&self, folder: &Path, arguments: &[&str]) -> Ended {
-        Ended::of(&self.glovebox(arguments).current_dir(folder).output().unwrap())
+    pub fn run_in(&self, folder: &Path, arguments: &[&str]) -> CompletedRun {
+        CompletedRun::from_output(&self.glovebox(arguments).current_dir(folder).output().unwrap())
     }
 
     /// What bash offers for the next word; anything said beside that is a failure, because somebody types.
@@ -100,10 +100,10 @@ impl Home {
     }
 
     /// Starts the program with its events on standard output.
-    pub fn start(&self, command: &mut Command) -> Started {
+    pub fn start(&self, command: &mut Command) -> RunningProgram {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let events = BufReader::new(child.stdout.take().unwrap());
-        Started { child, events, seen: Vec::new() }
+        RunningProgram { child, events, seen: Vec::new() }
     }
 
     /// The ids of processes whose command line names this home: action servers and what belongs to them.
@@ -156,7 +156,7 @@ impl Drop for Home {
 
 /// How the program ended, and what it said.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CompletedRun {
     /// The exit code; −1 when a signal ended it.
     pub code: i32,
     /// Standard output.
@@ -165,8 +165,8 @@ pub struct Ended {
     pub stderr: String,
 }
 
-impl Ended {
-    fn of(output: &Output) -> Self {
+impl CompletedRun {
+    fn from_output(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -188,14 +188,14 @@ impl Ended {
 }
 
 /// A program that runs, with its events as they come.
-pub struct Started {
+pub struct RunningProgram {
     child: Child,
     events: BufReader<ChildStdout>,
     /// The events so far.
     pub seen: Vec<Value>,
 }
 
-impl Started {
+impl RunningProgram {
     /// Reads events until one is the one that is waited for.
     pub fn until(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -235,10 +235,10 @@ impl Started {
     }
 
     /// Waits for its end, reading what else it says.
-    pub fn end(mut self) -> Ended {
+    pub fn end(mut self) -> CompletedRun {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.events, &mut rest).unwrap();
-        let mut ended = Ended::of(&self.child.wait_with_output().unwrap());
+        let mut ended = CompletedRun::from_output(&self.child.wait_with_output().unwrap());
         let seen = self.seen.iter().map(|event| format!("{event}\n"));
         ended.stdout = seen.collect::<String>() + &rest;
         ended
@@ -265,7 +265,7 @@ pub fn as_stored(events: &[Value]) -> Vec<Value> {
 /// Waits for something that another process does.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));

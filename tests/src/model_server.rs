@@ -79,7 +79,8 @@ impl ModelServer {
     /// Waits until it was called so often.
     pub async fn called(&self, times: usize) {
         let mut calls = self.calls.clone();
-        let waited = tokio::time::timeout(super::glovebox::PATIENCE, calls.wait_for(|calls| *calls >= times));
+        let waited =
+            tokio::time::timeout(super::glovebox::TEST_TIMEOUT, calls.wait_for(|calls| *calls >= times));
         waited.await.expect("the model is called").unwrap();
     }
 }

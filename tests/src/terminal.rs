@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-use crate::glovebox::PATIENCE;
+use crate::glovebox::TEST_TIMEOUT;
 
 /// After how long a text is typed again.
 const TYPING_PAUSE: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ impl Terminal {
 
     /// The same, and types again and again: what is typed before a shell has its prompt back may be lost.
     pub fn type_until(&mut self, typed: &str, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         self.type_text(typed);
         while !self.seen.contains(text) {
             match self.shown.recv_timeout(TYPING_PAUSE) {
@@ -92,7 +92,7 @@ impl Terminal {
 
     /// The same, and types a text until then.
     pub fn type_until_end(&mut self, typed: &str, code: u32) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         for tick in 0_u32.. {
             if tick.is_multiple_of(TYPING_TICKS) && !typed.is_empty() {
                 // Half a line may be there, of which the other half was lost. The program may have ended meanwhile.

@@ -6,11 +6,11 @@ use crate::pypi::packages;
 use engine::memory::{Memory, Recalled, WorkspaceFacts, format_recall};
 use protocol::ObservationKind;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish};
+use tests::glovebox::{CompletedRun, Home, bash, calls, finish};
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend as _, remove, spec};
 
-fn run(home: &Home, more: &[&str]) -> Ended {
+fn run(home: &Home, more: &[&str]) -> CompletedRun {
     home.run(&[&["run", "--json", "-t", "work", "--runtime", "local"], more].concat())
 }
 

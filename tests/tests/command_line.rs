@@ -5,14 +5,14 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, as_stored, bash, calls, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, as_stored, bash, calls, finish, wait_until};
 use tests::model_server::{ModelServer, Reply};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
-fn run_local(home: &Home, model: &str, more: &[&str]) -> Ended {
+fn run_local(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
     let arguments: Vec<_> = [&["run", "--json", "-t", "work", "-l", model], LOCAL.as_slice(), more].concat();
     home.run(&arguments)
 }
@@ -86,7 +86,8 @@ fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), bash("echo 3"), finish()]));
     let run = run_local(&home, &model, &["-i", "2"]).expect(3);
-    let ran = |ended: &Ended| ended.events().iter().filter(|event| event["observation"] == "run").count();
+    let ran =
+        |ended: &CompletedRun| ended.events().iter().filter(|event| event["observation"] == "run").count();
     assert_eq!(ran(&run), 2);
     let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     let id = list[0]["conversation_id"].as_str().unwrap();
@@ -252,7 +253,7 @@ fn one_command_runs_in_any_image() {
 
 /// One clear line, the right exit code, no backtrace.
 #[track_caller]
-fn refused(ended: &Ended, code: i32, part: &str) {
+fn refused(ended: &CompletedRun, code: i32, part: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
     assert!(!ended.stderr.contains("panicked") && !ended.stderr.contains("backtrace"), "{}", ended.stderr);

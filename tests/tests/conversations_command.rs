@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, bash, calls, finish, wait_until};
 
 fn run(home: &Home, responses: &Value, more: &[&str]) {
     let model = home.script(responses);
@@ -290,7 +290,7 @@ fn damaged_conversation_is_named_and_hides_no_other() {
 }
 
 /// Runs the program without the right to pass over the modes of files, which root has.
-fn run_without_capabilities(home: &Home, arguments: &[&str]) -> Ended {
+fn run_without_capabilities(home: &Home, arguments: &[&str]) -> CompletedRun {
     let plain = home.glovebox(arguments);
     if !rustix::process::geteuid().is_root() {
         return home.run(arguments);

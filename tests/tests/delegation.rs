@@ -1,10 +1,10 @@
 //! Tasks that an agent hands on to others, from the configuration to the log.
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish};
+use tests::glovebox::{CompletedRun, Home, bash, calls, finish};
 
 /// Two agents with scripts of their own, and whoever may hand tasks on to them.
-fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> Ended {
+fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> CompletedRun {
     let own = home.script(responses);
     let mut config = format!("[agent]\ndelegates = [\"left\", \"right\"]\n[llm]\nmodel = \"{own}\"\n");
     for (name, responses) in [("left", left), ("right", right)] {

@@ -6,7 +6,9 @@ use engine::sandbox::SandboxError;
 use rustix::process::Signal;
 use tests::own_engine::OwnEngine;
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend as _, Heard, Ran, command, id, place, ran, remove, run};
+use tests::sandbox_contract::{
+    Backend as _, CommandResult, OutputRecorder, command, id, place, ran, remove, run,
+};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -24,7 +26,7 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let sandbox = place(&backend).await;
     run(&*sandbox, 1, "color=green").await;
 
-    let (heard, action, request) = (Heard::default(), id(2), command(LINES));
+    let (heard, action, request) = (OutputRecorder::default(), id(2), command(LINES));
     let listener = heard.listener();
     let restart = async {
         heard.until("line 10").await;
@@ -41,7 +43,7 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let (ended, (own, back)) = timeout(Duration::from_secs(100), both).await.expect("the action ends");
     eprintln!("ended {:?} after the engine was back: {ended:?}", back.elapsed());
     if live_restore {
-        let ran: Ran = ran(ended.unwrap(), &heard);
+        let ran: CommandResult = ran(ended.unwrap(), &heard);
         let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
         let lines: Vec<_> =
             text.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect();

@@ -12,7 +12,7 @@ use sandbox::{
     ServerBinary,
 };
 use serde_json::json;
-use tests::glovebox::{Home, Started, bash, finish, wait_until};
+use tests::glovebox::{Home, RunningProgram, bash, finish, wait_until};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
@@ -60,19 +60,19 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
     let home = Home::new();
     let model = home.script(&json!([bash(WAITING), bash("echo after"), finish()]));
     let workspaces: Vec<_> = (0..OPEN).map(|number| home.workspace().join(number.to_string())).collect();
-    let start = |workspace: &Path| -> Started {
+    let start = |workspace: &Path| -> RunningProgram {
         std::fs::create_dir(workspace).unwrap();
         let mut arguments =
             vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
         arguments.extend(place);
         home.start(&mut home.glovebox(&arguments))
     };
-    let mut runs: Vec<Started> = workspaces.iter().map(|workspace| start(workspace)).collect();
-    let ids: Vec<String> = runs.iter_mut().map(Started::conversation).collect();
+    let mut runs: Vec<RunningProgram> = workspaces.iter().map(|workspace| start(workspace)).collect();
+    let ids: Vec<String> = runs.iter_mut().map(RunningProgram::conversation).collect();
     for workspace in &workspaces {
         wait_until("the command runs", || workspace.join("counter").exists());
     }
-    runs.into_iter().for_each(Started::kill);
+    runs.into_iter().for_each(RunningProgram::kill);
 
     let provider = provider(&home);
     assert_eq!(provider.list().await.unwrap().len(), OPEN, "all are there when nobody is");

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, finish, unwritable, wait_until};
+use tests::glovebox::{CompletedRun, Home, bash, finish, unwritable, wait_until};
 
 fn run(home: &Home, responses: &Value) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
@@ -21,7 +21,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-fn exec(home: &Home, more: &[&str]) -> Ended {
+fn exec(home: &Home, more: &[&str]) -> CompletedRun {
     home.run(&[&["exec", "--runtime", "local"], more].concat())
 }
 

@@ -9,7 +9,7 @@ use engine::tool_servers::ToolServers;
 use mcp::{McpServer, McpServers, Program, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value, json};
-use tests::sandbox_contract::faults::Breakable as _;
+use tests::sandbox_contract::faults::FaultInjection as _;
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::{Backend as _, place};
 use tests::tool_server::SCRIPT;

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, as_stored, bash, finish};
+use tests::glovebox::{CompletedRun, Home, as_stored, bash, finish};
 
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
-fn run(home: &Home, responses: &Value, more: &[&str]) -> Ended {
+fn run(home: &Home, responses: &Value, more: &[&str]) -> CompletedRun {
     let model = home.script(responses);
     home.run(&[&["run", "--json", "-t", "work", "-l", &model], LOCAL.as_slice(), more].concat())
 }
 
-fn replay(home: &Home, file: &Path, more: &[&str]) -> Ended {
+fn replay(home: &Home, file: &Path, more: &[&str]) -> CompletedRun {
     home.run(&[&["replay", file.to_str().unwrap()], LOCAL.as_slice(), more].concat())
 }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, calls, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, bash, calls, finish, wait_until};
 use tests::model_server::{ModelServer, Reply};
 
 fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
@@ -15,7 +15,7 @@ fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
     command
 }
 
-fn ended(home: &Home, command: &mut Command) -> Ended {
+fn ended(home: &Home, command: &mut Command) -> CompletedRun {
     home.start(command).end()
 }
 

@@ -8,24 +8,24 @@ mod program;
 mod runtime_api;
 mod tls;
 
-use tests::sandbox_contract::remote::{ByHand, Lent};
+use tests::sandbox_contract::remote::{DirectServers, SandboxHostBackend};
 
 mod lent_local {
-    use super::Lent;
-    tests::sandbox_contract!(Lent::over_local());
-    tests::sandbox_faults!(Lent::over_local());
+    use super::SandboxHostBackend;
+    tests::sandbox_contract!(SandboxHostBackend::over_local());
+    tests::sandbox_faults!(SandboxHostBackend::over_local());
 }
 
 mod lent_busybox {
-    use super::Lent;
-    tests::sandbox_contract!(Lent::over_busybox());
-    tests::sandbox_faults!(Lent::over_busybox());
+    use super::SandboxHostBackend;
+    tests::sandbox_contract!(SandboxHostBackend::over_busybox());
+    tests::sandbox_faults!(SandboxHostBackend::over_busybox());
 }
 
 /// Not the cases of starts: that backend starts nothing.
 mod direct {
-    use super::ByHand;
-    tests::sandbox_contract!(ByHand::new();
+    use super::DirectServers;
+    tests::sandbox_contract!(DirectServers::new();
         commands::echo_is_heard_and_observed,
         commands::the_shell_keeps_its_folder_and_variables,
         commands::an_exit_code_is_observed,

@@ -3,11 +3,11 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, Started, bash, calls, finish, wait_until};
+use tests::glovebox::{Home, RunningProgram, bash, calls, finish, wait_until};
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// Runs an agent until its command is under way.
-fn begin(home: &Home, place: &[&str]) -> (Started, String) {
+fn begin(home: &Home, place: &[&str]) -> (RunningProgram, String) {
     let model = home.script(&json!([bash("echo begun > begun; sleep 1044"), finish()]));
     let workspace = home.workspace();
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];

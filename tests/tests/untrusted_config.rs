@@ -5,7 +5,7 @@ use std::path::Path;
 
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, finish};
+use tests::glovebox::{CompletedRun, Home, bash, finish};
 
 /// Configuration that touches `PWNED` on the host where its program starts.
 fn host_server(home: &Home) -> String {
@@ -24,13 +24,13 @@ fn clone_of(home: &Home, config: &str) -> std::path::PathBuf {
     home.path().join("clone")
 }
 
-fn run_in(home: &Home, folder: &Path, more: &[&str]) -> Ended {
+fn run_in(home: &Home, folder: &Path, more: &[&str]) -> CompletedRun {
     let arguments = [&["run", "--json", "-t", "work", "--runtime", "local"], more].concat();
     home.run_in(folder, &arguments)
 }
 
 #[track_caller]
-fn refused(ended: Ended, parts: &[&str]) {
+fn refused(ended: CompletedRun, parts: &[&str]) {
     let ended = ended.expect(2);
     assert_eq!((ended.stdout.as_str(), ended.stderr.lines().count()), ("", 1), "{}", ended.stderr);
     for part in parts {

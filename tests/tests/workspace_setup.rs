@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, bash, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, bash, finish, wait_until};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
@@ -229,7 +229,7 @@ fn a_script_that_fails_is_told_and_the_agent_begins() {
 
 /// One line that says why, and a way to go on.
 #[track_caller]
-fn stopped(ended: &Ended, parts: &[&str]) {
+fn stopped(ended: &CompletedRun, parts: &[&str]) {
     assert_eq!(ended.code, 1, "{ended:?}");
     for part in parts {
         assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);

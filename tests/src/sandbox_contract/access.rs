@@ -1,4 +1,4 @@
-//! What a host can do beside actions: programs, the environment, terminals, files.
+//! Cases for operations other than actions: processes, the environment, terminals, files and ports.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn exec(
     (exit, stdout, stderr)
 }
 
-/// Exact bytes in and out, streams apart, exit codes and signals.
+/// Stdin, stdout and stderr carry exact bytes, and exit codes and signals are reported.
 pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
@@ -55,7 +55,7 @@ pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn 
     assert_eq!((exit.code, &stdout[..], &stderr[..]), (Some(7), &b"hello\n"[..], &b"oops\n"[..]));
     let (exit, ..) = exec(&*sandbox, "killed", &["sh", "-c", "kill -9 $$"], None).await;
     assert_eq!(exit.signal, Some(9));
-    // One that does not read what it is given ends all the same.
+    // A program that ignores its stdin exits too.
     let (exit, ..) = exec(&*sandbox, "deaf", &["true"], Some(input)).await;
     assert_eq!(exit.code, Some(0));
     let none = sandbox.exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {}).await;
@@ -65,7 +65,7 @@ pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn 
     remove(backend, sandbox).await;
 }
 
-/// A program that is ended from outside has its exit.
+/// A program that is killed has an exit status.
 pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let id: ProcessId = "sleeper".parse().unwrap();
@@ -82,7 +82,7 @@ pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) 
     remove(backend, sandbox).await;
 }
 
-/// What was asked for is there from the first command on; later sets take its place.
+/// Requested variables are set from the first command on, and later sets replace them.
 pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
     let mut spec = spec(backend);
     spec.environment = [("TOKEN".to_owned(), "s3cret".to_owned())].into();
@@ -94,7 +94,7 @@ pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// Keys in, screen out, size and exit.
+/// A terminal passes input, output, its size and the exit status.
 pub async fn a_terminal_is_one(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let query = TerminalQuery {
@@ -130,7 +130,7 @@ pub async fn a_terminal_is_one(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// Files and folders go in and come out as they were.
+/// Uploaded files and folders are downloaded unchanged.
 pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
@@ -161,14 +161,14 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     assert_eq!(sums.content.trim(), "same", "{sums:?}");
     let missing = sandbox.download("none", TransferKind::File).await.err().unwrap();
     assert!(missing.to_string().contains("404"), "{missing}");
-    // A source that fails leaves nothing.
+    // A failed upload leaves nothing.
     let failing = failing_source();
     sandbox.upload("half", TransferKind::File, None, failing).await.unwrap_err();
     assert_eq!(sandbox.status("half").await.unwrap(), None);
     remove(backend, sandbox).await;
 }
 
-/// A megabyte, and then an error.
+/// Returns a source that yields a megabyte and then an error.
 fn failing_source() -> engine::sandbox::ByteSource {
     struct Failing;
     impl tokio::io::AsyncRead for Failing {
@@ -183,7 +183,7 @@ fn failing_source() -> engine::sandbox::ByteSource {
     Box::new(std::io::Cursor::new(vec![7; 1 << 20]).chain(Failing))
 }
 
-/// What nobody listens on is told, and waited for no longer than asked.
+/// A connection to a port without a listener fails within the requested time.
 pub async fn a_port_without_a_listener_is_told(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

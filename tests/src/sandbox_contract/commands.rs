@@ -1,12 +1,12 @@
-//! Commands: output, exit codes, the shell's state, cancelling.
+//! Cases for commands: output, exit codes, shell state and cancellation.
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Backend, Heard, command, id, place, ran, remove, run};
+use super::{Backend, OutputRecorder, command, id, place, ran, remove, run};
 
-/// What a command prints comes while it runs and stands in its observation.
+/// Output is streamed while the command runs, and is part of the observation.
 pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let ran = run(&*sandbox, 1, "echo gl''ove").await;
@@ -15,7 +15,7 @@ pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// Commands run in one shell, one after another.
+/// Commands run in sequence in one shell.
 pub async fn the_shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     assert_eq!(run(&*sandbox, 1, "pwd").await.content.trim(), sandbox.lease().working_dir);
@@ -26,7 +26,7 @@ pub async fn the_shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// Exit codes are the command's own.
+/// The observation contains the exit code of the command.
 pub async fn an_exit_code_is_observed(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     assert_eq!(run(&*sandbox, 1, "(exit 42)").await.exit_code, 42);
@@ -34,10 +34,10 @@ pub async fn an_exit_code_is_observed(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// Every byte of a large output is heard, in order.
+/// A large output arrives completely and in order.
 pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
     let sandbox = place(backend).await;
-    // 65,536 lines of 16 bytes, each another.
+    // 65,536 distinct lines of 16 bytes.
     let ran =
         run(&*sandbox, 1, "i=0; while [ $i -lt 65536 ]; do printf '%015d\\n' $i; i=$((i+1)); done").await;
     let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
@@ -48,11 +48,11 @@ pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// A cancel reaches the background too, and the action still ends in an observation.
+/// A cancel kills background processes too, and the action still returns an observation.
 pub async fn a_cancel_ends_the_process_tree_and_the_observation_comes(backend: &dyn Backend) {
     let sandbox = place(backend).await;
-    let heard = Heard::default();
-    // Where nothing is isolated, other tests' sleeps are seen too.
+    let heard = OutputRecorder::default();
+    // Without isolation, the processes of other tests are visible too.
     let own = format!("{:07}", std::process::id());
     let (listener, request) =
         (heard.listener(), command(&format!("sleep 9{own} & sh -c 'echo beg''un; sleep 9{own}'")));

@@ -1,4 +1,4 @@
-//! The Docker backend under test: the engine that `cargo ci test` provides, with images that are there.
+//! The Docker backend under test, on the engine and with the images that `cargo ci test` provides.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixStream};
 
 use super::Backend;
-use super::faults::Breakable;
+use super::faults::FaultInjection;
 
 /// Sandboxes as containers of one image.
 pub struct DockerBackend {
@@ -25,8 +25,8 @@ pub struct DockerBackend {
 }
 
 impl DockerBackend {
-    /// The image is what the variable names: `cargo ci test` sets it, and says which images there are not. Nothing
-    /// without it, so that the tests run on a machine without an engine; on a build machine that is a failure.
+    /// Creates a backend with the image that `variable` names; `cargo ci test` sets it. `None` if it is not set, so that the
+    /// tests run without an engine. With `CI=true` that is a failure.
     pub fn of(variable: &str) -> Option<Self> {
         let Ok(image) = std::env::var(variable) else {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no {variable} on a build machine");
@@ -46,7 +46,7 @@ impl DockerBackend {
         Self::of("GLOVEBOX_TEST_DEBIAN_IMAGE")
     }
 
-    /// The name of that image.
+    /// Returns the name of the Debian image.
     pub fn debian_image() -> Option<String> {
         Self::debian().map(|backend| backend.image)
     }
@@ -56,13 +56,13 @@ impl DockerBackend {
         Self::of("GLOVEBOX_TEST_ALPINE_IMAGE")
     }
 
-    /// The same, reached in another way.
+    /// Returns this backend with another engine address.
     pub fn reached_at(self, host: impl Into<String>) -> Self {
         Self { host: Some(host.into()), ..self }
     }
 
-    /// The same, reached over a connection on loopback, so that the engine seems to be another machine's. What passes the
-    /// bytes on ends with the runtime.
+    /// Returns this backend behind a TCP proxy on loopback, so that the engine appears to be remote. The proxy ends with the
+    /// runtime.
     pub async fn behind_tcp(self) -> Self {
         let socket =
             self.host().unwrap_or("unix:///var/run/docker.sock").trim_start_matches("unix://").to_owned();
@@ -77,34 +77,34 @@ impl DockerBackend {
         self.reached_at(format!("tcp://{address}"))
     }
 
-    /// Whether a sandbox was made ahead: then its key is that of another name.
+    /// Whether a sandbox comes from the warm pool. Its key then belongs to another name.
     pub async fn was_made_ahead(&self, sandbox: &SandboxId) -> bool {
         let found = self.engine().await.inspect_container(sandbox.as_str(), None).await.unwrap();
         found.config.unwrap().labels.unwrap()["glovebox.key"] != sandbox.as_str()
     }
 
-    /// How the engine is reached.
+    /// Returns the address of the engine.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// The engine itself, for what a provider does not tell.
+    /// Returns a client of the engine, for inspection beyond the provider's interface.
     pub async fn engine(&self) -> Docker {
         let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
         Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap()
     }
 
-    /// The name of the sandbox that is placed for a spec.
+    /// Returns the id of the sandbox that is created for a spec.
     pub fn id_of(&self, spec: &SandboxSpec) -> SandboxId {
         format!("glovebox-{}", spec.conversation).parse().unwrap()
     }
 
-    /// What a host program would configure.
+    /// Returns the provider configuration of a host program.
     pub fn config(&self) -> DockerConfig {
         self.config_of(ServerBinary::embedded(self.cache.path()))
     }
 
-    /// What a command in a container says, run beside its server.
+    /// Runs a command in a container, outside of its server, and returns the output.
     pub async fn exec(&self, container: &str, command: &str) -> String {
         let docker = self.engine().await;
         let options = CreateExecOptions {
@@ -157,13 +157,13 @@ impl Backend for DockerBackend {
     }
 }
 
-/// Ends every `action-server dial` of a container, and says how many there were.
+/// Kills every `action-server dial` of a container and returns their number.
 const KILL_DIALS: &str = "n=0; for p in /proc/[0-9]*; do \
     case \"$(tr '\\0' ' ' < $p/cmdline 2>/dev/null)\" in \
     */action-server\\ dial\\ *) kill -9 ${p#/proc/} && n=$((n+1));; esac; done; echo $n";
 
 #[async_trait]
-impl Breakable for DockerBackend {
+impl FaultInjection for DockerBackend {
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
         self.exec(sandbox.as_str(), KILL_DIALS).await.trim().parse().unwrap()
     }
@@ -181,7 +181,7 @@ impl Breakable for DockerBackend {
         self.engine().await.unpause_container(sandbox.as_str()).await.unwrap();
     }
 
-    /// The engine gives every container 64 MiB of it.
+    /// `/dev/shm`, which has 64 MiB in every container.
     async fn small_folder(&self, _: &SandboxLeased) -> Option<String> {
         Some("/dev/shm".into())
     }

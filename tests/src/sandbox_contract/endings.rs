@@ -1,4 +1,4 @@
-//! Ends of sandboxes: nothing is left, however they come about.
+//! Cases for the removal of sandboxes: nothing is left, whatever the cause.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{Backend, error, place, remove, run, spec};
 
-/// Processes in the background end with the sandbox.
+/// Background processes are killed with the sandbox.
 pub async fn destroying_leaves_nothing_and_is_no_error_twice(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let id = sandbox.lease().sandbox_id.clone();
@@ -25,11 +25,11 @@ pub async fn destroying_leaves_nothing_and_is_no_error_twice(backend: &dyn Backe
     backend.provider().destroy(&id).await.unwrap();
 }
 
-/// A server that does not start is an error with its words.
+/// A server that does not start is an error that quotes its output.
 pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("boom");
-    // Closed before it is run: a file that is open for writing cannot be executed.
+    // Closed before it is run, because a file that is open for writing cannot be executed.
     let mut file = std::fs::File::create(&program).unwrap();
     file.write_all(b"#!/bin/sh\necho boom >&2\nexit 3\n").unwrap();
     drop(file);
@@ -43,7 +43,7 @@ pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
     assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
 }
 
-/// Whoever asked for a sandbox and no longer waits leaves nothing, at whatever moment that is.
+/// A start that is cancelled at any moment leaves nothing.
 pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
     let provider = backend.provider();
     let mut abandoned = Vec::new();
@@ -56,7 +56,7 @@ pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
         }
     }
     assert!(!abandoned.is_empty());
-    // What was under way may appear before it goes: only nothing for a whole second is nothing.
+    // Pending operations may still create something before it is removed, so nothing must appear for a whole second.
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut last_seen = Instant::now();
     while last_seen.elapsed() < Duration::from_secs(1) {
@@ -71,7 +71,7 @@ pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
     }
 }
 
-/// A host that crashed before it noted the lease asks again: the same conversation gets a fresh sandbox.
+/// A host that crashed before it stored the lease requests a sandbox again, and the conversation gets a new one.
 pub async fn a_sandbox_left_from_before_is_replaced(backend: &dyn Backend) {
     let spec = spec(backend);
     let first = backend.provider().create(&spec, &|_| {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! Faults: something breaks under an action, and the action still ends exactly once, with its output whole.
+//! Cases with injected faults: each action still ends exactly once, with its complete output.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,25 +9,24 @@ use protocol::record::SandboxLeased;
 use protocol::{Observation, ObservationKind, SandboxId};
 use tokio::time::{sleep, timeout};
 
-use super::{Backend, Heard, Ran, command, error, id, place, ran, remove, run};
+use super::{Backend, CommandResult, OutputRecorder, command, error, id, place, ran, remove, run};
 
-/// A backend whose sandboxes a test can break, from outside of them.
+/// A backend that can inject faults into its sandboxes from outside.
 #[async_trait]
-pub trait Breakable: Backend {
-    /// Cuts what carries this process's connections to a sandbox; the server and what it runs are not touched. How many
-    /// connections that were.
+pub trait FaultInjection: Backend {
+    /// Cuts the connections of this process to a sandbox and returns their number. The server and its processes continue.
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize;
 
-    /// Kills a sandbox with all that runs in it, without a word to its server.
+    /// Kills a sandbox and all its processes without notifying its server.
     async fn kill(&self, sandbox: &SandboxId);
 
-    /// Stops everything in a sandbox where it is.
+    /// Suspends all processes of a sandbox.
     async fn freeze(&self, sandbox: &SandboxId);
 
-    /// Lets it go on.
+    /// Resumes the processes of a frozen sandbox.
     async fn thaw(&self, sandbox: &SandboxId);
 
-    /// A folder inside with room for at most 64 MiB, that can be written to. Nothing where this user cannot have one.
+    /// Returns a writable folder in the sandbox with at most 64 MiB. `None` if this user cannot create one.
     async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String>;
 }
 
@@ -35,7 +34,7 @@ pub trait Breakable: Backend {
 const LINES: &str = "echo ran >> counter; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo \"line $i\"; \
                      [ $((i % 100)) -ne 0 ] || sleep 0.1; done";
 
-fn numbered_lines(ran: &Ran) -> Vec<String> {
+fn numbered_lines(ran: &CommandResult) -> Vec<String> {
     let heard = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
     heard.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect()
 }
@@ -44,10 +43,10 @@ fn expected_lines(count: u32) -> Vec<String> {
     (1..=count).map(|number| format!("line {number}")).collect()
 }
 
-/// Whatever carries the connection breaks five times while a command prints.
-pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &dyn Breakable) {
+/// The connection is cut five times while a command prints.
+pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
-    let (heard, first, request) = (Heard::default(), id(1), command(LINES));
+    let (heard, first, request) = (OutputRecorder::default(), id(1), command(LINES));
     let listener = heard.listener();
     let name = sandbox.lease().sandbox_id.clone();
     let cuts = async {
@@ -68,8 +67,8 @@ pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &
     remove(backend, sandbox).await;
 }
 
-/// It breaks between two actions: the next knows nothing of it.
-pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn Breakable) {
+/// The connection is cut between two actions, and the next one succeeds.
+pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "color=green").await;
@@ -83,11 +82,11 @@ pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn Bre
     remove(backend, sandbox).await;
 }
 
-/// The sandbox dies as a whole: whoever waits is told once, and so is who comes later.
-pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn Breakable) {
+/// The sandbox is killed: the pending call and later calls each report it once.
+pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    let (heard, first, request) = (Heard::default(), id(1), command("echo beg''un; sleep 1042"));
+    let (heard, first, request) = (OutputRecorder::default(), id(1), command("echo beg''un; sleep 1042"));
     let listener = heard.listener();
     let kill = async {
         heard.until("begun").await;
@@ -105,17 +104,17 @@ pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn Break
     remove(backend, sandbox).await;
 }
 
-/// Frozen for 10 s, the command goes on to its end, and what is asked meanwhile is answered afterwards.
-pub async fn a_sandbox_frozen_for_ten_seconds_goes_on(backend: &dyn Breakable) {
+/// After 10 s of suspension, the command completes and pending requests are answered.
+pub async fn a_sandbox_frozen_for_ten_seconds_goes_on(backend: &dyn FaultInjection) {
     frozen_for(backend, Duration::from_secs(10)).await;
 }
 
-/// The same for any time.
-pub async fn frozen_for(backend: &dyn Breakable, time: Duration) {
+/// Suspends a sandbox for `time` while a command runs.
+pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let lines = "echo ran >> counter; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
-    let (heard, first, request) = (Heard::default(), id(1), command(lines));
+    let (heard, first, request) = (OutputRecorder::default(), id(1), command(lines));
     let listener = heard.listener();
     let freeze = async {
         heard.until("line 10").await;
@@ -136,8 +135,8 @@ pub async fn frozen_for(backend: &dyn Breakable, time: Duration) {
     remove(backend, sandbox).await;
 }
 
-/// No space: a write and a command say so; with space again both work.
-pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn Breakable) {
+/// Without disk space a write and a command report it. With space again both work.
+pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let Some(folder) = backend.small_folder(sandbox.lease()).await else {
         println!("skipped: no small file system for this user");
@@ -152,11 +151,11 @@ pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn Breakabl
     let refused = write(&*sandbox, 3, &kept, &"x".repeat(1 << 20)).await;
     assert!(matches!(refused.kind, ObservationKind::Error(_)), "{refused:?}");
     assert_eq!(run(&*sandbox, 4, &format!("cat {kept}")).await.content.trim(), "as it was");
-    // What the server itself would put on a disk: more output than it holds in memory.
+    // More output than the server holds in memory, which it would spill to disk.
     let told = Told::default();
     let flood = command("head -c 8000000 /dev/zero | tr '\\0' x");
     let ended = sandbox.execute(&id(5), &flood, &|chunk| told.hear(chunk)).await.unwrap();
-    assert_eq!(ran(ended, &Heard::default()).exit_code, 0);
+    assert_eq!(ran(ended, &OutputRecorder::default()).exit_code, 0);
     println!("{} of 8,000,000 bytes came, {} are told as missing", told.came(), told.missing());
     assert_eq!(told.came() + told.missing(), 8_000_000);
 
@@ -166,7 +165,7 @@ pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn Breakabl
     remove(backend, sandbox).await;
 }
 
-/// How much of an output came, and how much was told as missing: in order, nothing twice.
+/// Counts received and missing bytes of an output, and checks that they arrive in order and once.
 #[derive(Default)]
 struct Told {
     came: AtomicU64,

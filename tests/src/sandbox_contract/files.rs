@@ -1,4 +1,4 @@
-//! Files: what is written is read back and edited.
+//! Cases for file actions: write, read and edit.
 
 use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
@@ -12,7 +12,7 @@ async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> O
     sandbox.execute(&id(number), &request, &|_| {}).await.unwrap()
 }
 
-/// Write, read, edit; the shell sees the same file.
+/// A file is written, read and edited, and the shell sees the result.
 pub async fn a_file_is_written_read_and_edited(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let path = format!("{}/note.txt", sandbox.lease().working_dir);

@@ -1,4 +1,4 @@
-//! The local backend under test: a state folder that lives as long as the test.
+//! The local backend under test, with a state folder that is removed after the test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use sandbox::{
 };
 use tempfile::TempDir;
 
-use super::faults::Breakable;
+use super::faults::FaultInjection;
 use super::{Backend, own_sockets};
 use crate::glovebox;
 
@@ -27,8 +27,7 @@ pub struct Local {
     isolation: IsolationChoice,
 }
 
-/// A folder that is made a file system of 4 MiB when a test wants it, where the user may. Servers put there what is
-/// temporary.
+/// A folder for the temporary files of servers. A test can mount a file system of 4 MiB on it, if the user may mount.
 struct SmallFolder {
     path: PathBuf,
     is_mounted: AtomicBool,
@@ -58,7 +57,7 @@ impl SmallFolder {
 impl Drop for SmallFolder {
     fn drop(&mut self) {
         if self.is_mounted.load(Ordering::Relaxed) {
-            // Lazily: a server that a failed test has left may have files open in it.
+            // A lazy unmount, because a server that a failed test left may have open files in it.
             let ended = Command::new("umount").arg("--lazy").arg(&self.path).status();
             println!("unmounting: {ended:?}");
         }
@@ -66,19 +65,19 @@ impl Drop for SmallFolder {
 }
 
 impl Local {
-    /// A backend with a state folder of its own, that keeps nothing in.
+    /// Creates a backend with its own state folder and without isolation.
     pub fn new() -> Option<Self> {
         Some(Self::of(IsolationChoice::Unsafe))
     }
 
-    /// The same, with whatever isolation is chosen.
+    /// Creates a backend with the given isolation.
     pub fn of(isolation: IsolationChoice) -> Self {
-        // In /tmp whatever TMPDIR says: a socket's path must be short.
+        // In /tmp and not in TMPDIR, because the path of a socket must be short.
         let state = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
         Self { small: SmallFolder::in_folder(state.path()), state, isolation }
     }
 
-    /// Sandboxes that are kept in this way. Nothing where that does not work; on a build machine that is a failure.
+    /// Creates a backend with this kind of isolation. `None` if it is unavailable; with `CI=true` that is a failure.
     pub async fn isolated(kind: IsolationKind) -> Option<Self> {
         let backend = Self::of(IsolationChoice::Only(kind));
         let found = backend.local_provider(ServerBinary::at("/nowhere")).isolation().await.cloned();
@@ -92,8 +91,8 @@ impl Local {
         }
     }
 
-    /// The same, where a sandbox is bounded as a whole. Nothing where that does not work; on a build machine that is a
-    /// failure.
+    /// Returns this backend if control groups limit each sandbox as a whole. `None` if they are unavailable; with `CI=true`
+    /// that is a failure.
     pub async fn grouped(self) -> Option<Self> {
         let bounds = self.local_provider(ServerBinary::at("/nowhere")).bounds().await.unwrap().to_string();
         if bounds.starts_with("memory, processors and processes") {
@@ -104,12 +103,12 @@ impl Local {
         None
     }
 
-    /// Whether anything keeps its sandboxes in.
+    /// Whether sandboxes are isolated.
     pub fn is_isolated(&self) -> bool {
         self.isolation != IsolationChoice::Unsafe
     }
 
-    /// The control groups of a sandbox.
+    /// Returns the control groups of a sandbox.
     pub fn groups(&self, sandbox: &SandboxId) -> Vec<PathBuf> {
         let parents =
             ["", "memory", "cpu", "pids"].map(|tree| Path::new(CONTROL_GROUPS).join(tree).join("glovebox"));
@@ -119,22 +118,22 @@ impl Local {
         groups.map(|group| group.path()).filter(|path| path.to_string_lossy().ends_with(&name)).collect()
     }
 
-    /// Where it keeps what no sandbox may see.
+    /// Returns the state folder, which sandboxes must not see.
     pub fn state_dir(&self) -> &Path {
         self.state.path()
     }
 
-    /// The server's program, in the state folder as a host program has it.
+    /// Returns the action server's program in the state folder.
     pub fn server(&self) -> ServerBinary {
         ServerBinary::embedded(self.state.path().join("bin"))
     }
 
-    /// The provider itself, for what only it can do.
+    /// Returns the provider as its concrete type.
     pub fn local_provider(&self, server: ServerBinary) -> LocalProvider {
         LocalProvider::new(self.config(server))
     }
 
-    /// What a host program would configure.
+    /// Returns the provider configuration of a host program.
     pub fn config(&self, server: ServerBinary) -> LocalConfig {
         LocalConfig {
             state_dir: self.state.path().into(),
@@ -156,7 +155,7 @@ impl Local {
         }
     }
 
-    /// The processes that were started for a sandbox, and all that came of them.
+    /// Returns the processes of a sandbox and their descendants.
     fn processes(&self, sandbox: &SandboxId) -> Vec<Pid> {
         let folder = self.folder(sandbox);
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -168,7 +167,7 @@ impl Local {
         let processes = self.processes(sandbox);
         assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
         for process in processes {
-            // One that has ended meanwhile is where it is to be.
+            // Fails only if the process has already exited.
             let _ = kill_process(process, signal);
         }
     }
@@ -218,13 +217,13 @@ fn arguments(process: &Path) -> String {
 }
 
 #[async_trait]
-impl Breakable for Local {
+impl FaultInjection for Local {
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
         own_sockets::cut_unix(&self.folder(sandbox).join("r/s"))
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // As one: a server that sees its shell die before it does has an ending to tell.
+        // Kills all at once: a server that survives its shell would report the completion of the action.
         self.send(sandbox, Signal::STOP);
         self.send(sandbox, Signal::KILL);
     }

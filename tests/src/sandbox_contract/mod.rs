@@ -1,6 +1,7 @@
-//! What every backend of sandboxes promises, as cases that run on each of them.
+//! The contract of sandbox backends, as cases that run on each of them.
 //!
-//! A case gets a [`Backend`], places what it needs, and leaves nothing. `sandbox_contract!` makes a test of each.
+//! A case receives a [`Backend`], creates the sandboxes it needs, and leaves nothing behind. `sandbox_contract!` generates a
+//! test per case.
 
 pub mod access;
 pub mod commands;
@@ -25,23 +26,23 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
 use sandbox::ServerBinary;
 
-/// A backend under test, and what the cases must know of it beside its provider.
+/// A backend under test: its provider and the information that the cases need.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// The provider that a host program would have, as after each of its starts.
+    /// Returns a new provider, as a restarted host program would create it.
     fn provider(&self) -> Box<dyn SandboxProvider>;
 
-    /// The same with another program in the action server's place.
+    /// Returns a provider with another program in place of the action server.
     fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider>;
 
-    /// The image that sandboxes are placed from, for backends that have one.
+    /// Returns the image of sandboxes. `None` if the backend uses none.
     fn image(&self) -> Option<String>;
 
-    /// What of a sandbox is still there: containers, folders, processes.
+    /// Returns the remains of a sandbox: containers, folders and processes.
     async fn left_of(&self, sandbox: &SandboxId) -> Vec<String>;
 }
 
-/// Makes a test of every case of the contract, on the backend that `$backend` gives; nothing skips them.
+/// Generates a test for every case of the contract on `$backend`. No case can be skipped.
 #[macro_export]
 macro_rules! sandbox_contract {
     ($backend:expr) => {
@@ -77,7 +78,7 @@ macro_rules! sandbox_contract {
     };
 }
 
-/// Makes a test of every case that breaks something, on a backend whose sandboxes tests can break.
+/// Generates a test for every case with injected faults on `$backend`.
 #[macro_export]
 macro_rules! sandbox_faults {
     ($backend:expr) => {
@@ -92,7 +93,7 @@ macro_rules! sandbox_faults {
     };
 }
 
-/// A conversation that no other test has.
+/// Returns the spec of a sandbox with a unique conversation.
 pub fn spec(backend: &dyn Backend) -> SandboxSpec {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -103,12 +104,12 @@ pub fn spec(backend: &dyn Backend) -> SandboxSpec {
     }
 }
 
-/// A sandbox of its own for one case.
+/// Creates a sandbox for one case.
 pub async fn place(backend: &dyn Backend) -> Box<dyn Sandbox> {
     backend.provider().create(&spec(backend), &|_| {}).await.unwrap()
 }
 
-/// Removes it again, and checks that nothing stays.
+/// Removes a sandbox and checks that nothing remains.
 pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
     let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
@@ -116,13 +117,13 @@ pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
     assert_eq!(backend.left_of(&id).await, Vec::<String>::new());
 }
 
-/// A command for the shell, as a request.
+/// Returns a request that runs a shell command.
 pub fn command(text: &str) -> ActionRequest {
     let action = RunAction { command: text.into(), blocking: true, ..RunAction::default() };
     ActionRequest::new(SandboxAction::Run(action), Some(60.0))
 }
 
-/// A file to be written, as a request.
+/// Returns a request that writes a file.
 pub fn write(path: &str, content: &str) -> ActionRequest {
     let action = WriteAction {
         path: path.into(),
@@ -135,45 +136,47 @@ pub fn write(path: &str, content: &str) -> ActionRequest {
     ActionRequest::new(SandboxAction::Write(action), Some(60.0))
 }
 
-/// An action's id.
+/// Returns the action id for a number.
 pub fn id(number: u32) -> ActionId {
     format!("action.{number}").parse().unwrap()
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandResult {
     /// The observation's text.
     pub content: String,
-    /// Its exit code.
+    /// The exit code.
     pub exit_code: i64,
-    /// The bytes that came while it ran.
+    /// The output that was streamed while it ran.
     pub heard: Vec<u8>,
 }
 
-/// Runs a command to its end.
-pub async fn run(sandbox: &dyn Sandbox, number: u32, text: &str) -> Ran {
-    let heard = Heard::default();
+/// Runs a command to completion.
+pub async fn run(sandbox: &dyn Sandbox, number: u32, text: &str) -> CommandResult {
+    let heard = OutputRecorder::default();
     let observation = sandbox.execute(&id(number), &command(text), &heard.listener()).await.unwrap();
     ran(observation, &heard)
 }
 
-/// The command's observation, taken apart.
-pub fn ran(observation: Observation, heard: &Heard) -> Ran {
+/// Returns the parts of a command's observation.
+pub fn ran(observation: Observation, heard: &OutputRecorder) -> CommandResult {
     match observation.kind {
-        ObservationKind::Run(run) => {
-            Ran { content: observation.content, exit_code: run.metadata.exit_code, heard: heard.bytes() }
-        }
+        ObservationKind::Run(run) => CommandResult {
+            content: observation.content,
+            exit_code: run.metadata.exit_code,
+            heard: heard.bytes(),
+        },
         other => panic!("not a command's observation: {other:?}: {}", observation.content),
     }
 }
 
-/// Collects output, and checks that it comes in order, each byte once.
+/// Collects output and checks that each byte arrives once and in order.
 #[derive(Debug, Clone, Default)]
-pub struct Heard(Arc<Mutex<(u64, Vec<u8>)>>);
+pub struct OutputRecorder(Arc<Mutex<(u64, Vec<u8>)>>);
 
-impl Heard {
-    /// Where output goes.
+impl OutputRecorder {
+    /// Returns the callback that receives output.
     pub fn listener(&self) -> impl Fn(OutputChunk<'_>) + Send + Sync + use<> {
         let heard = self.clone();
         move |chunk| {
@@ -189,12 +192,12 @@ impl Heard {
         }
     }
 
-    /// All of it so far.
+    /// Returns all output so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().1.clone()
     }
 
-    /// Waits until a text was heard.
+    /// Waits until the output contains a text.
     pub async fn until(&self, text: &str) {
         while !String::from_utf8_lossy(&self.bytes()).contains(text) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -202,7 +205,7 @@ impl Heard {
     }
 }
 
-/// The error of something that must fail.
+/// Returns the error of an operation that must fail.
 pub fn error<T>(result: Result<T, SandboxError>) -> SandboxError {
     result.err().expect("this must fail")
 }

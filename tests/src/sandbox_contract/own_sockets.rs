@@ -1,4 +1,4 @@
-//! Sockets of this process, to be cut under whoever uses them: both ends see an end, as when a line breaks.
+//! Shutdown of this process's sockets, to simulate a broken connection: both ends see its end.
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Cuts every connection of this process to the unix socket at `path`; how many there were.
+/// Cuts every connection of this process to the unix socket at `path` and returns their number.
 pub fn cut_unix(path: &Path) -> usize {
     cut(|socket| {
         let socket = UnixStream::from(socket);
@@ -16,7 +16,7 @@ pub fn cut_unix(path: &Path) -> usize {
     })
 }
 
-/// Cuts every connection of this process to this port of a host; how many there were.
+/// Cuts every connection of this process to a remote port and returns their number.
 pub fn cut_tcp(port: u16) -> usize {
     cut(|socket| {
         let socket = TcpStream::from(socket);
@@ -29,7 +29,7 @@ fn cut(cuts: impl Fn(OwnedFd) -> bool) -> usize {
     own_sockets(getpid()).into_iter().filter_map(|socket| cuts(socket).then_some(())).count()
 }
 
-/// Handles of our own on all sockets of a process: what is done to one is done to the socket.
+/// Returns duplicates of all sockets of a process. A shutdown of a duplicate shuts down the socket.
 fn own_sockets(process: Pid) -> Vec<OwnedFd> {
     let handle = pidfd_open(process, PidfdFlags::empty()).unwrap();
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -37,6 +37,6 @@ fn own_sockets(process: Pid) -> Vec<OwnedFd> {
         std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
     });
     let numbers = sockets.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // One that is closed meanwhile is cut already.
+    // A socket that was closed in between needs no cut.
     numbers.filter_map(|number| pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok()).collect()
 }

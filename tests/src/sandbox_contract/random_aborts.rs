@@ -1,5 +1,4 @@
-//! Starts that are aborted at random moments: whoever no longer waits, or gives up what has just been placed, leaves
-//! nothing.
+//! A case that aborts starts at random moments. An aborted start, or a sandbox that is removed immediately, leaves nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -7,21 +6,21 @@ use std::time::{Duration, Instant};
 use protocol::SandboxId;
 use tokio::time::timeout;
 
-use super::faults::Breakable;
+use super::faults::FaultInjection;
 use super::spec;
 
-/// How many, instead of a few: `GLOVEBOX_TEST_ABORTS=1000`.
+/// Variable with the number of starts, such as `GLOVEBOX_TEST_ABORTS=1000`.
 const COUNT_VARIABLE: &str = "GLOVEBOX_TEST_ABORTS";
-/// Another sequence of moments than last time's: what a failure printed gives the same again.
+/// Variable with the seed. A failure prints its seed, which reproduces the sequence.
 const SEED_VARIABLE: &str = "GLOVEBOX_TEST_SEED";
 
-const FEW: u32 = 24;
-const AT_ONCE: u32 = 4;
+const DEFAULT_COUNT: u32 = 24;
+const CONCURRENCY: u32 = 4;
 
-/// A small generator of numbers that look random (xorshift64*); the same for the same seed.
-struct Moments(u64);
+/// A pseudo-random number generator (xorshift64*), deterministic for a seed.
+struct RandomMoments(u64);
 
-impl Moments {
+impl RandomMoments {
     fn next(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -34,13 +33,13 @@ fn number(variable: &str) -> Option<u64> {
     Some(std::env::var(variable).ok()?.parse().unwrap())
 }
 
-/// Some are aborted before anything is placed, some in the middle, some when all is there.
-pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn Breakable) {
-    let count = number(COUNT_VARIABLE).map_or(FEW, |count| count.try_into().unwrap());
+/// Starts are aborted before, during and after the creation of the sandbox.
+pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultInjection) {
+    let count = number(COUNT_VARIABLE).map_or(DEFAULT_COUNT, |count| count.try_into().unwrap());
     let seed = number(SEED_VARIABLE).unwrap_or(u64::from(std::process::id()) * 2_654_435_761 + 1);
     println!("{COUNT_VARIABLE}={count} {SEED_VARIABLE}={seed}");
-    let longest = time_of_a_start(backend).await * AT_ONCE;
-    let mut moments = Moments(seed);
+    let longest = time_of_a_start(backend).await * CONCURRENCY;
+    let mut moments = RandomMoments(seed);
     let waits: Vec<Duration> =
         (0..count).map(|_| Duration::from_micros(moments.next(longest.as_micros() as u64))).collect();
     let (next, finished) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -55,7 +54,7 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn Breaka
                 finished.fetch_add(1, Ordering::Relaxed);
                 provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
             }
-            // Removals that pile up would keep every later start from coming to its end.
+            // A backlog of removals would delay later starts until none completes.
             provider.wait_for_cleanup().await;
         }
         placed
@@ -73,7 +72,7 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn Breaka
     assert!(listed.iter().all(|placed| !sandboxes.contains(&placed.sandbox)), "{listed:?}");
 }
 
-async fn time_of_a_start(backend: &dyn Breakable) -> Duration {
+async fn time_of_a_start(backend: &dyn FaultInjection) -> Duration {
     let mut times = Vec::new();
     for _ in 0..3 {
         let begun = Instant::now();

@@ -1,13 +1,13 @@
-//! What happens when something breaks: asked again, attached again, lost.
+//! Cases for recovery: repeated requests, reattachment and lost servers.
 
 use std::time::{Duration, Instant};
 
 use engine::sandbox::SandboxError;
 use tokio::time::timeout;
 
-use super::{Backend, Heard, command, error, id, place, ran, remove, run};
+use super::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
 
-/// The same id attaches: the command's effect is there once, its output is heard each time.
+/// A repeated id attaches: the command runs once, and each request receives its output.
 pub async fn an_action_asked_for_twice_runs_once(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     for _ in 0..3 {
@@ -18,13 +18,13 @@ pub async fn an_action_asked_for_twice_runs_once(backend: &dyn Backend) {
     remove(backend, sandbox).await;
 }
 
-/// The client is dropped while a command runs; a new one hears all of its output and its ending.
+/// The client is dropped while a command runs. A new one receives its complete output and its result.
 pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let lease = sandbox.lease().clone();
     let request = command("echo bef''ore; while [ ! -e go ]; do sleep 0.1; done; echo aft''er");
     {
-        let (heard, first) = (Heard::default(), id(1));
+        let (heard, first) = (OutputRecorder::default(), id(1));
         let listener = heard.listener();
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
@@ -35,7 +35,7 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
 
     let sandbox = backend.provider().attach(&lease).await.unwrap();
     assert_eq!(*sandbox.lease(), lease);
-    let (heard, first) = (Heard::default(), id(1));
+    let (heard, first) = (OutputRecorder::default(), id(1));
     let listener = heard.listener();
     let write = protocol::sandbox_api::ActionRequest::new(
         protocol::sandbox_api::SandboxAction::Write(protocol::action::WriteAction {
@@ -61,10 +61,10 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
     remove(backend, sandbox).await;
 }
 
-/// The server dies; whoever waits is told, and nobody can attach any more.
+/// The server is killed: the pending call fails, and a later attach fails too.
 pub async fn a_server_killed_in_mid_command_is_lost_within_five_seconds(backend: &dyn Backend) {
     let sandbox = place(backend).await;
-    let (heard, first) = (Heard::default(), id(1));
+    let (heard, first) = (OutputRecorder::default(), id(1));
     // The shell's parent is the server.
     let request = command("echo beg''un; sleep 0.2; kill -9 $PPID; sleep 1042");
     let listener = heard.listener();

@@ -1,4 +1,4 @@
-//! The remote backends under test: sandboxes that a sandbox-host lends, and action servers that run somewhere already.
+//! The remote backends under test: sandboxes leased from a sandbox-host, and action servers that already run.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,44 +23,44 @@ use tokio::process::{Child, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::docker::DockerBackend;
-use super::faults::Breakable;
+use super::faults::FaultInjection;
 use super::local::Local;
 use super::{Backend, own_sockets};
 
 /// The name and the secret of the contract's key.
 const KEY: &str = "ann";
-/// Its secret.
+/// Secret of the contract's API key.
 pub const SECRET: &str = "ann-0123456789abcdef";
-/// The secret of another one.
+/// Secret of another API key.
 pub const OTHER_SECRET: &str = "bob-0123456789abcdef";
 
-/// Sandboxes of another backend, lent by a sandbox-host in this process and reached over TCP.
-pub struct Lent<B> {
+/// Sandboxes of another backend, leased over TCP from a sandbox-host in this process.
+pub struct SandboxHostBackend<B> {
     below: B,
     hosts: Mutex<Vec<DropGuard>>,
     main: Mutex<Option<SocketAddr>>,
 }
 
-impl Lent<Local> {
-    /// Processes of this host, lent.
+impl SandboxHostBackend<Local> {
+    /// Leases processes of this host.
     pub fn over_local() -> Option<Self> {
         Local::new().map(Self::over)
     }
 }
 
-impl Lent<DockerBackend> {
-    /// Containers of the smallest image, lent.
+impl SandboxHostBackend<DockerBackend> {
+    /// Leases containers of the busybox image.
     pub fn over_busybox() -> Option<Self> {
         DockerBackend::busybox().map(Self::over)
     }
 }
 
-impl<B: Backend> Lent<B> {
+impl<B: Backend> SandboxHostBackend<B> {
     fn over(below: B) -> Self {
         Self { below, hosts: Mutex::default(), main: Mutex::default() }
     }
 
-    /// What a host program would configure.
+    /// Returns the configuration of the sandbox-host.
     pub fn host_config() -> SandboxHostConfig {
         let keys = format!("{KEY}:{SECRET}\nbob:{OTHER_SECRET}");
         SandboxHostConfig {
@@ -70,12 +70,12 @@ impl<B: Backend> Lent<B> {
         }
     }
 
-    /// A sandbox-host over the backend, which ends with this.
+    /// Starts a sandbox-host over the backend and returns its address. It is stopped on drop.
     pub fn lend(&self, config: SandboxHostConfig) -> SocketAddr {
         self.serve(self.below.provider(), config)
     }
 
-    /// What is lent from.
+    /// Returns the backend of the leased sandboxes.
     pub fn below(&self) -> &B {
         &self.below
     }
@@ -93,7 +93,7 @@ impl<B: Backend> Lent<B> {
     }
 }
 
-/// An orchestrator's provider for a sandbox-host, with short times.
+/// Returns the client's provider for a sandbox-host, with short timeouts.
 pub fn client_of(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     let url = format!("http://{address}").parse().unwrap();
     RemoteRuntimeProvider::new(RemoteRuntimeConfig {
@@ -104,14 +104,14 @@ pub fn client_of(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     .unwrap()
 }
 
-/// The sandbox as the machine that lends it knows it.
+/// Returns the id of the sandbox on the sandbox-host.
 pub fn lent_name(sandbox: &SandboxId) -> SandboxId {
     let session = sandbox.as_str().strip_prefix("glovebox-").unwrap();
     format!("glovebox-{KEY}.{session}").parse().unwrap()
 }
 
 #[async_trait]
-impl<B: Backend> Backend for Lent<B> {
+impl<B: Backend> Backend for SandboxHostBackend<B> {
     fn provider(&self) -> Box<dyn SandboxProvider> {
         let mut main = self.main.lock().unwrap();
         let address = *main.get_or_insert_with(|| self.lend(Self::host_config()));
@@ -133,7 +133,7 @@ impl<B: Backend> Backend for Lent<B> {
 }
 
 #[async_trait]
-impl<B: Breakable> Breakable for Lent<B> {
+impl<B: FaultInjection> FaultInjection for SandboxHostBackend<B> {
     async fn cut_connection(&self, _: &SandboxId) -> usize {
         let host = *self.main.lock().unwrap();
         host.map_or(0, |host| own_sockets::cut_tcp(host.port()))
@@ -156,13 +156,13 @@ impl<B: Breakable> Breakable for Lent<B> {
     }
 }
 
-/// Action servers that were started by hand, one for each sandbox: what the backend itself never does.
-pub struct ByHand {
+/// Action servers, started by the test for each sandbox, because the backend never starts them.
+pub struct DirectServers {
     cache: TempDir,
     servers: Arc<Mutex<HashMap<SandboxId, RunningServer>>>,
 }
 
-/// An action server on a port of this machine, and its folder; both end with this.
+/// An action server on a local port and its folder, both removed on drop.
 pub struct RunningServer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -171,7 +171,7 @@ pub struct RunningServer {
 }
 
 impl Drop for RunningServer {
-    /// Gently, and waited for: it ends what it runs, which a test would leave behind otherwise.
+    /// Terminates the server and waits, so that it can kill its processes.
     fn drop(&mut self) {
         let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
@@ -182,14 +182,14 @@ impl Drop for RunningServer {
     }
 }
 
-/// The key of servers that are started by hand.
+/// Key of the servers that tests start.
 pub const SERVER_KEY: &str = "the-key-of-the-server";
 
 impl RunningServer {
-    /// Starts one, and waits until it listens.
+    /// Starts a server and waits until it listens.
     pub async fn start(binary: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Free now; who takes it meanwhile makes the test fail.
+        // The port is free now. If another process takes it, the test fails.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(binary);
         command.args(["serve", "--listen", &address.to_string(), "--key-stdin", "--working-dir"]);
@@ -204,7 +204,7 @@ impl RunningServer {
         Self { address, process, folder }
     }
 
-    /// An orchestrator's provider for it.
+    /// Returns the client's provider for this server.
     pub fn client(&self) -> RemoteServerProvider {
         RemoteServerProvider::new(RemoteServerConfig {
             url: format!("http://{}", self.address).parse().unwrap(),
@@ -213,26 +213,26 @@ impl RunningServer {
         })
     }
 
-    /// Where it works.
+    /// Returns the working directory.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 }
 
-impl ByHand {
-    /// None yet.
+impl DirectServers {
+    /// Creates the backend without any server.
     pub fn new() -> Option<Self> {
         Some(Self { cache: tempfile::tempdir().unwrap(), servers: Arc::default() })
     }
 
-    /// Another server, which is no sandbox of the contract's.
+    /// Starts a further server, which is not a sandbox of the contract.
     pub async fn start(&self) -> RunningServer {
         RunningServer::start(ServerBinary::embedded(self.cache.path()).path().await.unwrap()).await
     }
 }
 
 #[async_trait]
-impl Backend for ByHand {
+impl Backend for DirectServers {
     fn provider(&self) -> Box<dyn SandboxProvider> {
         self.provider_of(ServerBinary::embedded(self.cache.path()))
     }
@@ -251,7 +251,7 @@ impl Backend for ByHand {
     }
 }
 
-/// Whoever uses the backend starts a server first and ends it afterwards; here that stands in for both.
+/// Starts a server on `create` and stops it on `destroy`, on behalf of the user of the backend.
 struct StartedByHand {
     server: ServerBinary,
     servers: Arc<Mutex<HashMap<SandboxId, RunningServer>>>,

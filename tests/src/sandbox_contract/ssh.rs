@@ -1,4 +1,4 @@
-//! The SSH backend under test: an account on an OpenSSH server of this machine that lives as long as the test.
+//! The SSH backend under test: an account on a local OpenSSH server that is stopped after the test.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,25 +11,25 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{HostSecret, ServerBinary, SshConfig, SshProvider};
 use tempfile::TempDir;
 
-use super::faults::Breakable;
+use super::faults::FaultInjection;
 use super::{Backend, own_sockets};
 use crate::sshd::{Options, Sshd, USER};
 
-/// Sandboxes in the account of one server.
+/// Sandboxes in an account of one server.
 pub struct Ssh {
-    /// The other side.
+    /// The SSH server.
     pub sshd: Sshd,
     cache: TempDir,
     is_small: bool,
 }
 
 impl Ssh {
-    /// An ordinary server; nothing where there cannot be one.
+    /// Starts a server with default options. `None` if this user cannot run one.
     pub fn new() -> Option<Self> {
         Self::with(&Options::default())
     }
 
-    /// A server that differs.
+    /// Starts a server with these options. `None` if this user cannot run one.
     pub fn with(options: &Options) -> Option<Self> {
         let sshd = Sshd::start(options)?;
         sshd.make_known();
@@ -38,12 +38,12 @@ impl Ssh {
         Some(ssh)
     }
 
-    /// The whole text of the client's configuration file. The target is `far`.
+    /// Writes the client's configuration file. The target host is `far`.
     pub fn configure(&self, text: &str) {
         std::fs::write(self.sshd.client_home().join(".ssh/config"), text).unwrap();
     }
 
-    /// What a host program would configure.
+    /// Returns the provider configuration of a host program.
     pub fn config(&self, server: ServerBinary) -> SshConfig {
         let home = self.sshd.client_home();
         SshConfig {
@@ -62,12 +62,12 @@ impl Ssh {
         let processes = processes_of(&self.folder(sandbox));
         assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
         for (process, _) in processes {
-            // One that has ended meanwhile is where it is to be.
+            // Fails only if the process has already exited.
             let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
         }
     }
 
-    /// The program that is placed.
+    /// Returns the action server's program.
     pub fn server(&self) -> ServerBinary {
         ServerBinary::embedded(self.cache.path())
     }
@@ -96,7 +96,7 @@ impl Backend for Ssh {
     }
 }
 
-/// The processes that were started for the sandbox in this folder, and all that came of them.
+/// Returns the processes of the sandbox in this folder and their descendants.
 fn processes_of(folder: &Path) -> Vec<(i32, String)> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let belongs = |process: std::fs::DirEntry| {
@@ -104,7 +104,7 @@ fn processes_of(folder: &Path) -> Vec<(i32, String)> {
         let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let working_dir = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-        // With its end: another sandbox's name may begin with this one's.
+        // Includes the separator, because the name may be a prefix of another sandbox's name.
         let is_server = arguments.contains(&format!("{}/", folder.display()));
         (is_server || working_dir.starts_with(folder)).then_some((pid, arguments))
     };
@@ -112,13 +112,13 @@ fn processes_of(folder: &Path) -> Vec<(i32, String)> {
 }
 
 #[async_trait]
-impl Breakable for Ssh {
+impl FaultInjection for Ssh {
     async fn cut_connection(&self, _: &SandboxId) -> usize {
         own_sockets::cut_tcp(self.sshd.port())
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // As one: a server that sees its shell die before it does has an ending to tell.
+        // Kills all at once: a server that survives its shell would report the completion of the action.
         self.send(sandbox, Signal::STOP);
         self.send(sandbox, Signal::KILL);
     }

@@ -1,7 +1,7 @@
 //! The agent's tool, from the model's call to what the model is told.
 
 use serde_json::{Value, json};
-use tests::glovebox::{Ended, Home, calls, finish};
+use tests::glovebox::{CompletedRun, Home, calls, finish};
 
 const SECRET: &str = "swordfish-7f3b9d41";
 
@@ -9,7 +9,7 @@ fn code(code: &str) -> Value {
     calls("browser", &json!({ "code": code }))
 }
 
-fn run(home: &Home, model: &str, more: &[&str]) -> Ended {
+fn run(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
     let workspace = home.workspace();
     let common =
         ["run", "--json", "-t", "work", "--runtime", "local", "-l", model, "-d", workspace.to_str().unwrap()];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::ObservationKind;
-use tests::sandbox_contract::faults::Breakable as _;
+use tests::sandbox_contract::faults::FaultInjection as _;
 
 use super::scene::{Scene, interactive};
 

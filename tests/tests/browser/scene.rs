@@ -62,8 +62,8 @@ impl<B: Backend> Scene<B> {
     }
 
     /// Makes calls, in which `SITE` is where the pages are.
-    pub(super) async fn act(&self, calls: &str) -> Seen {
-        Seen::of(
+    pub(super) async fn act(&self, calls: &str) -> PageObservation {
+        PageObservation::of(
             self.perform(self.next_id(), &interactive(&calls.replace("SITE", &self.site), 60.0))
                 .await
                 .unwrap(),
@@ -80,10 +80,10 @@ impl<B: Backend> Scene<B> {
         tokio::time::timeout(Duration::from_secs(150), performed).await.expect("an action has an ending")
     }
 
-    pub(super) async fn browse(&self, page: &str) -> Seen {
+    pub(super) async fn browse(&self, page: &str) -> PageObservation {
         let browse = BrowseAction { url: format!("{}/{page}", self.site), ..Default::default() };
         let request = ActionRequest::new(SandboxAction::Browse(browse), Some(60.0));
-        Seen::of(self.perform(self.next_id(), &request).await.unwrap())
+        PageObservation::of(self.perform(self.next_id(), &request).await.unwrap())
     }
 
     /// Waits for the next request for `SITE/arrived`.
@@ -127,12 +127,12 @@ pub(super) fn interactive(calls: &str, timeout: f64) -> ActionRequest {
 
 /// A page as it was observed.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct PageObservation {
     pub(super) text: String,
     pub(super) page: BrowseObservation,
 }
 
-impl Seen {
+impl PageObservation {
     fn of(observation: Observation) -> Self {
         let ObservationKind::Browse(page) = observation.kind else { panic!("{observation:?}") };
         Self { text: observation.content, page: *page }

@@ -10,7 +10,7 @@ mod shells;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
-use tests::glovebox::{Ended, Home};
+use tests::glovebox::{CompletedRun, Home};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
@@ -58,11 +58,11 @@ impl Scene {
         self.home.glovebox(&[&["sandbox", subcommand, "--runtime", self.runtime], more].concat())
     }
 
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> CompletedRun {
         ended(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    fn exec(&self, words: &[&str]) -> Ended {
+    fn exec(&self, words: &[&str]) -> CompletedRun {
         self.run(&[&["exec", &self.name(), "--"], words].concat())
     }
 
@@ -85,9 +85,9 @@ impl Drop for Scene {
     }
 }
 
-fn ended(child: Child) -> Ended {
+fn ended(child: Child) -> CompletedRun {
     let output = child.wait_with_output().unwrap();
-    Ended {
+    CompletedRun {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -95,7 +95,7 @@ fn ended(child: Child) -> Ended {
 }
 
 #[track_caller]
-fn refused(ended: &Ended, code: i32, part: &str) {
+fn refused(ended: &CompletedRun, code: i32, part: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     let lines: Vec<_> = ended.stderr.lines().filter(|line| !line.contains("warning")).collect();
     assert!(ended.stderr.contains(part) && lines.len() == 1, "{part} in one line of: {}", ended.stderr);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxError, SandboxState, SnapshotPurpose};
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
+use tests::sandbox_contract::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
 use tokio::time::{sleep, timeout};
 
 /// Longer than the pings of both sides wait.
@@ -17,7 +17,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
-    let (heard, second) = (Heard::default(), id(2));
+    let (heard, second) = (OutputRecorder::default(), id(2));
     let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), heard.listener());
     let pausing = async {
         heard.until("begun").await;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
 use sandbox::{RemoteServerConfig, RemoteServerProvider};
 use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{ByHand, Lent, SERVER_KEY};
-use tests::sandbox_contract::{Heard, command, error, id, run, spec};
+use tests::sandbox_contract::remote::{DirectServers, SERVER_KEY, SandboxHostBackend};
+use tests::sandbox_contract::{OutputRecorder, command, error, id, run, spec};
 use tokio::net::TcpListener;
 
 fn server_at(url: &str, key: &str) -> RemoteServerProvider {
@@ -19,11 +19,11 @@ fn server_at(url: &str, key: &str) -> RemoteServerProvider {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_server_survives_and_our_processes_end_on_removal() {
-    let backend = ByHand::new().unwrap();
+    let backend = DirectServers::new().unwrap();
     let server = backend.start().await;
     let (provider, spec) = (server.client(), spec(&backend));
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-    let heard = Heard::default();
+    let heard = OutputRecorder::default();
     {
         let (first, request, listener) =
             (id(1), command("touch here; echo beg''un; sleep 1046"), heard.listener());
@@ -54,7 +54,7 @@ async fn foreign_server_survives_and_our_processes_end_on_removal() {
 
 #[tokio::test]
 async fn a_wrong_key_is_refused_with_a_hint() {
-    let backend = ByHand::new().unwrap();
+    let backend = DirectServers::new().unwrap();
     let server = backend.start().await;
     let provider = server_at(&format!("http://{}", server.address), "another key");
     let failed = error(provider.create(&spec(&backend), &|_| {}).await);
@@ -81,8 +81,8 @@ async fn a_server_that_is_not_there_is_told_at_once() {
 
 #[tokio::test]
 async fn something_else_that_answers_is_no_action_server() {
-    let backend = Lent::<Local>::over_local().unwrap();
-    let something_else = backend.lend(Lent::<Local>::host_config());
+    let backend = SandboxHostBackend::<Local>::over_local().unwrap();
+    let something_else = backend.lend(SandboxHostBackend::<Local>::host_config());
     let failed =
         error(server_at(&format!("http://{something_else}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use tests::sandbox_contract::remote::{Lent, SECRET};
+use tests::sandbox_contract::remote::{SECRET, SandboxHostBackend};
 
 /// More than there are places for.
 const CONNECTIONS: usize = 600;
@@ -38,8 +38,8 @@ fn list(address: SocketAddr) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_a_sandbox_host_keeps_no_client_out() {
-    let backend = Lent::over_local().unwrap();
-    let address = backend.lend(Lent::<tests::sandbox_contract::local::Local>::host_config());
+    let backend = SandboxHostBackend::over_local().unwrap();
+    let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
     let scene = tokio::task::spawn_blocking(move || {
         for beginning in HALF_REQUESTS {
             let mut flood = Vec::new();
@@ -63,8 +63,8 @@ async fn a_flood_of_a_sandbox_host_keeps_no_client_out() {
 /// The client sends all of its body before it reads: it must find the answer, and no reset connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_early_refusal_reaches_a_client_that_still_sends() {
-    let backend = Lent::over_local().unwrap();
-    let address = backend.lend(Lent::<tests::sandbox_contract::local::Local>::host_config());
+    let backend = SandboxHostBackend::over_local().unwrap();
+    let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
     let scene = tokio::task::spawn_blocking(move || {
         for (path, status) in
             [("/start", "403"), ("/sandboxes/glovebox-c/v1/files?path=/a", "403"), ("/no", "404")]

@@ -11,12 +11,12 @@ use hyper_util::rt::TokioIo;
 use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider, SandboxHostConfig};
 use serde_json::{Value, json};
 use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{Lent, OTHER_SECRET, SECRET, client_of};
+use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_of};
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::TcpStream;
 
-fn lent() -> Lent<Local> {
-    Lent::over_local().unwrap()
+fn lent() -> SandboxHostBackend<Local> {
+    SandboxHostBackend::over_local().unwrap()
 }
 
 /// A client that takes no for an answer.
@@ -53,8 +53,11 @@ fn conversation(spec: &SandboxSpec) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
     let backend = lent();
-    let config =
-        SandboxHostConfig { max_sandboxes: 2, max_sandboxes_per_key: 1, ..Lent::<Local>::host_config() };
+    let config = SandboxHostConfig {
+        max_sandboxes: 2,
+        max_sandboxes_per_key: 1,
+        ..SandboxHostBackend::<Local>::host_config()
+    };
     let address = backend.lend(config);
     let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| impatient(address, secret));
     let [first, second] = [spec(&backend), spec(&backend)];
@@ -89,7 +92,7 @@ async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
 #[tokio::test]
 async fn a_wrong_key_and_requests_without_one_are_refused() {
     let backend = lent();
-    let address = backend.lend(Lent::<Local>::host_config());
+    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let failed = error(impatient(address, "nobody-0123456789").create(&spec(&backend), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
     assert!(failed.to_string().contains("check sandbox.api_key"), "{failed}");
@@ -104,7 +107,7 @@ async fn a_wrong_key_and_requests_without_one_are_refused() {
 #[tokio::test]
 async fn what_asks_for_too_much_is_refused_and_said() {
     let backend = lent();
-    let address = backend.lend(Lent::<Local>::host_config());
+    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let (status, _) = ask(address, of_ann("POST", "/start", vec![b' '; 5 << 20])).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     for body in [
@@ -130,7 +133,7 @@ async fn what_asks_for_too_much_is_refused_and_said() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
     let backend = lent();
-    let address = backend.lend(Lent::<Local>::host_config());
+    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let start = json!({
         "image": "ours:1", "command": ["/openhands/micromamba/bin/micromamba", "run"], "working_dir": "/openhands/code/",
         "environment": {"DEBUG": "true"}, "session_id": "0123abcd", "resource_factor": 1,
@@ -181,7 +184,10 @@ async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
     let backend = lent();
-    let config = SandboxHostConfig { idle_timeout: Duration::from_secs(1), ..Lent::<Local>::host_config() };
+    let config = SandboxHostConfig {
+        idle_timeout: Duration::from_secs(1),
+        ..SandboxHostBackend::<Local>::host_config()
+    };
     let provider = client_of(backend.lend(config), SECRET);
     let [mut kept, left, held] = [spec(&backend), spec(&backend), spec(&backend)];
     kept.lifetime = Lifetime::UntilRemoved;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxState};
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::faults::Breakable as _;
-use tests::sandbox_contract::remote::{Lent, OTHER_SECRET, SECRET, client_of, lent_name};
-use tests::sandbox_contract::{Backend, Heard, command, error, id, place, ran, remove, run};
+use tests::sandbox_contract::faults::FaultInjection as _;
+use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_of, lent_name};
+use tests::sandbox_contract::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
 use tokio::time::{sleep, timeout};
 
 async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> SandboxState {
@@ -16,12 +16,12 @@ async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lent_sandbox_is_paused_and_goes_on() {
-    let Some(backend) = Lent::<DockerBackend>::over_busybox() else { return };
+    let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
     let provider = backend.provider();
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
-    let (heard, second) = (Heard::default(), id(2));
+    let (heard, second) = (OutputRecorder::default(), id(2));
     let (request, listener) = (command("echo beg''un; sleep 1; echo $kept"), heard.listener());
     let pausing = async {
         heard.until("begun").await;
@@ -61,8 +61,8 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_pauses_what_another_key_has() {
-    let Some(backend) = Lent::<DockerBackend>::over_busybox() else { return };
-    let address = backend.lend(Lent::<DockerBackend>::host_config());
+    let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
+    let address = backend.lend(SandboxHostBackend::<DockerBackend>::host_config());
     let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_of(address, secret));
     let sandbox = ann.create(&tests::sandbox_contract::spec(&backend), &|_| {}).await.unwrap();
     let name = sandbox.lease().sandbox_id.clone();
@@ -73,7 +73,7 @@ async fn nobody_pauses_what_another_key_has() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_cannot_pause_says_so() {
-    let backend = Lent::over_local().unwrap();
+    let backend = SandboxHostBackend::over_local().unwrap();
     let sandbox = place(&backend).await;
     let failed = error(backend.provider().pause(&sandbox.lease().sandbox_id).await);
     assert!(matches!(failed, SandboxError::Unsupported { .. }), "{failed:?}");

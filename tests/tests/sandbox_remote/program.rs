@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::Home;
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::remote::{SECRET, client_of};
-use tests::sandbox_contract::{Heard, command, id, ran, run, spec};
+use tests::sandbox_contract::{OutputRecorder, command, id, ran, run, spec};
 
 /// The program, serving.
 struct Host {
@@ -52,7 +52,7 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     let lease = sandbox.lease().clone();
 
     // What runs does not notice, and its ending comes to whoever waits.
-    let (heard, first) = (Heard::default(), id(1));
+    let (heard, first) = (OutputRecorder::default(), id(1));
     let (listener, request) =
         (heard.listener(), command("echo beg''un; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
     let again = async {

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxSpec, SandboxState};
 use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
-use tests::sandbox_contract::remote::{ByHand, SERVER_KEY};
+use tests::sandbox_contract::remote::{DirectServers, SERVER_KEY};
 use tests::sandbox_contract::{error, run};
 use tokio::net::TcpListener;
 
@@ -91,7 +91,7 @@ fn spec() -> SandboxSpec {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
-    let (backend, service) = (ByHand::new().unwrap(), Service::default());
+    let (backend, service) = (DirectServers::new().unwrap(), Service::default());
     let server = backend.start().await;
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
     let runtime = |status: &str| {

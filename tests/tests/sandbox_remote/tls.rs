@@ -15,7 +15,7 @@ use sandbox::{
 };
 use tempfile::TempDir;
 use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{ByHand, Lent, SECRET, SERVER_KEY};
+use tests::sandbox_contract::remote::{DirectServers, SECRET, SERVER_KEY, SandboxHostBackend};
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -85,7 +85,7 @@ fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_server_is_used_only_when_its_certificate_is_valid() {
-    let (backend, authority) = (ByHand::new().unwrap(), Authority::new());
+    let (backend, authority) = (DirectServers::new().unwrap(), Authority::new());
     let server = backend.start().await;
     let address = authority.in_front_of(server.address, "127.0.0.1").await;
     let sandbox = server_at(address, Some(authority.file())).create(&spec(&backend), &|_| {}).await.unwrap();
@@ -112,13 +112,15 @@ async fn tls_server_is_used_only_when_its_certificate_is_valid() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
-    let (backend, authority) = (Lent::<Local>::over_local().unwrap(), Authority::new());
+    let (backend, authority) = (SandboxHostBackend::<Local>::over_local().unwrap(), Authority::new());
     // The proxy's address must be known before the host that it stands before: a port that is free now.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind(free).await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    let host = backend
-        .lend(SandboxHostConfig { public_url: Some(url.parse().unwrap()), ..Lent::<Local>::host_config() });
+    let host = backend.lend(SandboxHostConfig {
+        public_url: Some(url.parse().unwrap()),
+        ..SandboxHostBackend::<Local>::host_config()
+    });
     let acceptor = authority.acceptor("127.0.0.1");
     tokio::spawn(async move {
         while let Ok((near, _)) = listener.accept().await {
@@ -140,7 +142,7 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     assert_eq!(run(&*sandbox, 1, "echo lent over tls").await.content.trim(), "lent over tls");
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 
-    let host = backend.lend(Lent::<Local>::host_config());
+    let host = backend.lend(SandboxHostBackend::<Local>::host_config());
     let unaware = authority.in_front_of(host, "127.0.0.1").await;
     let spec = spec(&backend);
     let failed = error(client(&format!("https://{unaware}")).create(&spec, &|_| {}).await);

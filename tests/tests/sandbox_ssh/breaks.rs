@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::sandbox::Sandbox;
 use tests::sandbox_contract::faults;
 use tests::sandbox_contract::ssh::Ssh;
-use tests::sandbox_contract::{Backend, Heard, Ran, command, id, ran, remove, run, spec};
+use tests::sandbox_contract::{Backend, CommandResult, OutputRecorder, command, id, ran, remove, run, spec};
 use tests::sshd::{Options, USER};
 use tests::tcp_proxy::TcpProxy;
 use tokio::time::timeout;
@@ -16,8 +16,8 @@ const LINES: usize = 400;
 const PRINTING: &str = "echo once >> ran; i=0; while [ $i -lt 400 ]; do printf 'line %05d\\n' $i; i=$((i+1)); sleep 0.01; done; exit 7";
 
 /// Runs the command, and `breaks` when about a quarter of its output has come.
-async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Ran {
-    let (heard, first) = (Heard::default(), id(1));
+async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> CommandResult {
+    let (heard, first) = (OutputRecorder::default(), id(1));
     let (listener, request) = (heard.listener(), command(PRINTING));
     let broken = async {
         heard.until("line 00100").await;
@@ -32,7 +32,7 @@ async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Ran {
 }
 
 /// The output is whole, in order, and the command ran once.
-async fn assert_whole(sandbox: &dyn Sandbox, ran: &Ran) {
+async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
     assert_eq!(ran.exit_code, 7);
     let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
     let lines: Vec<&str> =
