@@ -1,4 +1,4 @@
-//! The program `glovebox` as a user starts it: a process of its own, with a home of its own.
+//! The program `glovebox` as a user runs it, in a process with its own home.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything here may take before the test gives up on it.
+/// Maximum time of any wait in a test.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A home without a past: state, configuration and workspace below one folder. What is left running in it when a
-/// test fails is ended with it.
+/// A temporary home: state, configuration and workspace below one folder. Drop kills the processes that a failed test left
+/// in it.
 pub struct Home {
     folder: TempDir,
 }
@@ -26,19 +26,19 @@ impl Default for Home {
 }
 
 impl Home {
-    /// An empty home.
+    /// Creates an empty home.
     pub fn new() -> Self {
         let home = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::create_dir(home.workspace()).unwrap();
         home
     }
 
-    /// The folder itself; programs are started in it.
+    /// Returns the home, the working directory of programs.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A folder for `-d`.
+    /// Returns the workspace, for `-d`.
     pub fn workspace(&self) -> PathBuf {
         self.path().join("work")
     }
@@ -51,13 +51,13 @@ impl Home {
         path
     }
 
-    /// Writes a script of model responses; the name for `--model`.
+    /// Writes a script of model responses and returns its name for `--model`.
     pub fn script(&self, responses: &Value) -> String {
         let path = self.write("script.json", json!({"responses": responses}).to_string());
         format!("scripted:{}", path.display())
     }
 
-    /// The program with these arguments, and nothing of this process's environment that is not needed.
+    /// Returns the command with these arguments and a minimal environment.
     pub fn glovebox(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).current_dir(self.path()).env_clear().stdin(Stdio::null());
@@ -68,17 +68,17 @@ impl Home {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program to completion.
     pub fn run(&self, arguments: &[&str]) -> CompletedRun {
         CompletedRun::from_output(&self.glovebox(arguments).output().unwrap())
     }
 
-    /// Runs the program to its end in another folder.
+    /// Runs the program to completion in another folder.
     pub fn run_in(&self, folder: &Path, arguments: &[&str]) -> CompletedRun {
         CompletedRun::from_output(&self.glovebox(arguments).current_dir(folder).output().unwrap())
     }
 
-    /// What bash offers for the next word; anything said beside that is a failure, because somebody types.
+    /// Returns the candidates that bash offers for the next word. Other output is a failure, because it would disturb the prompt.
     pub fn completed(&self, words: &str, engine: Option<&Path>) -> String {
         let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
                       COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";
@@ -92,7 +92,7 @@ impl Home {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The ids of the conversations, the latest first.
+    /// Returns the ids of the conversations, the latest first.
     pub fn conversations(&self) -> Vec<String> {
         let list = self.run(&["conversations", "ls", "--json"]).expect(0).stdout;
         let list: Vec<Value> = serde_json::from_str(&list).unwrap();
@@ -106,7 +106,7 @@ impl Home {
         RunningProgram { child, events, seen: Vec::new() }
     }
 
-    /// The ids of processes whose command line names this home: action servers and what belongs to them.
+    /// Returns the processes whose command line contains this home: action servers and their children.
     pub fn processes(&self) -> Vec<(i32, String)> {
         let own = self.path().to_str().unwrap();
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -120,10 +120,10 @@ impl Home {
             .collect()
     }
 
-    /// The containers that belong to this home, running or not.
+    /// Returns the containers of this home, running or not.
     fn containers(&self) -> String {
         let Some(_) = std::env::var_os("DOCKER_HOST") else { return String::new() };
-        // Without a secret nothing was ever placed.
+        // Without a secret no sandbox was ever created.
         let Ok(secret) = std::fs::read(self.path().join(".glovebox/secret")) else { return String::new() };
         let owner = sandbox::HostSecret::new(secret.try_into().unwrap()).owner();
         let owner = format!("label=glovebox.owner={owner}");
@@ -133,7 +133,7 @@ impl Home {
         String::from_utf8_lossy(&listed.stdout).into_owned()
     }
 
-    /// Checks that nothing of this home is left in the engine, and waits until nothing of it runs here.
+    /// Checks that the engine has no containers of this home, and waits until its processes have exited.
     pub fn assert_nothing_runs(&self) {
         assert_eq!(self.containers(), "", "containers left");
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -154,10 +154,10 @@ impl Drop for Home {
     }
 }
 
-/// How the program ended, and what it said.
+/// The exit code and the output of a completed run.
 #[derive(Debug)]
 pub struct CompletedRun {
-    /// The exit code; −1 when a signal ended it.
+    /// The exit code, or −1 if a signal killed the program.
     pub code: i32,
     /// Standard output.
     pub stdout: String,
@@ -174,12 +174,12 @@ impl CompletedRun {
         }
     }
 
-    /// The events on standard output.
+    /// Parses the events on standard output.
     pub fn events(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Checks the exit code, and shows everything if it is another.
+    /// Checks the exit code, and panics with the whole output if it differs.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -187,16 +187,16 @@ impl CompletedRun {
     }
 }
 
-/// A program that runs, with its events as they come.
+/// A running program and its stream of events.
 pub struct RunningProgram {
     child: Child,
     events: BufReader<ChildStdout>,
-    /// The events so far.
+    /// The events that were received so far.
     pub seen: Vec<Value>,
 }
 
 impl RunningProgram {
-    /// Reads events until one is the one that is waited for.
+    /// Reads events until one matches, and returns it.
     pub fn until(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
@@ -215,14 +215,14 @@ impl RunningProgram {
         }
     }
 
-    /// The id of the conversation, from the lease of its sandbox.
+    /// Waits for the lease of the sandbox and returns the id of the conversation.
     pub fn conversation(&mut self) -> String {
         let leased = self.until("a lease", |event| event["record"] == "sandbox_leased");
         let sandbox = leased["args"]["sandbox_id"].as_str().unwrap();
         sandbox.rsplit('-').next().unwrap().to_owned()
     }
 
-    /// `kill -9`, and waits until it is dead.
+    /// Sends SIGKILL and waits for the exit.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -234,7 +234,7 @@ impl RunningProgram {
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end, reading what else it says.
+    /// Waits for the exit and reads the remaining output.
     pub fn end(mut self) -> CompletedRun {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.events, &mut rest).unwrap();
@@ -245,7 +245,7 @@ impl RunningProgram {
     }
 }
 
-/// A place that takes nothing: a full disk, or a pipe without a reader.
+/// Returns an output that cannot be written: a full disk, or a pipe without a reader.
 pub fn unwritable(is_full_disk: bool) -> Stdio {
     match is_full_disk {
         true => std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into(),
@@ -253,7 +253,7 @@ pub fn unwritable(is_full_disk: bool) -> Stdio {
     }
 }
 
-/// The events as they are kept: without the id of their conversation.
+/// Returns the events as stored, without the id of their conversation.
 pub fn as_stored(events: &[Value]) -> Vec<Value> {
     let mut events = events.to_owned();
     for event in events.iter_mut().filter_map(Value::as_object_mut) {
@@ -262,7 +262,7 @@ pub fn as_stored(events: &[Value]) -> Vec<Value> {
     events
 }
 
-/// Waits for something that another process does.
+/// Waits until a condition holds that another process brings about.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
@@ -272,22 +272,22 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One answer of a scripted model that calls one tool.
+/// Returns a scripted model response that calls one tool.
 pub fn calls(tool: &str, arguments: &Value) -> Value {
     json!({"tool_calls": [{"name": tool, "arguments": arguments}]})
 }
 
-/// One answer of a scripted model that runs a command.
+/// Returns a scripted model response that runs a command.
 pub fn bash(command: &str) -> Value {
     calls("execute_bash", &json!({"command": command}))
 }
 
-/// One answer of a scripted model that ends the task.
+/// Returns a scripted model response that finishes the task.
 pub fn finish() -> Value {
     calls("finish", &json!({"message": "Done."}))
 }
 
-/// The program's file: where `cargo ci` says that it built it. Alone, a test builds it itself.
+/// Returns the path of the program that `cargo ci` built. Without `cargo ci`, builds it.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match std::env::var_os("GLOVEBOX_TEST_BINARY") {
@@ -297,7 +297,7 @@ pub fn binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    // Tests are in a folder `deps` of their profile's, programs in that itself.
+    // Test binaries are in the folder `deps` of the profile, programs one level above.
     let program = std::env::current_exe().unwrap();
     let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).unwrap();
     let mut build = Command::new(env!("CARGO"));

@@ -1,4 +1,4 @@
-//! A model's provider on loopback that answers as it is told, in order.
+//! A model provider on loopback that sends scripted replies in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What a call gets.
+/// The reply to one call.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// A status and a body.
     Raw(u16, &'static str, String),
-    /// Nothing, for as long as the caller waits.
+    /// No reply, as long as the caller waits.
     Silence,
 }
 
@@ -28,7 +28,7 @@ impl Reply {
         Self::answer(&json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
     }
 
-    /// The model says something.
+    /// The model replies with text.
     pub fn says(text: &str) -> Self {
         Self::answer(&json!({"role": "assistant", "content": text}), "stop")
     }
@@ -45,14 +45,14 @@ impl Reply {
         Self::Raw(200, "application/json", body.to_string())
     }
 
-    /// The provider refuses.
+    /// The provider returns an error.
     pub fn error(status: u16, kind: &str, message: &str) -> Self {
         let body = json!({"error": {"type": kind, "code": kind, "message": message}});
         Self::Raw(status, "application/json", body.to_string())
     }
 }
 
-/// The server; it ends with the test's runtime.
+/// The server. It stops with the test's runtime.
 pub struct ModelServer {
     /// For `LLM_BASE_URL`.
     pub base_url: String,
@@ -65,7 +65,7 @@ struct Told {
 }
 
 impl ModelServer {
-    /// Starts a server that gives these replies, then 500 for every further call.
+    /// Starts a server that sends these replies, then status 500 for every further call.
     pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let (count, calls) = watch::channel(0);
         let told = Told { replies: Mutex::new(replies.into_iter().collect()), calls: count };
@@ -76,7 +76,7 @@ impl ModelServer {
         Self { base_url, calls }
     }
 
-    /// Waits until it was called so often.
+    /// Waits until the server received this number of calls.
     pub async fn called(&self, times: usize) {
         let mut calls = self.calls.clone();
         let waited =

@@ -1,4 +1,4 @@
-//! A `dockerd` of a test's own, to be stopped, killed and started again: the shared one is everybody's.
+//! A private `dockerd` that a test can stop, kill and restart, unlike the shared engine.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Two seconds on an idle machine.
+/// Starting takes two seconds on an idle machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// It gives its containers ten seconds.
+/// The engine grants its containers ten seconds to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
-/// A private engine. Nothing of it is left when it is dropped.
+/// A private engine, removed completely on drop.
 pub struct OwnEngine {
     folder: TempDir,
     process: Option<Child>,
@@ -21,8 +21,8 @@ pub struct OwnEngine {
 }
 
 impl OwnEngine {
-    /// Nothing where this user cannot have one, which on a build machine is a failure. `live_restore`: containers run on
-    /// while the engine is away.
+    /// Starts an engine. `None` if this user cannot run one; with `CI=true` that is a failure. With `live_restore`, containers
+    /// continue while the engine is stopped.
     pub fn start(live_restore: bool) -> Option<Self> {
         let has_dockerd = Command::new("dockerd").arg("--version").output().is_ok();
         if !has_dockerd || !rustix::process::geteuid().is_root() {
@@ -30,7 +30,7 @@ impl OwnEngine {
             println!("skipped: no dockerd, or not root");
             return None;
         }
-        // In /tmp whatever TMPDIR says: sockets' paths must be short.
+        // In /tmp and not in TMPDIR, because the paths of sockets must be short.
         let folder = tempfile::Builder::new().prefix("gbe").tempdir_in("/tmp").unwrap();
         std::fs::write(folder.path().join("daemon.json"), "{}").unwrap();
         let mut engine = Self { folder, process: None, live_restore };
@@ -38,12 +38,12 @@ impl OwnEngine {
         Some(engine)
     }
 
-    /// Its address.
+    /// Returns the address, in the format of `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.path("docker.sock").display())
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Sends a signal to the engine and waits for its exit.
     pub fn end(&mut self, signal: Signal) {
         let mut process = self.process.take().unwrap();
         kill_process(Pid::from_child(&process), signal).unwrap();
@@ -53,7 +53,7 @@ impl OwnEngine {
             std::thread::sleep(Duration::from_millis(20));
         }
         if signal == Signal::KILL {
-            // The kernel has ended its containerd with it. Where nobody buries that, the next takes it for alive.
+            // The kernel killed its containerd too. If no process reaps that, the next engine considers it alive.
             let _ = std::fs::remove_file(self.path("exec/containerd/containerd.pid"));
         }
     }
@@ -64,7 +64,7 @@ impl OwnEngine {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Starts it where it was, and waits until it answers.
+    /// Restarts the engine with the same folder and waits until it answers.
     pub fn start_again(&mut self) {
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut dockerd = Command::new("dockerd");
@@ -94,7 +94,7 @@ impl OwnEngine {
         assert!(save.wait().unwrap().success());
     }
 
-    /// The ids of its containers, running or not.
+    /// Returns the ids of its containers, running or not.
     pub fn containers(&self) -> String {
         String::from_utf8(self.docker(&["ps", "--all", "--quiet"]).stdout).unwrap()
     }
@@ -113,7 +113,7 @@ impl OwnEngine {
         self.folder.path().join(name)
     }
 
-    /// Whatever was started below this folder: daemons name it in their arguments.
+    /// Returns the processes of this engine. Daemons have its folder in their arguments.
     fn daemons(&self) -> Vec<Pid> {
         let folder = format!("{}/", self.folder.path().display());
         let entries = std::fs::read_dir("/proc").unwrap().flatten();

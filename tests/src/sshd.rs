@@ -1,7 +1,7 @@
-//! OpenSSH's own server on a loopback port, with one ordinary account that only it knows.
+//! An OpenSSH server on a loopback port with one unprivileged account of its own.
 //!
-//! It needs root: the server runs in a mount namespace of its own, in which the list of accounts has one more line. So
-//! the machine's accounts and its own SSH server are left alone. It ends, with every session, when it is dropped.
+//! Requires root: the server runs in its own mount namespace, where `/etc/passwd` has one more line. The accounts and the SSH
+//! server of the machine are not affected. The server and its sessions are stopped on drop.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The account's number; nobody else's.
+/// User id of the account, not used by any other.
 pub const UID: u32 = 54_321;
-/// The account's name.
+/// Name of the account.
 pub const USER: &str = "agent";
 
-/// What differs from an ordinary server.
+/// Deviations from the default server.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Lines of `sshd_config`, which go before the others.
+    /// Lines that precede the default ones in `sshd_config`.
     pub settings: &'static str,
-    /// No `sftp`.
+    /// Disables `sftp`.
     pub without_sftp: bool,
-    /// The account's shell; nothing: `/bin/sh`.
+    /// Shell of the account. `None` for `/bin/sh`.
     pub shell: Option<&'static str>,
-    /// The home folder is a file system of so many KiB.
+    /// Size in KiB of a separate file system for the home folder.
     pub home_kib: Option<u32>,
-    /// The home folder is root's.
+    /// Makes root the owner of the home folder.
     pub locked_home: bool,
-    /// What the home folder's path ends with.
+    /// Last component of the home folder's path.
     pub home_name: Option<&'static str>,
-    /// A program `uname` that prints this.
+    /// Output of a replaced program `uname`.
     pub uname: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts one; nothing where there cannot be one, which on a build machine is a failure.
+    /// Starts a server. `None` if this user cannot run one; with `CI=true` that is a failure.
     pub fn start(options: &Options) -> Option<Self> {
         let missing = ["/usr/sbin/sshd", "/usr/bin/ssh-keygen", "/usr/bin/unshare", "/bin/mount"]
             .into_iter()
@@ -64,7 +64,7 @@ impl Sshd {
     }
 
     fn start_as_root(options: &Options) -> Self {
-        // In /tmp whatever TMPDIR says: a socket's path must be short.
+        // In /tmp and not in TMPDIR, because the path of a socket must be short.
         let folder = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
         let path = folder.path();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -98,7 +98,7 @@ impl Sshd {
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let mut server = Self { port: 0, home, process: Mutex::new(None), folder };
-        // A port that is free now may be another's in a moment: then the next one.
+        // Another process may take a free port before the server does. Then the next one is tried.
         for _ in 0..20 {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             server.port = free.local_addr().unwrap().port();
@@ -127,7 +127,7 @@ impl Sshd {
         std::fs::write(at("sshd_config"), text).unwrap();
     }
 
-    /// Whether it listens: by its own word, since at its port there may be another by now.
+    /// Whether the server's log says that it listens. Another process may listen on the same port by now.
     fn run(&self, home_kib: Option<u32>) -> bool {
         let small =
             home_kib.map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
@@ -165,7 +165,7 @@ impl Sshd {
         }
     }
 
-    /// Ends the server and every session of it: not what the sessions have detached.
+    /// Stops the server and its sessions, but not the processes that sessions detached.
     pub fn stop(&self) {
         let Some(mut child) = self.process.lock().unwrap().take() else { return };
         let mut ending = vec![child.id()];
@@ -179,43 +179,43 @@ impl Sshd {
         child.wait().unwrap();
     }
 
-    /// Starts it again, on the same port and with the same keys.
+    /// Restarts the server on the same port and with the same keys.
     pub fn start_again(&self) {
         assert!(self.run(None), "{}", self.log());
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The account's home folder.
+    /// Returns the account's home folder.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The home folder of whoever connects: `.ssh` with a key that is accepted, and nothing else.
+    /// Returns the client's home folder. It contains only `.ssh` with an accepted key.
     pub fn client_home(&self) -> PathBuf {
         self.folder.path().join("client")
     }
 
-    /// Makes this server known to whoever connects, at whatever port it is reached.
+    /// Adds the server to the client's known hosts, for every port.
     pub fn make_known(&self) {
         let key = std::fs::read_to_string(self.folder.path().join("host_key.pub")).unwrap();
         self.write_known_hosts(&format!("[127.0.0.1]:* {key}"));
     }
 
-    /// The whole text of the client's known hosts.
+    /// Writes the client's file of known hosts.
     pub fn write_known_hosts(&self, text: &str) {
         std::fs::write(self.client_home().join(".ssh/known_hosts"), text).unwrap();
     }
 
-    /// Which keys the account accepts: lines of public keys.
+    /// Writes the public keys that the account accepts, one per line.
     pub fn accept_keys(&self, text: &str) {
         std::fs::write(self.folder.path().join("authorized_keys"), text).unwrap();
     }
 
-    /// What the server logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -230,7 +230,7 @@ impl Drop for Sshd {
     }
 }
 
-/// Makes a pair of keys.
+/// Creates a key pair.
 pub fn new_key(path: &Path, kind: &str, passphrase: &str) {
     let _ = std::fs::remove_file(path);
     // russh cannot read 1 of 256 ECDSA keys in OpenSSH's own format: see `docs/limits.md`.

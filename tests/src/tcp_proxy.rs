@@ -1,4 +1,4 @@
-//! A wire that can be cut: passes bytes on to a port of this machine.
+//! A TCP proxy to a local port whose connections can be cut.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Accepts on a port of its own until it is dropped.
+/// A proxy that accepts connections until it is dropped.
 pub struct TcpProxy {
     port: u16,
     connections: std::sync::Arc<Mutex<Vec<JoinHandle<()>>>>,
@@ -14,7 +14,7 @@ pub struct TcpProxy {
 }
 
 impl TcpProxy {
-    /// Passes everything on to this port.
+    /// Starts a proxy that forwards to this port.
     pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().port();
@@ -36,12 +36,12 @@ impl TcpProxy {
         Self { port: own, connections, accepting }
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Returns the proxy's port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends what is connected now; how many that were.
+    /// Cuts all current connections and returns their number.
     pub fn cut(&self) -> usize {
         let cut: Vec<JoinHandle<()>> = self.connections.lock().unwrap().drain(..).collect();
         let open: Vec<&JoinHandle<()>> = cut.iter().filter(|connection| !connection.is_finished()).collect();

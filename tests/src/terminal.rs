@@ -1,4 +1,4 @@
-//! A terminal, and a program on it, as a person uses both.
+//! A terminal with a program, used like an interactive user.
 
 use std::io::{Read as _, Write as _};
 use std::process::Command;
@@ -8,21 +8,21 @@ use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
 use crate::glovebox::TEST_TIMEOUT;
 
-/// After how long a text is typed again.
+/// Interval after which a text is typed again.
 const TYPING_PAUSE: Duration = Duration::from_secs(2);
 
-/// The same, counted in looks whether a program has ended.
+/// The same interval, counted in polls of the program's exit.
 const TYPING_TICKS: u32 = 400;
 
-/// A program on a terminal of its own, with what it shows.
+/// A program on its own terminal, and its output.
 pub struct Terminal {
     /// The program.
     pub child: Box<dyn portable_pty::Child + Send + Sync>,
     writer: Box<dyn std::io::Write + Send>,
     shown: std::sync::mpsc::Receiver<Vec<u8>>,
-    /// What was shown and is not forgotten yet.
+    /// The output that was not consumed yet.
     pub seen: String,
-    /// Both ends of the terminal.
+    /// Both sides of the pseudo-terminal.
     pub pair: portable_pty::PtyPair,
 }
 
@@ -57,12 +57,12 @@ impl Terminal {
         self.writer.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until a text was shown, and forgets it and what was before it, which is returned.
+    /// Waits until a text was shown. Consumes and returns the output up to it.
     pub fn until(&mut self, text: &str) -> String {
         self.type_until("", text)
     }
 
-    /// The same, and types again and again: what is typed before a shell has its prompt back may be lost.
+    /// Waits like `until`, and types a text repeatedly: input before a shell shows its prompt may be lost.
     pub fn type_until(&mut self, typed: &str, text: &str) -> String {
         let deadline = Instant::now() + TEST_TIMEOUT;
         self.type_text(typed);
@@ -77,7 +77,7 @@ impl Terminal {
         self.seen.drain(..at).collect()
     }
 
-    /// How the terminal is set, in stty's words.
+    /// Returns the terminal settings as printed by stty.
     pub fn settings(&self) -> String {
         let path = self.pair.master.tty_name().unwrap();
         let output = Command::new("stty").arg("-F").arg(path).arg("-a").output().unwrap();
@@ -85,17 +85,17 @@ impl Terminal {
         String::from_utf8(output.stdout).unwrap().replace('\n', " ")
     }
 
-    /// Waits for the program's end, with this exit code.
+    /// Waits for the program's exit and checks the exit code.
     pub fn wait_for_end(&mut self, code: u32) {
         self.type_until_end("", code);
     }
 
-    /// The same, and types a text until then.
+    /// Waits like `wait_for_end`, and types a text repeatedly.
     pub fn type_until_end(&mut self, typed: &str, code: u32) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         for tick in 0_u32.. {
             if tick.is_multiple_of(TYPING_TICKS) && !typed.is_empty() {
-                // Half a line may be there, of which the other half was lost. The program may have ended meanwhile.
+                // Part of a line may have been lost. The program may have exited in between.
                 let clear = if tick == 0 { "" } else { "\x03" };
                 let _ = self.writer.write_all(format!("{clear}{typed}").as_bytes());
             }

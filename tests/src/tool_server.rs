@@ -1,4 +1,4 @@
-//! An MCP server of shell text alone.
+//! An MCP server as a shell script.
 
 /// Its one tool, `where`, says where the server is, the value of `TOKEN` and its number; told to, it ends.
 pub const SCRIPT: &str = r#"
