@@ -28,8 +28,7 @@ impl Workspace {
         Ok(Self { root: metadata.workspace_root, target: metadata.target_directory })
     }
 
-    /// Returns a `cargo` command at the root. Its builds embed the size-optimized action server, so that tests run the released
-    /// one.
+    /// Returns a `cargo` command at the root. Its builds embed the size-optimized action server, as releases do.
     pub(crate) fn cargo(&self) -> Command {
         let mut cargo = cargo();
         cargo.current_dir(&self.root).env("GLOVEBOX_ACTION_SERVER_PROFILE", "action-server");

@@ -78,7 +78,7 @@ impl Home {
         CompletedRun::from_output(&self.glovebox(arguments).current_dir(folder).output().unwrap())
     }
 
-    /// Returns the candidates that bash offers for the next word. Other output is a failure, because it would disturb the prompt.
+    /// Returns the candidates that bash offers for the next word. Other output is a failure: it would disturb the prompt.
     pub fn completed(&self, words: &str, engine: Option<&Path>) -> String {
         let script = "source <(\"$0\" completions bash); COMP_WORDS=($1 \"\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
                       COMP_TYPE=9; _clap_complete_glovebox glovebox \"\"; printf '%s\n' \"${COMPREPLY[@]}\"";

@@ -127,7 +127,7 @@ impl Sshd {
         std::fs::write(at("sshd_config"), text).unwrap();
     }
 
-    /// Whether the server's log says that it listens. Another process may listen on the same port by now.
+    /// Starts the server. Returns whether it listens according to its log, since another process may have taken the port.
     fn run(&self, home_kib: Option<u32>) -> bool {
         let small =
             home_kib.map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
