@@ -1,6 +1,6 @@
-//! The browser as it is spoken with: calls and their answers, and the tabs as its events tell of them.
+//! Client of the browser's debugging protocol: calls and their responses, and the tabs as reported by events.
 //!
-//! Whoever waits for an answer takes in what happens meanwhile; so does [`Browser::heed`] when nobody waits for anything.
+//! A call handles the events that arrive before its response. [`Browser::heed`] handles them while no call is pending.
 
 use std::time::Duration;
 
@@ -10,44 +10,43 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::link::{Dead, Link};
 use crate::messages::Message;
 
-/// How long a call may take that waits for no page of the network.
-const CALL: Duration = Duration::from_secs(10);
+/// Timeout of a call that does not wait for the network.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tabs at once.
-const MOST_TABS: usize = 20;
+/// Maximum number of open tabs.
+const MAX_TABS: usize = 20;
 
-/// What happened that an observation tells of.
-const MOST_NOTES: usize = 20;
+/// Maximum number of events that one observation reports.
+const MAX_NOTES: usize = 20;
 
-/// The longest text of a page in a note, and the longest address that is told, in characters.
-const LONGEST_NOTE: usize = 500;
-const LONGEST_ADDRESS: usize = 2000;
+/// Maximum length of a page's text in a note, and of a reported address, in characters.
+const MAX_NOTE_CHARS: usize = 500;
+const MAX_ADDRESS_CHARS: usize = 2000;
 
-/// What pages see of the window, in pixels.
+/// Size of the viewport, in pixels.
 pub(crate) const WIDTH: u32 = 1280;
 pub(crate) const HEIGHT: u32 = 720;
 
-/// Why a call came to nothing.
+/// Error of a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
-    /// There is no browser any more.
+pub(crate) enum BrowserError {
+    /// The browser has exited, or the connection to it is lost.
     #[error(transparent)]
     Dead(#[from] Dead),
-    /// The browser itself does not answer.
+    /// The browser does not respond.
     #[error("the browser does not answer")]
     Silent,
-    /// The page's process is gone.
+    /// The page's process has crashed.
     #[error("the page has crashed")]
     Crashed,
-    /// There was no answer in time.
+    /// The call timed out.
     #[error("the page does not answer")]
     Slow,
-    /// The browser, or the page, says no.
+    /// The browser or the page refused the call.
     #[error("{0}")]
     Refused(String),
 }
 
-/// One tab.
 #[derive(Debug)]
 pub(crate) struct Tab {
     target: String,
@@ -55,9 +54,9 @@ pub(crate) struct Tab {
     pub(crate) url: String,
     pub(crate) is_loading: bool,
     pub(crate) is_crashed: bool,
-    /// Where our script lives in the page that is open now.
+    /// Execution context of our script in the current page.
     pub(crate) world: Option<i64>,
-    /// What is being dragged.
+    /// Data of the current drag operation.
     pub(crate) dragged: Option<Value>,
 }
 
@@ -67,46 +66,46 @@ pub(crate) struct Browser {
     tabs: Vec<Tab>,
     /// The tab in front.
     front: usize,
-    /// Tabs that are on their way.
+    /// Tabs that are being opened.
     attaching: Vec<String>,
     notes: Vec<String>,
     left_out: usize,
 }
 
 impl Browser {
-    /// Finds out what is open in a browser that runs.
-    pub(crate) async fn meet(link: Link, patience: Duration) -> Result<Self, Fault> {
+    /// Attaches to a running browser and its open tabs.
+    pub(crate) async fn meet(link: Link, patience: Duration) -> Result<Self, BrowserError> {
         let (tabs, attaching, notes) = (Vec::new(), Vec::new(), Vec::new());
         let mut browser = Self { link, last_id: 0, tabs, front: 0, attaching, notes, left_out: 0 };
-        // Ends what an earlier host may have said by half.
+        // Terminates a partial message of a previous host.
         browser.link.send(Vec::new())?;
         if !browser.answers(patience).await {
-            return Err(Fault::Silent);
+            return Err(BrowserError::Silent);
         }
         browser.call(None, "Target.setDiscoverTargets", json!({"discover": false})).await?;
         browser.call(None, "Target.setDiscoverTargets", json!({"discover": true})).await?;
         let downloads = json!({"behavior": "deny", "eventsEnabled": true});
         browser.call(None, "Browser.setDownloadBehavior", downloads).await?;
-        timeout(CALL, browser.arrive()).await.map_err(|_| Fault::Slow)??;
+        timeout(CALL_TIMEOUT, browser.arrive()).await.map_err(|_| BrowserError::Slow)??;
         browser.notes.clear();
         Ok(browser)
     }
 
-    /// Whether it still answers.
+    /// Whether the browser responds.
     pub(crate) async fn answers(&mut self, patience: Duration) -> bool {
         self.call_within(patience, None, "Browser.getVersion", json!({})).await.is_ok()
     }
 
-    /// Waits for the tabs that are on their way.
-    async fn arrive(&mut self) -> Result<(), Fault> {
+    /// Waits for the tabs that are being opened.
+    async fn arrive(&mut self) -> Result<(), BrowserError> {
         while !self.attaching.is_empty() {
             self.heed().await?;
         }
         Ok(())
     }
 
-    /// Sees to it that there is a tab in front that has not crashed.
-    pub(crate) async fn ensure_tab(&mut self) -> Result<(), Fault> {
+    /// Ensures that the active tab exists and has not crashed.
+    pub(crate) async fn ensure_tab(&mut self) -> Result<(), BrowserError> {
         while let Some(at) = self.tabs.iter().position(|tab| tab.is_crashed) {
             self.drop_tab(at);
         }
@@ -116,36 +115,36 @@ impl Browser {
         Ok(())
     }
 
-    /// Opens a tab and brings it to the front.
-    pub(crate) async fn open_tab(&mut self, url: &str) -> Result<(), Fault> {
-        if self.tabs.len() >= MOST_TABS {
-            return Err(Fault::Refused(format!("there are {MOST_TABS} tabs already; close one")));
+    /// Opens a tab and activates it.
+    pub(crate) async fn open_tab(&mut self, url: &str) -> Result<(), BrowserError> {
+        if self.tabs.len() >= MAX_TABS {
+            return Err(BrowserError::Refused(format!("there are {MAX_TABS} tabs already; close one")));
         }
         let made = self.call(None, "Target.createTarget", json!({"url": url})).await?;
         let target = text(&made, "targetId");
         self.attach(&target)?;
-        let deadline = Instant::now() + CALL;
+        let deadline = Instant::now() + CALL_TIMEOUT;
         loop {
             if let Some(at) = self.tabs.iter().position(|tab| tab.target == target) {
                 return self.bring_to_front(at);
             }
-            timeout_at(deadline, self.heed()).await.map_err(|_| Fault::Slow)??;
+            timeout_at(deadline, self.heed()).await.map_err(|_| BrowserError::Slow)??;
         }
     }
 
-    /// Closes a tab that may not answer.
+    /// Closes a tab, even if it does not respond.
     pub(crate) fn drop_tab(&mut self, at: usize) {
         if at < self.tabs.len() {
             let tab = self.tabs.remove(at);
-            // That it is closed already is no failure, and a dead browser is found by whoever asks it something.
+            // An already closed tab is no failure, and an exited browser is detected by the next call.
             let _ = self.post(None, "Target.closeTarget", json!({"targetId": tab.target}));
             self.go_on_from(at);
         }
     }
 
-    pub(crate) fn bring_to_front(&mut self, at: usize) -> Result<(), Fault> {
+    pub(crate) fn bring_to_front(&mut self, at: usize) -> Result<(), BrowserError> {
         let Some(tab) = self.tabs.get(at) else {
-            return Err(Fault::Refused(format!(
+            return Err(BrowserError::Refused(format!(
                 "there is no tab {at}: there are {}, from 0",
                 self.tabs.len()
             )));
@@ -164,11 +163,11 @@ impl Browser {
         self.front
     }
 
-    pub(crate) fn front(&mut self) -> Result<&mut Tab, Fault> {
-        self.tabs.get_mut(self.front).ok_or_else(|| Fault::Refused("there is no tab".to_owned()))
+    pub(crate) fn front(&mut self) -> Result<&mut Tab, BrowserError> {
+        self.tabs.get_mut(self.front).ok_or_else(|| BrowserError::Refused("there is no tab".to_owned()))
     }
 
-    /// What happened since the last observation.
+    /// Returns the notes since the last observation.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
         match std::mem::take(&mut self.left_out) {
@@ -179,16 +178,16 @@ impl Browser {
     }
 
     pub(crate) fn note(&mut self, note: String) {
-        if self.notes.len() < MOST_NOTES {
+        if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         } else {
             self.left_out += 1;
         }
     }
 
-    /// Asks the page in the tab in front.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
-        self.ask_within(CALL, method, params).await
+    /// Calls a method on the active tab.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
+        self.ask_within(CALL_TIMEOUT, method, params).await
     }
 
     pub(crate) async fn ask_within(
@@ -196,20 +195,25 @@ impl Browser {
         patience: Duration,
         method: &str,
         params: Value,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, BrowserError> {
         let session = self.front()?.session.clone();
         self.call_within(patience, Some(&session), method, params).await
     }
 
-    /// Tells the page in the tab in front, and waits for nothing.
-    pub(crate) fn tell(&mut self, method: &str, params: Value) -> Result<(), Fault> {
+    /// Calls a method on the active tab without waiting for its response.
+    pub(crate) fn tell(&mut self, method: &str, params: Value) -> Result<(), BrowserError> {
         let session = self.front()?.session.clone();
         self.post(Some(&session), method, params)?;
         Ok(())
     }
 
-    async fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<Value, Fault> {
-        self.call_within(CALL, session, method, params).await
+    async fn call(
+        &mut self,
+        session: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, BrowserError> {
+        self.call_within(CALL_TIMEOUT, session, method, params).await
     }
 
     async fn call_within(
@@ -218,21 +222,21 @@ impl Browser {
         session: Option<&str>,
         method: &str,
         params: Value,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, BrowserError> {
         let id = self.post(session, method, params)?;
         let deadline = Instant::now() + patience;
         loop {
-            let message = timeout_at(deadline, self.next()).await.map_err(|_| Fault::Slow)??;
+            let message = timeout_at(deadline, self.next()).await.map_err(|_| BrowserError::Slow)??;
             if message.id == Some(id) {
                 return match message.error {
-                    Some(refusal) => Err(Fault::Refused(short(&refusal.message, LONGEST_NOTE))),
+                    Some(refusal) => Err(BrowserError::Refused(short(&refusal.message, MAX_NOTE_CHARS))),
                     None => Ok(message.result),
                 };
             }
             self.take_in(message);
             let is_crashed = |tab: &Tab| tab.is_crashed && session == Some(tab.session.as_str());
             if self.tabs.iter().any(is_crashed) {
-                return Err(Fault::Crashed);
+                return Err(BrowserError::Crashed);
             }
         }
     }
@@ -249,14 +253,14 @@ impl Browser {
 
     async fn next(&mut self) -> Result<Message, Dead> {
         loop {
-            // What another host heard the first half of is no message.
+            // The rest of a message that a previous host received in part is skipped.
             if let Ok(message) = serde_json::from_slice(&self.link.next().await?) {
                 return Ok(message);
             }
         }
     }
 
-    /// Takes in the next thing that happens.
+    /// Handles an event.
     pub(crate) async fn heed(&mut self) -> Result<(), Dead> {
         let message = self.next().await?;
         self.take_in(message);
@@ -272,7 +276,7 @@ impl Browser {
                 let info = &params["targetInfo"];
                 let target = text(info, "targetId");
                 if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
-                    tab.url = short(&text(info, "url"), LONGEST_ADDRESS);
+                    tab.url = short(&text(info, "url"), MAX_ADDRESS_CHARS);
                 }
                 Ok(())
             }
@@ -290,13 +294,13 @@ impl Browser {
                 Ok(())
             }
             "Browser.downloadWillBegin" => {
-                let url = short(&text(&params, "url"), LONGEST_NOTE);
+                let url = short(&text(&params, "url"), MAX_NOTE_CHARS);
                 self.note(format!("A download of {url} was refused: fetch files by a command."));
                 Ok(())
             }
             _ => self.take_in_of_page(&method, &params, session_id.as_deref()),
         };
-        // A dead browser is found by whoever asks it something.
+        // An exited browser is detected by the next call.
         let _ = outcome;
     }
 
@@ -304,14 +308,14 @@ impl Browser {
         let Some(tab) = self.tabs.iter_mut().find(|tab| Some(tab.session.as_str()) == session) else {
             return Ok(());
         };
-        // The main frame has its tab's name.
+        // The id of the main frame is that of its tab.
         let is_main = params["frameId"] == tab.target.as_str();
         match method {
             "Page.frameStartedLoading" if is_main => tab.is_loading = true,
             "Page.frameStoppedLoading" if is_main => tab.is_loading = false,
             "Page.frameNavigated" if params["frame"]["parentId"].is_null() => {
                 tab.world = None;
-                tab.url = short(&text(&params["frame"], "url"), LONGEST_ADDRESS);
+                tab.url = short(&text(&params["frame"], "url"), MAX_ADDRESS_CHARS);
             }
             "Input.dragIntercepted" => tab.dragged = Some(params["data"].clone()),
             "Page.fileChooserOpened" => {
@@ -320,9 +324,9 @@ impl Browser {
             "Page.javascriptDialogOpening" => {
                 let session = tab.session.clone();
                 let kind = text(params, "type");
-                // Who wants to leave a page is not to be held there.
+                // A `beforeunload` dialog must not block navigation.
                 let is_accepted = kind == "beforeunload";
-                let said = short(&text(params, "message"), LONGEST_NOTE);
+                let said = short(&text(params, "message"), MAX_NOTE_CHARS);
                 self.note(match is_accepted {
                     true => "The page asked whether to leave it: yes.".to_owned(),
                     false => format!("The page opened a dialog ({kind}), which was dismissed: {said}"),
@@ -339,8 +343,8 @@ impl Browser {
         if info["type"] != "page" || target.is_empty() {
             return Ok(());
         }
-        if self.tabs.len() + self.attaching.len() >= MOST_TABS {
-            self.note(format!("A tab was closed: there are at most {MOST_TABS}."));
+        if self.tabs.len() + self.attaching.len() >= MAX_TABS {
+            self.note(format!("A tab was closed: there are at most {MAX_TABS}."));
             self.post(None, "Target.closeTarget", json!({"targetId": target}))?;
             return Ok(());
         }
@@ -357,7 +361,7 @@ impl Browser {
         Ok(())
     }
 
-    /// A tab that opens by itself comes to the front, as a person would see it.
+    /// Activates a tab that a page has opened, as a browser with a window does.
     fn gain_tab(&mut self, params: &Value) -> Result<(), Dead> {
         let target = text(&params["targetInfo"], "targetId");
         let Some(at) = self.attaching.iter().position(|other| *other == target) else { return Ok(()) };
@@ -371,7 +375,7 @@ impl Browser {
         ] {
             self.post(Some(&session), method, params)?;
         }
-        let url = short(&text(&params["targetInfo"], "url"), LONGEST_ADDRESS);
+        let url = short(&text(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
         let (is_loading, is_crashed) = (false, false);
         self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world: None, dragged: None });
         self.front = self.tabs.len() - 1;
@@ -382,12 +386,12 @@ impl Browser {
     fn lose_page(&mut self, target: &str) {
         if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
             (tab.is_crashed, tab.is_loading) = (true, false);
-            let url = short(&tab.url, LONGEST_NOTE);
+            let url = short(&tab.url, MAX_NOTE_CHARS);
             self.note(format!("The page {url} has crashed: its tab is closed with the next action."));
         }
     }
 
-    /// After the tab at a place is gone.
+    /// Adjusts the active tab after the tab at an index was closed.
     fn go_on_from(&mut self, at: usize) {
         if at < self.front || (at == self.front && at >= self.tabs.len()) {
             self.front = self.front.saturating_sub(1);
@@ -395,12 +399,12 @@ impl Browser {
     }
 }
 
-/// A text within an event; empty when there is none.
+/// Returns a string field of an event. Empty if there is none.
 pub(crate) fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// The beginning of a text, on one line.
+/// Truncates a text and replaces its line breaks.
 pub(crate) fn short(text: &str, longest: usize) -> String {
     let mut letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = letters.by_ref().take(longest).collect();

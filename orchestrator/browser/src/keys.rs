@@ -1,20 +1,20 @@
-//! Keys by their names, as pages are told of them.
+//! Parser of key names, with the properties of their keyboard events.
 
 use engine::browsing::Modifier;
 
-/// A key, and what is held down with it.
+/// A key with its modifiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stroke {
     pub(crate) key: String,
     pub(crate) code: String,
-    /// The number that old pages look at.
+    /// The deprecated `keyCode`, which old pages read.
     pub(crate) number: u32,
-    /// What it types.
+    /// Typed text. `None` for a key that types nothing.
     pub(crate) text: Option<String>,
     pub(crate) modifiers: Vec<Modifier>,
 }
 
-/// Keys that type nothing, or something that their name does not say.
+/// Keys that type nothing, or whose text differs from their name.
 const NAMED: [(&str, u32, Option<&str>); 32] = [
     ("Enter", 13, Some("\r")),
     ("Tab", 9, None),
@@ -50,9 +50,9 @@ const NAMED: [(&str, u32, Option<&str>); 32] = [
     ("F12", 123, None),
 ];
 
-/// Reads `Enter`, `a`, `Control+Shift+ArrowLeft`, `Control++`. Nothing for what is no key.
+/// Parses `Enter`, `a`, `Control+Shift+ArrowLeft`, `Control++`. `None` if the key is unknown.
 pub(crate) fn stroke(text: &str) -> Option<Stroke> {
-    // The last key may be a plus.
+    // The last key may be a plus sign.
     let (held, key) = match text.strip_suffix('+') {
         Some(held) => (held.strip_suffix('+').unwrap_or(held), "+"),
         None => text.rsplit_once('+').unwrap_or(("", text)),
@@ -82,7 +82,7 @@ pub(crate) fn stroke(text: &str) -> Option<Stroke> {
     Some(Stroke { text: typed(&key), key, code, number, modifiers })
 }
 
-/// The bits by which the protocol says what is held down.
+/// Returns the protocol's bit mask of modifiers.
 pub(crate) fn bits(modifiers: &[Modifier]) -> u32 {
     let bit = |held: &Modifier| match held {
         Modifier::Alt => 1,
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strokes_are_read() {
+    fn key_names_are_parsed_into_strokes() {
         for (text, key, code, number, typed, held) in [
             ("Enter", "Enter", "Enter", 13, Some("\r"), 0),
             ("a", "a", "KeyA", 65, Some("a"), 0),

@@ -1,18 +1,17 @@
-//! A browser in the sandbox: performs V0's `browse` and `browse_interactive`, for sandboxes that have Chromium.
+//! Browser in the sandbox: performs V0's `browse` and `browse_interactive` in sandboxes that have Chromium.
 //!
-//! [`BrowsingProvider`] stands before a provider of sandboxes; in what it places these two actions are performed here and
-//! everything else goes on. The browser runs in the sandbox and is driven from the host, because the action server is to
-//! stay small. Its debugging protocol goes over two pipes in a folder inside (`place`), and over the connection that
-//! everything goes over: no port is opened, neither inside nor on the host, where others could drive it too. So it goes on
-//! when the connection breaks or the host starts anew, and is found again.
+//! [`BrowsingProvider`] decorates a sandbox provider. It performs these two actions and forwards all others. The browser
+//! runs in the sandbox and is driven from the host, which keeps the action server small. Its debugging protocol uses two
+//! pipes in a folder of the sandbox (`place`) and the sandbox's connection. No port is opened, inside or on the host,
+//! through which another process could drive the browser. The browser survives a broken connection and a restart of the
+//! host, which then re-attach to it.
 //!
-//! `owner` is the one task that has the browser: actions are performed one after the other, each id at most once.
-//! `browser` speaks the protocol and keeps up with tabs, dialogs and crashes; `perform` does what a call asks for; `page`
-//! asks a script of ours in the page; `observe` says what is there to be seen. What a page says is hostile: every length and
-//! every wait has a bound.
+//! The task in `owner` owns the browser. It performs actions sequentially, and each id at most once. `browser` implements
+//! the protocol and tracks tabs, dialogs and crashes. `perform` executes calls, `page` evaluates our script in the page, and
+//! `observe` builds the observation. Everything that a page reports is hostile: every length and every wait is bounded.
 //!
-//! Not chromiumoxide: it takes no stream but a WebSocket to a port, and brings generated types of the whole protocol for some
-//! thirty methods. A pipe's protocol is JSON with a zero byte after each message.
+//! chromiumoxide is not used: it supports only WebSockets to a port, and generates types for the whole protocol, of which
+//! some thirty methods are needed. The protocol over a pipe is JSON with a zero byte after each message.
 
 mod browser;
 mod keys;

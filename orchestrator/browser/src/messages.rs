@@ -1,13 +1,13 @@
-//! The protocol's messages: JSON with a zero byte after each. What is too long to be believed is passed over.
+//! Messages of the protocol: JSON, each followed by a zero byte. Messages above the limit are skipped.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The longest message, in bytes: a screenshot or an observation is far below. As JSON values it may take ninety times as
-/// much for a moment.
-const LONGEST: usize = 4 << 20;
+/// Maximum length of a message. Screenshots and observations are far below. Parsed JSON may temporarily take ninety times
+/// as much memory.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// A message from the browser: an answer to a call, or something that happened.
+/// A message of the browser: the response to a call, or an event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Message {
@@ -19,14 +19,14 @@ pub(crate) struct Message {
     pub(crate) error: Option<Refusal>,
 }
 
-/// How the browser says no.
+/// Error response of the browser.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Takes bytes as they come, gives whole messages.
+/// Splits a byte stream into messages.
 #[derive(Default)]
 pub(crate) struct Splitter {
     held: Vec<u8>,
@@ -48,7 +48,7 @@ impl Splitter {
     }
 
     fn hold(&mut self, bytes: &[u8]) {
-        if self.is_passing_over || self.held.len() + bytes.len() > LONGEST {
+        if self.is_passing_over || self.held.len() + bytes.len() > MAX_MESSAGE_BYTES {
             self.is_passing_over = true;
             self.held = Vec::new();
         } else {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_put_together_from_pieces() {
+    fn messages_are_assembled_from_chunks() {
         assert_eq!(
             split(&[b"{\"a\"", b":1}\0{}\0\0{", b"}", b"\0", b"rest"]),
             [b"{\"a\":1}".to_vec(), b"{}".to_vec(), b"{}".to_vec()]
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_over_and_takes_no_memory() {
-        let long = vec![b'x'; LONGEST];
+    fn message_is_skipped_without_buffering_when_too_long() {
+        let long = vec![b'x'; MAX_MESSAGE_BYTES];
         let mut splitter = Splitter::default();
         let mut messages = Vec::new();
         for piece in [b"y".as_slice(), &long, b"z\0{}\0"] {
             splitter.push(piece, |message| messages.push(message));
-            assert!(splitter.held.len() <= LONGEST);
+            assert!(splitter.held.len() <= MAX_MESSAGE_BYTES);
         }
         assert_eq!(messages, [b"{}".to_vec()]);
     }

@@ -1,4 +1,4 @@
-//! What there is to be seen, as V0 observes a page: the tabs, a picture, and as text the page's elements with their ids.
+//! V0's browser observation: the tabs, a screenshot, and the page's elements with their ids as text.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use protocol::observation::BrowseObservation;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, Fault, short};
+use crate::browser::{Browser, BrowserError, short};
 
-/// How long a picture may take.
-const PICTURE: Duration = Duration::from_secs(6);
+/// Timeout of a screenshot.
+const SCREENSHOT_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// The longest picture, in letters of base64. A worse one is taken of a page whose picture is longer.
-const LONGEST_PICTURE: usize = 400_000;
+/// Maximum length of a screenshot in base64. A longer one is retaken with lower quality.
+const MAX_SCREENSHOT_CHARS: usize = 400_000;
 
-/// What is told of one page. Twenty thousand nodes are looked at within a second.
-const MOST_NODES: u32 = 20_000;
-const MOST_LINES: u32 = 1_000;
-const MOST_LETTERS: u32 = 24_000;
-const MOST_NESTING: u32 = 1_000;
-const DEEPEST_INDENT: u32 = 16;
-const LONGEST_TEXT: u32 = 1_000;
-const LONGEST_NAME: u32 = 150;
+/// Limits of the text of one page. Twenty thousand nodes take less than a second.
+const MAX_NODES: u32 = 20_000;
+const MAX_LINES: u32 = 1_000;
+const MAX_CHARS: u32 = 24_000;
+const MAX_NESTING: u32 = 1_000;
+const MAX_INDENT: u32 = 16;
+const MAX_TEXT_CHARS: u32 = 1_000;
+const MAX_NAME_CHARS: u32 = 150;
 
-/// What is taken of our script's answer, in characters: it cuts by itself, but something else may answer in its place.
-const LONGEST_TOLD: usize = 50_000;
-const LONGEST_WORD: usize = 1_000;
+/// Maximum length of the script's result. The script truncates it, but a hostile process may respond in its place.
+const MAX_PAGE_CHARS: usize = 50_000;
+const MAX_FIELD_CHARS: usize = 1_000;
 
-/// What our script says of a page.
+/// Result of our script for a page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Page {
@@ -42,27 +42,27 @@ struct Page {
     window: i64,
 }
 
-/// What an action was, and what came of it so far.
+/// An action, and its result so far.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct BrowseResult {
     /// `browse` or `browse_interactive`.
     pub(crate) trigger: &'static str,
-    /// The calls, as they were written.
+    /// Source text of the calls.
     pub(crate) written: String,
-    /// What went wrong, in one sentence; empty when nothing did.
+    /// Error in one sentence. Empty on success.
     pub(crate) error: String,
-    /// What was said to the user.
+    /// Messages to the user.
     pub(crate) said: Vec<String>,
 }
 
-impl Outcome {
-    /// An observation without a page.
+impl BrowseResult {
+    /// Builds an observation without a page.
     pub(crate) fn without_page(self, notes: &[String]) -> Observation {
         let content = self.words(notes);
         Observation::new(content, self.facts())
     }
 
-    /// What is told before the page.
+    /// Builds the text that precedes the page.
     fn words(&self, notes: &[String]) -> String {
         let error = (!self.error.is_empty()).then(|| format!("The action failed: {}.", self.error));
         let said = (!self.said.is_empty()).then(|| "The message was sent to the user.".to_owned());
@@ -81,19 +81,19 @@ impl Outcome {
     }
 }
 
-/// Elements that are marked in one picture: more would hide the page.
-const MOST_MARKS: u32 = 200;
+/// Maximum number of marked elements in a screenshot. More would hide the page.
+const MAX_MARKS: u32 = 200;
 
-/// Observes what is in front, with a second, marked picture if `has_marks`. A page that cannot be looked at is told of; a
-/// dead browser is an error.
+/// Observes the active tab, with a second, marked screenshot if `has_marks`. A page that cannot be observed is reported in
+/// the observation. `Err` if the browser has exited.
 pub(crate) async fn observe(
     browser: &mut Browser,
-    mut outcome: Outcome,
+    mut outcome: BrowseResult,
     has_marks: bool,
-) -> Result<Observation, (Outcome, Fault)> {
+) -> Result<Observation, (BrowseResult, BrowserError)> {
     let page = match browser.look().await {
         Ok(page) => Some(page),
-        Err(fault @ Fault::Dead(_)) => return Err((outcome, fault)),
+        Err(fault @ BrowserError::Dead(_)) => return Err((outcome, fault)),
         Err(fault) => {
             if outcome.error.is_empty() {
                 outcome.error = format!("the page cannot be looked at: {fault}");
@@ -141,9 +141,9 @@ pub(crate) async fn observe(
 impl Page {
     fn cut(self) -> Self {
         Self {
-            text: self.text.chars().take(LONGEST_TOLD).collect(),
-            title: short(&self.title, LONGEST_WORD),
-            focused: short(&self.focused, LONGEST_WORD),
+            text: self.text.chars().take(MAX_PAGE_CHARS).collect(),
+            title: short(&self.title, MAX_FIELD_CHARS),
+            focused: short(&self.focused, MAX_FIELD_CHARS),
             ..self
         }
     }
@@ -172,19 +172,19 @@ impl Page {
 }
 
 impl Browser {
-    async fn look(&mut self) -> Result<Page, Fault> {
+    async fn look(&mut self) -> Result<Page, BrowserError> {
         let bounds = json!([{
-            "nodes": MOST_NODES,
-            "lines": MOST_LINES,
-            "letters": MOST_LETTERS,
-            "nesting": MOST_NESTING,
-            "depth": DEEPEST_INDENT,
-            "text": LONGEST_TEXT,
-            "name": LONGEST_NAME,
+            "nodes": MAX_NODES,
+            "lines": MAX_LINES,
+            "letters": MAX_CHARS,
+            "nesting": MAX_NESTING,
+            "depth": MAX_INDENT,
+            "text": MAX_TEXT_CHARS,
+            "name": MAX_NAME_CHARS,
         }]);
         let seen = match self.evaluate("observe", &bounds).await {
-            // Its own script may never end: that is interrupted.
-            Err(Fault::Slow) => {
+            // The page's script may run forever and is interrupted.
+            Err(BrowserError::Slow) => {
                 self.tell("Runtime.terminateExecution", json!({}))?;
                 self.note("The page's script did not end, and was interrupted.".to_owned());
                 self.evaluate("observe", &bounds).await
@@ -192,31 +192,34 @@ impl Browser {
             seen => seen,
         }?;
         let page: Page = serde_json::from_value(seen)
-            .map_err(|_| Fault::Refused("it says nothing sensible".to_owned()))?;
+            .map_err(|_| BrowserError::Refused("it says nothing sensible".to_owned()))?;
         Ok(page.cut())
     }
 
-    /// A picture on which each element that can be operated has a frame with its id. Empty if there is no such element.
+    /// Takes a screenshot in which each interactive element has a frame with its id. Empty if there is none.
     async fn marked_picture(&mut self) -> String {
-        let marked = self.evaluate("mark", &json!([MOST_MARKS])).await;
+        let marked = self.evaluate("mark", &json!([MAX_MARKS])).await;
         let picture = match marked.as_ref().map(|marked| marked.as_u64()) {
             Ok(Some(1..)) => self.picture().await,
             _ => String::new(),
         };
-        // Also after a failure: the marks may be there nevertheless.
+        // Also after a failure, since marks may have been added.
         if let Err(fault) = self.evaluate("unmark", &json!([])).await {
             tracing::debug!(%fault, "taking the marks from a page");
         }
         picture
     }
 
-    /// A picture as a data URL; empty where there is none to be had.
+    /// Takes a screenshot as data URL. Empty on failure.
     async fn picture(&mut self) -> String {
         for quality in [60, 15] {
             let params = json!({"format": "jpeg", "quality": quality, "optimizeForSpeed": true});
-            let Ok(taken) = self.ask_within(PICTURE, "Page.captureScreenshot", params).await else { break };
+            let Ok(taken) = self.ask_within(SCREENSHOT_TIMEOUT, "Page.captureScreenshot", params).await
+            else {
+                break;
+            };
             match taken.get("data") {
-                Some(Value::String(data)) if data.len() <= LONGEST_PICTURE => {
+                Some(Value::String(data)) if data.len() <= MAX_SCREENSHOT_CHARS => {
                     return format!("data:image/jpeg;base64,{data}");
                 }
                 _ => {}
@@ -231,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_answer_is_told_within_bounds() {
+    fn observation_is_bounded_for_any_response() {
         let long = "x".repeat(1 << 20);
         let (text, title, focused) = (long.clone(), long.clone(), long);
         let page = Page {
@@ -244,7 +247,7 @@ mod tests {
             ..Page::default()
         };
         let page = page.cut();
-        assert!(page.focused.len() < 2 * LONGEST_WORD);
-        assert!(page.told().len() < 2 * LONGEST_TOLD);
+        assert!(page.focused.len() < 2 * MAX_FIELD_CHARS);
+        assert!(page.told().len() < 2 * MAX_PAGE_CHARS);
     }
 }

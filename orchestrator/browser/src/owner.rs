@@ -1,8 +1,8 @@
-//! The one task that has a sandbox's browser: performs actions one after the other, each id at most once, and takes in what
-//! the browser says in between.
+//! Task that owns a sandbox's browser. It performs actions sequentially, each id at most once, and handles events in
+//! between.
 //!
-//! It ends when nobody can hand it an action any more. The browser goes on then, as everything in the sandbox does: whoever
-//! attaches to the sandbox finds it.
+//! The task ends when its last handle is dropped. The browser continues, as all processes of the sandbox do, and the next
+//! client that attaches to the sandbox finds it.
 
 use std::time::Duration;
 
@@ -14,53 +14,53 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::browser::{Browser, Fault, short};
+use crate::browser::{Browser, BrowserError, short};
 use crate::link::{Link, launch};
-use crate::observe::{Outcome, observe};
+use crate::observe::{BrowseResult, observe};
 use crate::perform::perform;
-use crate::place::{Begun, Found, Place};
+use crate::place::{ActionStart, BrowserFolder, BrowserState};
 
-/// Actions that wait for the browser. More are refused: each agent at work has one.
-const MOST_WAITING: usize = 16;
+/// Maximum number of queued actions. More are refused: each running agent has one.
+const MAX_QUEUED_ACTIONS: usize = 16;
 
-/// How long calls may take when the action does not say.
-const USUAL: Duration = Duration::from_secs(120);
+/// Timeout of actions that do not set one.
+const DEFAULT_ACTION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long the browser may take to start.
-const STARTING: Duration = Duration::from_secs(60);
+/// Timeout of the browser's start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a browser that runs may take to answer over a new link, and how often it is tried: the link before it is ended by
-/// the new one, and may have taken an answer just then.
-const GREETING: Duration = Duration::from_secs(5);
-const GREETINGS: usize = 4;
+/// Timeout and number of attempts to attach to a running browser. The previous link may consume a response before the new
+/// one has terminated it.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_HANDSHAKES: usize = 4;
 
-/// How long it may take to look at a page: after that it is said that it cannot be looked at.
-const LOOKING: Duration = Duration::from_secs(45);
+/// Timeout of the observation of a page. After that, the page is reported as not observable.
+const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Of what a browser that cannot start says, in characters.
-const LONGEST_WORDS: usize = 600;
+/// Maximum length of the output of a browser that cannot start, in characters.
+const MAX_STDERR_CHARS: usize = 600;
 
 const CANCELLED: &str = "it was cancelled; what it had begun may go on";
 
-/// An action for the browser.
+/// A queued action.
 pub(crate) struct Task {
     pub(crate) id: ActionId,
     /// `browse` or `browse_interactive`.
     pub(crate) trigger: &'static str,
-    /// As it was written.
+    /// Source text of the calls.
     pub(crate) written: String,
-    /// What to do, or what is wrong with it.
+    /// The parsed calls, or the parse error.
     pub(crate) calls: Result<Vec<BrowserCall>, String>,
-    /// How long that may take; looking at the page comes after it.
+    /// Timeout of the calls, without the observation.
     pub(crate) patience: Option<Duration>,
     pub(crate) cancel: CancellationToken,
     pub(crate) answer: oneshot::Sender<Result<Observation, SandboxError>>,
 }
 
-/// The way to the task. When the last of these is dropped, it ends after the action at work: those that wait for the
-/// browser then are not begun, because nobody waits for them.
-pub(crate) fn start(place: Place, has_marks: bool) -> mpsc::Sender<Task> {
-    let (tasks, given) = mpsc::channel(MOST_WAITING);
+/// Handle of the task. After the last one is dropped, the task completes the running action and ends. Queued actions are
+/// not started, because no caller waits for them.
+pub(crate) fn start(place: BrowserFolder, has_marks: bool) -> mpsc::Sender<Task> {
+    let (tasks, given) = mpsc::channel(MAX_QUEUED_ACTIONS);
     let owner = Owner { place, has_marks, browser: None, latest: None, end: CancellationToken::new() };
     tokio::spawn(async move {
         let _end = owner.end.clone().drop_guard();
@@ -70,13 +70,13 @@ pub(crate) fn start(place: Place, has_marks: bool) -> mpsc::Sender<Task> {
 }
 
 struct Owner {
-    place: Place,
-    /// Whether pages are shown with marks too.
+    place: BrowserFolder,
+    /// Whether observations have a marked screenshot.
     has_marks: bool,
     browser: Option<Browser>,
-    /// What came of the latest action: who asks for it again gets the same answer.
+    /// Result of the latest action, which is returned again for the same id.
     latest: Option<(ActionId, Observation)>,
-    /// Says that this has ended, to whoever follows the browser for it.
+    /// Signals the supervising task that the owner has ended.
     end: CancellationToken,
 }
 
@@ -106,12 +106,13 @@ impl Owner {
         }
         let Task { id, trigger, written, calls, patience, cancel, answer } = task;
         if let Some((_, observation)) = self.latest.as_ref().filter(|(latest, _)| *latest == id) {
-            // Whoever asked may be gone.
+            // The caller may have been cancelled.
             let _ = answer.send(Ok(observation.clone()));
             return;
         }
-        let outcome = Outcome { trigger, written, ..Outcome::default() };
-        let observed = self.observe(&id, outcome, calls, patience.unwrap_or(USUAL), &cancel).await;
+        let outcome = BrowseResult { trigger, written, ..BrowseResult::default() };
+        let observed =
+            self.observe(&id, outcome, calls, patience.unwrap_or(DEFAULT_ACTION_TIMEOUT), &cancel).await;
         if let Ok(observation) = &observed {
             self.latest = Some((id, observation.clone()));
         }
@@ -121,7 +122,7 @@ impl Owner {
     async fn observe(
         &mut self,
         id: &ActionId,
-        mut outcome: Outcome,
+        mut outcome: BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
         patience: Duration,
         cancel: &CancellationToken,
@@ -151,10 +152,10 @@ impl Owner {
         };
         let (trigger, written, error) = (outcome.trigger, outcome.written.clone(), outcome.error.clone());
         let looked = tokio::select! {
-            looked = timeout(LOOKING, observe(browser, outcome, self.has_marks)) => looked,
+            looked = timeout(OBSERVATION_TIMEOUT, observe(browser, outcome, self.has_marks)) => looked,
             () = cancel.cancelled() => {
                 let error = CANCELLED.to_owned();
-                return Ok(Outcome { trigger, written, error, ..Outcome::default() }.without_page(&[]));
+                return Ok(BrowseResult { trigger, written, error, ..BrowseResult::default() }.without_page(&[]));
             }
         };
         Ok(match looked {
@@ -167,16 +168,17 @@ impl Owner {
             Err(_) => {
                 let error =
                     if error.is_empty() { "the page cannot be looked at in time".to_owned() } else { error };
-                Outcome { trigger, written, error, ..Outcome::default() }.without_page(&browser.take_notes())
+                BrowseResult { trigger, written, error, ..BrowseResult::default() }
+                    .without_page(&browser.take_notes())
             }
         })
     }
 
-    /// Does what is asked for. What goes wrong with it is in the outcome; an error says that there is no browser.
+    /// Performs an action. Failures are part of the result. `Err` if there is no browser.
     async fn perform(
         &mut self,
-        begun: Begun,
-        outcome: &mut Outcome,
+        begun: ActionStart,
+        outcome: &mut BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
         patience: Duration,
     ) -> Result<(), String> {
@@ -207,23 +209,23 @@ impl Owner {
         };
         match timeout(patience, all).await {
             Ok(Ok(said)) => outcome.said = said,
-            Ok(Err((_, fault @ Fault::Dead(_)))) => return Err(ended(&fault)),
+            Ok(Err((_, fault @ BrowserError::Dead(_)))) => return Err(ended(&fault)),
             Ok(Err((call, fault))) => outcome.error = format!("{call}: {fault}"),
             Err(_) => {
                 outcome.error = format!("it took longer than {} seconds", patience.as_secs_f64());
-                // What is awaited in vain holds up what comes then. A dead browser is found by whoever looks at the page.
+                // Pending waits would delay the observation. An exited browser is detected by the observation.
                 let _ = browser.tell("Page.stopLoading", json!({}));
             }
         }
         Ok(())
     }
 
-    /// The browser that runs, or a new one.
-    async fn found(&mut self, found: Found) -> Result<&mut Browser, String> {
-        if found == Found::Running {
-            // The connection may have broken, and nobody noticed it yet.
+    /// Returns the running browser, or starts one.
+    async fn found(&mut self, found: BrowserState) -> Result<&mut Browser, String> {
+        if found == BrowserState::Running {
+            // A broken connection may not have been noticed yet.
             let answers = match &mut self.browser {
-                Some(browser) => browser.answers(GREETING).await,
+                Some(browser) => browser.answers(HANDSHAKE_TIMEOUT).await,
                 None => false,
             };
             if !answers {
@@ -232,7 +234,7 @@ impl Owner {
             }
         } else {
             let mut browser = self.start().await?;
-            if found == Found::Ended {
+            if found == BrowserState::Ended {
                 browser.note(
                     "The browser had ended. This is a new one: pages and sign-ins are gone.".to_owned(),
                 );
@@ -242,19 +244,19 @@ impl Owner {
         self.browser.as_mut().ok_or_else(|| "there is no browser".to_owned())
     }
 
-    /// Speaks again with a browser that was begun before.
+    /// Re-attaches to a browser that was started before.
     async fn greet(&self) -> Result<Browser, String> {
         let mut why = String::new();
-        for _ in 0..GREETINGS {
+        for _ in 0..MAX_HANDSHAKES {
             let link =
                 Link::open(&self.place, CancellationToken::new()).map_err(|error| error.to_string())?;
-            match Browser::meet(link, GREETING).await {
+            match Browser::meet(link, HANDSHAKE_TIMEOUT).await {
                 Ok(browser) => return Ok(browser),
                 Err(fault) => why = fault.to_string(),
             }
-            sleep(GREETING / 10).await;
+            sleep(HANDSHAKE_TIMEOUT / 10).await;
         }
-        // The next action begins with a new one.
+        // The next action starts a new browser.
         if let Err(error) = self.place.end_browser().await {
             tracing::debug!(%error, "ending a browser that does not answer");
         }
@@ -265,16 +267,16 @@ impl Owner {
         let launched = launch(&self.place, self.end.clone()).map_err(|error| error.to_string())?;
         let link = Link::open(&self.place, launched.gone.clone()).map_err(|error| error.to_string())?;
         let met = tokio::select! {
-            met = Browser::meet(link, STARTING) => met.map_err(|fault| fault.to_string()),
+            met = Browser::meet(link, START_TIMEOUT) => met.map_err(|fault| fault.to_string()),
             () = launched.gone.cancelled() => Err("it has ended".to_owned()),
         };
         met.map_err(|why| {
-            let words = short(&launched.words.end(), LONGEST_WORDS);
+            let words = short(&launched.words.end(), MAX_STDERR_CHARS);
             format!("the browser cannot be started: {why}; its last words: {words}")
         })
     }
 }
 
-fn ended(fault: &Fault) -> String {
+fn ended(fault: &BrowserError) -> String {
     format!("{fault}; the next action finds it again, or begins with a new one")
 }

@@ -1,20 +1,20 @@
-//! What is asked of our own script in a page.
+//! Calls of our script in a page.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, Fault, short, text};
+use crate::browser::{Browser, BrowserError, short, text};
 
 const SCRIPT: &str = include_str!("page.js");
 
-/// How long our script may run: it has bounds of its own, the page's layout has none.
-const RUNNING: Duration = Duration::from_secs(8);
+/// Timeout of our script. The script itself is bounded, but the page's layout is not.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The longest reason of the script's, in characters.
-const LONGEST_REASON: usize = 300;
+/// Maximum length of an error message of the script, in characters.
+const MAX_REASON_CHARS: usize = 300;
 
-/// An element, or a place on the page.
+/// An element, or a position on the page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
     pub(crate) x: f64,
@@ -22,21 +22,30 @@ pub(crate) struct Point {
 }
 
 impl Browser {
-    /// Calls a function of our script in the page in front, and answers with what it gives.
-    pub(crate) async fn evaluate(&mut self, function: &str, arguments: &Value) -> Result<Value, Fault> {
+    /// Calls a function of our script in the active tab and returns its result.
+    pub(crate) async fn evaluate(
+        &mut self,
+        function: &str,
+        arguments: &Value,
+    ) -> Result<Value, BrowserError> {
         let result = self.run(function, arguments, true).await?;
         Ok(result["value"].clone())
     }
 
-    /// The browser's own name for an element.
-    pub(crate) async fn find(&mut self, element: &str) -> Result<String, Fault> {
+    /// Returns the browser's object id of an element.
+    pub(crate) async fn find(&mut self, element: &str) -> Result<String, BrowserError> {
         let result = self.run("element", &json!([element]), false).await?;
         Ok(text(&result, "objectId"))
     }
 
-    async fn run(&mut self, function: &str, arguments: &Value, by_value: bool) -> Result<Value, Fault> {
+    async fn run(
+        &mut self,
+        function: &str,
+        arguments: &Value,
+        by_value: bool,
+    ) -> Result<Value, BrowserError> {
         let listed = arguments.to_string();
-        // The first attempt may meet a page that has just gone.
+        // The first attempt may hit a page that is being replaced.
         for is_last in [false, true] {
             let world = match self.front()?.world {
                 Some(world) => world,
@@ -46,41 +55,41 @@ impl Browser {
                 "expression": format!("{SCRIPT}; glovebox.{function}(...{listed})"),
                 "contextId": world,
                 "returnByValue": by_value,
-                "timeout": RUNNING.as_millis() as u64,
+                "timeout": SCRIPT_TIMEOUT.as_millis() as u64,
                 "userGesture": true,
             });
             match self.ask("Runtime.evaluate", params).await {
                 Ok(answer) => return taken(answer),
-                Err(Fault::Refused(_)) if !is_last => self.front()?.world = None,
+                Err(BrowserError::Refused(_)) if !is_last => self.front()?.world = None,
                 Err(fault) => return Err(fault),
             }
         }
-        Err(Fault::Slow)
+        Err(BrowserError::Slow)
     }
 
-    async fn make_world(&mut self) -> Result<i64, Fault> {
+    async fn make_world(&mut self) -> Result<i64, BrowserError> {
         let tree = self.ask("Page.getFrameTree", json!({})).await?;
         let frame = text(&tree["frameTree"]["frame"], "id");
         let params = json!({"frameId": frame, "worldName": "glovebox"});
         let made = self.ask("Page.createIsolatedWorld", params).await?;
         let world = made["executionContextId"].as_i64();
-        let world = world.ok_or_else(|| Fault::Refused("the page takes no script".to_owned()))?;
+        let world = world.ok_or_else(|| BrowserError::Refused("the page takes no script".to_owned()))?;
         self.front()?.world = Some(world);
         Ok(world)
     }
 
-    /// The middle of an element, after it was scrolled to.
-    pub(crate) async fn reach(&mut self, element: &str) -> Result<Point, Fault> {
+    /// Scrolls to an element and returns its center.
+    pub(crate) async fn reach(&mut self, element: &str) -> Result<Point, BrowserError> {
         let object = self.find(element).await?;
-        let nowhere = || Fault::Refused(format!("the element {element} is not to be seen"));
+        let nowhere = || BrowserError::Refused(format!("the element {element} is not to be seen"));
         let scrolled = self.ask("DOM.scrollIntoViewIfNeeded", json!({"objectId": object})).await;
-        if let Err(Fault::Refused(_)) = scrolled {
+        if let Err(BrowserError::Refused(_)) = scrolled {
             return Err(nowhere());
         }
         scrolled?;
         let quads = match self.ask("DOM.getContentQuads", json!({"objectId": object})).await {
             Ok(answer) => answer,
-            Err(Fault::Refused(_)) => return Err(nowhere()),
+            Err(BrowserError::Refused(_)) => return Err(nowhere()),
             Err(fault) => return Err(fault),
         };
         let corners: Vec<f64> =
@@ -90,8 +99,8 @@ impl Browser {
     }
 }
 
-/// What our script gave. An answer may be of any shape: whatever runs in the sandbox can write one.
-fn taken(mut answer: Value) -> Result<Value, Fault> {
+/// Extracts the script's result. The response may have any shape: any process in the sandbox can forge one.
+fn taken(mut answer: Value) -> Result<Value, BrowserError> {
     let thrown = &answer["exceptionDetails"];
     if !thrown.is_null() {
         return Err(reason(thrown));
@@ -99,14 +108,14 @@ fn taken(mut answer: Value) -> Result<Value, Fault> {
     Ok(answer.get_mut("result").map(Value::take).unwrap_or_default())
 }
 
-/// Why our script gave up; what the page could make of it is bounded.
-fn reason(thrown: &Value) -> Fault {
+/// Returns the script's error message, truncated since a page can influence it.
+fn reason(thrown: &Value) -> BrowserError {
     let said = text(&thrown["exception"], "description");
     let first = said.lines().next().unwrap_or_default();
     let reason = first.strip_prefix("Error: ").unwrap_or(first);
-    Fault::Refused(match reason {
+    BrowserError::Refused(match reason {
         "" => "the page's own script was in the way".to_owned(),
-        reason => short(reason, LONGEST_REASON),
+        reason => short(reason, MAX_REASON_CHARS),
     })
 }
 
@@ -115,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_any_shape_is_taken() {
+    fn response_of_any_shape_is_accepted() {
         for answer in [json!(1), json!([1]), json!("result"), json!(null), json!({})] {
             assert_eq!(taken(answer), Ok(Value::Null));
         }

@@ -1,4 +1,4 @@
-//! Does what calls ask for, one after the other; the first that fails is the last.
+//! Sequential execution of an action's calls, up to the first failure.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use engine::sandbox::Sandbox;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::browser::{Browser, Fault, HEIGHT, WIDTH, short};
+use crate::browser::{Browser, BrowserError, HEIGHT, WIDTH, short};
 use crate::keys::{self, Stroke};
 use crate::page::Point;
 
-/// How long a page may take to load before it is looked at as it is.
-const LOADING: Duration = Duration::from_secs(30);
+/// Time for a page to load. After that it is observed in its current state.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest reason of the browser's why a page cannot be opened, in characters.
-const LONGEST_ERROR: usize = 300;
+/// Maximum length of a navigation error, in characters.
+const MAX_ERROR_CHARS: usize = 300;
 
-/// How long a page has to begin with what a click leads to. It is told as it is then, and may change afterwards.
-const REACTION: Duration = Duration::from_millis(250);
+/// Time for a page to react to an input. Later changes are not part of the observation.
+const REACTION_DELAY: Duration = Duration::from_millis(250);
 
-/// How long a page may take to answer at all.
-const ANSWERING: Duration = Duration::from_secs(3);
+/// Timeout after which a page counts as unresponsive.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Performs calls in a browser. Answers with what was said to the user; or with the call that failed, in words.
+/// Performs calls in a browser. Returns the messages to the user, or a description of the failed call.
 pub(crate) async fn perform(
     browser: &mut Browser,
     sandbox: &dyn Sandbox,
     calls: &[BrowserCall],
-) -> Result<Vec<String>, (String, Fault)> {
+) -> Result<Vec<String>, (String, BrowserError)> {
     let mut said = Vec::new();
     for (number, call) in (1..).zip(calls) {
         if let BrowserCall::SendMessage(text) = call {
@@ -46,16 +46,16 @@ pub(crate) async fn perform(
 }
 
 impl Browser {
-    /// Sees to it that the page in front answers. One whose script never ends is interrupted, else closed.
-    pub(crate) async fn wake(&mut self) -> Result<(), Fault> {
+    /// Ensures that the active page responds. A page whose script does not end is interrupted, or else closed.
+    pub(crate) async fn wake(&mut self) -> Result<(), BrowserError> {
         for _ in 0..2 {
             let question = json!({"expression": "1", "returnByValue": true});
-            match self.ask_within(ANSWERING, "Runtime.evaluate", question).await {
-                // It may be about to leave for another page.
-                Ok(_) | Err(Fault::Refused(_)) => return Ok(()),
-                Err(Fault::Slow) => self.tell("Runtime.terminateExecution", json!({}))?,
-                Err(Fault::Crashed) => break,
-                Err(fault @ (Fault::Dead(_) | Fault::Silent)) => return Err(fault),
+            match self.ask_within(RESPONSE_TIMEOUT, "Runtime.evaluate", question).await {
+                // It may be navigating to another page.
+                Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
+                Err(BrowserError::Slow) => self.tell("Runtime.terminateExecution", json!({}))?,
+                Err(BrowserError::Crashed) => break,
+                Err(fault @ (BrowserError::Dead(_) | BrowserError::Silent)) => return Err(fault),
             }
         }
         self.note("The page in front did not answer any more, and its tab was closed.".to_owned());
@@ -63,7 +63,7 @@ impl Browser {
         self.ensure_tab().await
     }
 
-    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), Fault> {
+    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), BrowserError> {
         match call {
             BrowserCall::Goto(url) => return self.go_to(url).await,
             BrowserCall::GoBack => self.go_in_history(-1).await?,
@@ -110,37 +110,40 @@ impl Browser {
         self.settle().await
     }
 
-    async fn go_to(&mut self, url: &str) -> Result<(), Fault> {
-        let answer = match self.ask_within(LOADING, "Page.navigate", json!({"url": url})).await {
+    async fn go_to(&mut self, url: &str) -> Result<(), BrowserError> {
+        let answer = match self.ask_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url})).await {
             Ok(answer) => answer,
-            Err(Fault::Slow) => {
+            Err(BrowserError::Slow) => {
                 self.tell("Page.stopLoading", json!({}))?;
-                return Err(Fault::Refused(format!("nothing came within {} seconds", LOADING.as_secs())));
+                return Err(BrowserError::Refused(format!(
+                    "nothing came within {} seconds",
+                    LOAD_TIMEOUT.as_secs()
+                )));
             }
             Err(fault) => return Err(fault),
         };
         match answer["errorText"].as_str() {
-            // A download, or a page that is replaced: a note tells of it.
+            // A download, or a page that is replaced. A note reports it.
             Some("net::ERR_ABORTED") | None => self.settle().await,
             Some(error) => {
-                let error = short(error, LONGEST_ERROR);
-                Err(Fault::Refused(format!("the page cannot be opened: {error}")))
+                let error = short(error, MAX_ERROR_CHARS);
+                Err(BrowserError::Refused(format!("the page cannot be opened: {error}")))
             }
         }
     }
 
-    async fn go_in_history(&mut self, step: i64) -> Result<(), Fault> {
+    async fn go_in_history(&mut self, step: i64) -> Result<(), BrowserError> {
         let history = self.ask("Page.getNavigationHistory", json!({})).await?;
         let at = history["currentIndex"].as_i64().unwrap_or_default().saturating_add(step);
         let entry = usize::try_from(at).ok().and_then(|at| history["entries"][at]["id"].as_i64());
-        let entry =
-            entry.ok_or_else(|| Fault::Refused("there is no such page in the tab's history".to_owned()))?;
+        let entry = entry
+            .ok_or_else(|| BrowserError::Refused("there is no such page in the tab's history".to_owned()))?;
         self.ask("Page.navigateToHistoryEntry", json!({"entryId": entry})).await?;
         Ok(())
     }
 
-    /// Takes in what happens for a while.
-    async fn wait(&mut self, time: Duration) -> Result<(), Fault> {
+    /// Handles events for a given time.
+    async fn wait(&mut self, time: Duration) -> Result<(), BrowserError> {
         let over = sleep(time);
         tokio::pin!(over);
         loop {
@@ -151,17 +154,17 @@ impl Browser {
         }
     }
 
-    /// Waits for what a call began, and for the page that it led to. One that loads for ever is told of.
-    async fn settle(&mut self) -> Result<(), Fault> {
-        self.wait(REACTION).await?;
-        let deadline = Instant::now() + LOADING;
+    /// Waits for the effect of a call and for the page that it navigates to. A note reports a page that does not finish.
+    async fn settle(&mut self) -> Result<(), BrowserError> {
+        self.wait(REACTION_DELAY).await?;
+        let deadline = Instant::now() + LOAD_TIMEOUT;
         while self.front().is_ok_and(|tab| tab.is_loading) {
             match timeout_at(deadline, self.heed()).await {
                 Ok(heeded) => heeded?,
                 Err(_) => {
                     self.note(format!(
                         "The page has not finished loading after {} seconds.",
-                        LOADING.as_secs()
+                        LOAD_TIMEOUT.as_secs()
                     ));
                     self.tell("Page.stopLoading", json!({}))?;
                     return Ok(());
@@ -171,7 +174,7 @@ impl Browser {
         Ok(())
     }
 
-    async fn fill(&mut self, element: &str, value: &str) -> Result<(), Fault> {
+    async fn fill(&mut self, element: &str, value: &str) -> Result<(), BrowserError> {
         let is_typed = self.evaluate("fill", &json!([element, value])).await?;
         match is_typed.as_bool() {
             Some(true) if value.is_empty() => self.press(&stroke("Delete")?).await,
@@ -180,18 +183,23 @@ impl Browser {
         }
     }
 
-    async fn upload(&mut self, sandbox: &dyn Sandbox, element: &str, files: &[String]) -> Result<(), Fault> {
+    async fn upload(
+        &mut self,
+        sandbox: &dyn Sandbox,
+        element: &str,
+        files: &[String],
+    ) -> Result<(), BrowserError> {
         let mut paths = Vec::new();
         for file in files {
             let path = match file.starts_with('/') {
                 true => file.clone(),
                 false => format!("{}/{file}", sandbox.lease().working_dir.trim_end_matches('/')),
             };
-            // The browser would take a file that is not there, and the page would fail to read it.
+            // The browser accepts a missing file, and the page would then fail to read it.
             match sandbox.status(&path).await {
                 Ok(Some(_)) => paths.push(path),
-                Ok(None) => return Err(Fault::Refused(format!("there is no file {path}"))),
-                Err(error) => return Err(Fault::Refused(error.to_string())),
+                Ok(None) => return Err(BrowserError::Refused(format!("there is no file {path}"))),
+                Err(error) => return Err(BrowserError::Refused(error.to_string())),
             }
         }
         let object = self.find(element).await?;
@@ -199,7 +207,7 @@ impl Browser {
         Ok(())
     }
 
-    async fn mouse(&mut self, kind: &str, point: Point, more: Value) -> Result<(), Fault> {
+    async fn mouse(&mut self, kind: &str, point: Point, more: Value) -> Result<(), BrowserError> {
         let mut params = json!({"type": kind, "x": point.x, "y": point.y});
         if let (Some(params), Value::Object(more)) = (params.as_object_mut(), more) {
             params.extend(more);
@@ -214,7 +222,7 @@ impl Browser {
         button: Button,
         held: &[Modifier],
         times: u8,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), BrowserError> {
         let button = match button {
             Button::Left => "left",
             Button::Middle => "middle",
@@ -229,7 +237,7 @@ impl Browser {
         Ok(())
     }
 
-    async fn press(&mut self, stroke: &Stroke) -> Result<(), Fault> {
+    async fn press(&mut self, stroke: &Stroke) -> Result<(), BrowserError> {
         let mut params = json!({
             "type": if stroke.text.is_some() { "keyDown" } else { "rawKeyDown" },
             "key": stroke.key,
@@ -249,13 +257,13 @@ impl Browser {
         Ok(())
     }
 
-    /// What the page drags by itself follows the mouse; what the browser would drag for it is told to it.
-    async fn drag(&mut self, from: &str, to: &str) -> Result<(), Fault> {
-        // Both are to be had before anything is taken hold of.
+    /// Drags with the mouse. A page's own drag implementation follows the mouse events; native drags need drag events.
+    async fn drag(&mut self, from: &str, to: &str) -> Result<(), BrowserError> {
+        // Both positions are resolved before the mouse is pressed.
         self.reach(to).await?;
         let begin = self.reach(from).await?;
         let dragged = self.drag_from(begin, to).await;
-        // Whatever became of it, the mouse is let go: where it is to be, or where it was.
+        // The mouse is always released, at the target or at the start.
         let end = *dragged.as_ref().unwrap_or(&begin);
         let released = self.mouse("mouseReleased", end, left_button()).await;
         let left_alone = self.ask("Input.setInterceptDrags", json!({"enabled": false})).await;
@@ -265,8 +273,8 @@ impl Browser {
         Ok(())
     }
 
-    /// Drags and drops, with the mouse still pressed in the end.
-    async fn drag_from(&mut self, begin: Point, to: &str) -> Result<Point, Fault> {
+    /// Drags and drops. The mouse is still pressed afterwards.
+    async fn drag_from(&mut self, begin: Point, to: &str) -> Result<Point, BrowserError> {
         self.ask("Input.setInterceptDrags", json!({"enabled": true})).await?;
         self.front()?.dragged = None;
         self.mouse("mouseMoved", begin, json!({})).await?;
@@ -290,12 +298,13 @@ fn left_button() -> Value {
     json!({"button": "left", "buttons": 1, "clickCount": 1})
 }
 
-fn stroke(text: &str) -> Result<Stroke, Fault> {
-    let unknown = || Fault::Refused(format!("{text:?} is no key: write Enter, a, Control+a, ArrowDown"));
+fn stroke(text: &str) -> Result<Stroke, BrowserError> {
+    let unknown =
+        || BrowserError::Refused(format!("{text:?} is no key: write Enter, a, Control+a, ArrowDown"));
     keys::stroke(text).ok_or_else(unknown)
 }
 
-/// What a call is called.
+/// Returns the name of a call.
 fn name(call: &BrowserCall) -> &'static str {
     match call {
         BrowserCall::Goto(_) => "goto",

@@ -1,5 +1,5 @@
-//! Where the browser is: a folder of its own in the sandbox, named after the life of the sandbox's server. It holds the
-//! browser's profile, the pipes that it is driven through, and the ids of the actions that were begun.
+//! The browser's folder in the sandbox, named after the boot id of the action server. It contains the browser's profile, its
+//! pipes, and the ids of started actions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 const SCRIPT: &str = include_str!("place.sh");
 
-/// How a browser is started. Without a sandbox of its own: it is in one, and containers let it make none. It keeps its shared
-/// memory in files, because containers have little of it.
+/// Command line of the browser. Its own sandbox is disabled, since containers do not permit one. Its shared memory is in
+/// files, since `/dev/shm` is small in containers.
 const ARGUMENTS: [&str; 23] = [
     "--remote-debugging-pipe",
     "--headless=new",
@@ -41,80 +41,80 @@ const ARGUMENTS: [&str; 23] = [
     "about:blank",
 ];
 
-/// How long a step of the script may take that does not stay.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a short-lived step of the script.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is kept of what such a step writes, and of the browser's last words, in bytes.
-const MOST_WORDS: usize = 2 << 10;
+/// Maximum output that is kept of such a step, and of the browser.
+const MAX_OUTPUT_BYTES: usize = 2 << 10;
 
 /// The browser's folder in one sandbox.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct BrowserFolder {
     pub(crate) sandbox: Arc<dyn Sandbox>,
 }
 
-/// How an action begins.
+/// Result of registering an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Begun {
-    /// It was begun before, and what came of it is not known.
+pub(crate) struct ActionStart {
+    /// The action was started before, and its result is unknown.
     pub(crate) is_again: bool,
-    pub(crate) found: Found,
+    pub(crate) found: BrowserState,
 }
 
-/// What there is of a browser.
+/// State of the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum BrowserState {
     Running,
-    /// There was one, and it has ended.
+    /// The browser has exited.
     Ended,
     Nothing,
 }
 
-impl Place {
-    /// Writes down that an action begins, and looks for the browser.
-    pub(crate) async fn begin(&self, id: &ActionId) -> Result<Begun, SandboxError> {
+impl BrowserFolder {
+    /// Records the start of an action, and detects the browser.
+    pub(crate) async fn begin(&self, id: &ActionId) -> Result<ActionStart, SandboxError> {
         let said = self.step("begin", id.as_str()).await?;
         let has = |word| said.lines().any(|line| line == word);
         let found = match (has("runs"), has("ended")) {
-            (true, _) => Found::Running,
-            (_, true) => Found::Ended,
-            _ => Found::Nothing,
+            (true, _) => BrowserState::Running,
+            (_, true) => BrowserState::Ended,
+            _ => BrowserState::Nothing,
         };
-        Ok(Begun { is_again: has("again"), found })
+        Ok(ActionStart { is_again: has("again"), found })
     }
 
-    /// Ends the browser, if there is one.
+    /// Terminates the browser if it runs.
     pub(crate) async fn end_browser(&self) -> Result<(), SandboxError> {
         self.step("kill", "").await.map(drop)
     }
 
-    /// The same, and removes its folder.
+    /// Terminates the browser and removes its folder.
     pub(crate) async fn end(&self) -> Result<(), SandboxError> {
         self.step("end", "").await.map(drop)
     }
 
-    /// What runs the browser itself, to its end.
+    /// Command that runs the browser until it exits.
     pub(crate) fn launch(&self) -> ProcessRequest {
         self.request("launch", &ARGUMENTS, ProcessStdin::Null)
     }
 
-    /// What carries its pipes.
+    /// Command that forwards its pipes.
     pub(crate) fn link(&self) -> ProcessRequest {
         self.request("link", &[], ProcessStdin::Pipe)
     }
 
     async fn step(&self, verb: &str, argument: &str) -> Result<String, SandboxError> {
         let id = process_id()?;
-        let (stdout, stderr) = (Words::default(), Words::default());
+        let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
         let heard = |stream: OutputStream, chunk: OutputChunk<'_>| match stream {
             OutputStream::Stdout => stdout.hear(chunk),
             OutputStream::Stderr => stderr.hear(chunk),
         };
         let request = ProcessRequest {
-            timeout_seconds: Some(PATIENCE.as_secs_f64()),
+            timeout_seconds: Some(STEP_TIMEOUT.as_secs_f64()),
             ..self.request(verb, &[argument], ProcessStdin::Null)
         };
-        match timeout(PATIENCE + PATIENCE, self.sandbox.exec(&id, &request, None, &heard)).await {
+        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, self.sandbox.exec(&id, &request, None, &heard)).await {
             Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.end()),
             Ok(Ok(_)) => {
                 Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.end()) })
@@ -137,27 +137,27 @@ impl Place {
     }
 }
 
-/// An id that no process had before.
+/// Returns a new process id.
 pub(crate) fn process_id() -> Result<ProcessId, SandboxError> {
     let id = format!("browser-{}", uuid::Uuid::now_v7().simple());
     ProcessId::try_from(id).map_err(|error| SandboxError::Malformed { detail: error.to_string() })
 }
 
-/// The end of what a program writes.
+/// End of a program's output.
 #[derive(Clone, Default)]
-pub(crate) struct Words(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct OutputTail(Arc<Mutex<Vec<u8>>>);
 
-impl Words {
+impl OutputTail {
     pub(crate) fn hear(&self, chunk: OutputChunk<'_>) {
         let OutputChunk::Bytes { bytes, .. } = chunk else { return };
-        // Held for a copy of bounded length only.
+        // The lock is held only to copy a bounded number of bytes.
         let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend(bytes.iter().skip(bytes.len().saturating_sub(MOST_WORDS)));
-        let excess = words.len().saturating_sub(MOST_WORDS);
+        words.extend(bytes.iter().skip(bytes.len().saturating_sub(MAX_OUTPUT_BYTES)));
+        let excess = words.len().saturating_sub(MAX_OUTPUT_BYTES);
         words.drain(..excess);
     }
 
-    /// The end of it as text, without white space around.
+    /// Returns the output as trimmed text.
     pub(crate) fn end(&self) -> String {
         let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&words).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Places the sandboxes of another provider, and has a browser in them when one is wanted.
+//! Decorator of a sandbox provider that adds a browser.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,17 +13,17 @@ use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use tokio::time::timeout;
 
-use crate::place::Place;
+use crate::place::BrowserFolder;
 use crate::sandbox::BrowsingSandbox;
 
-/// How long the end of a browser may take before its sandbox is removed: longer than its step, also on a busy machine.
-const ENDING: Duration = Duration::from_secs(30);
+/// Time to terminate a browser before its sandbox is removed. Longer than the timeout of the script's step.
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The sandboxes in which a browser was wanted. Held for a look only.
+/// Sandboxes in which a browser was used. The lock is never held across an await.
 #[derive(Clone, Default)]
-pub(crate) struct Used(Arc<Mutex<HashMap<SandboxId, Weak<dyn Sandbox>>>>);
+pub(crate) struct BrowsedSandboxes(Arc<Mutex<HashMap<SandboxId, Weak<dyn Sandbox>>>>);
 
-impl Used {
+impl BrowsedSandboxes {
     pub(crate) fn insert(&self, sandbox: &Arc<dyn Sandbox>) {
         let id = sandbox.lease().sandbox_id.clone();
         self.with(|used| used.insert(id, Arc::downgrade(sandbox)));
@@ -34,21 +34,21 @@ impl Used {
     }
 }
 
-/// Stands before a provider.
+/// Provider that adds a browser to the sandboxes of another provider.
 pub struct BrowsingProvider {
     provider: Arc<dyn SandboxProvider>,
-    used: Used,
+    used: BrowsedSandboxes,
     has_marks: bool,
 }
 
 impl BrowsingProvider {
-    /// Stands before this provider. Nothing is done in a sandbox before its first page.
+    /// Wraps a provider. The browser of a sandbox is started by its first browser action.
     pub fn new(provider: Arc<dyn SandboxProvider>) -> Self {
-        Self { provider, used: Used::default(), has_marks: false }
+        Self { provider, used: BrowsedSandboxes::default(), has_marks: false }
     }
 
-    /// Whether each observation holds a second picture, on which each element that can be operated has a frame with its id
-    /// (V0's set of marks).
+    /// Whether each observation has a second screenshot in which interactive elements are framed and numbered (V0's
+    /// set-of-marks).
     #[must_use]
     pub fn with_marks(self, has_marks: bool) -> Self {
         Self { has_marks, ..self }
@@ -121,10 +121,10 @@ impl SandboxProvider for BrowsingProvider {
         self.provider.server_access(sandbox).await
     }
 
-    /// Where the sandbox has its temporary files from the machine, the browser's would stay.
+    /// Removes the browser's files, which would stay if the sandbox shares the host's folder for temporary files.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         if let Some(used) = self.used.with(|used| used.remove(sandbox)).and_then(|used| used.upgrade()) {
-            let ended = timeout(ENDING, Place { sandbox: used }.end()).await;
+            let ended = timeout(TERMINATION_TIMEOUT, BrowserFolder { sandbox: used }.end()).await;
             tracing::debug!(%sandbox, ?ended, "ended the browser");
         }
         self.provider.destroy(sandbox).await

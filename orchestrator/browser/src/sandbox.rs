@@ -1,4 +1,4 @@
-//! A sandbox that has a browser beside its action server.
+//! A sandbox with a browser alongside its action server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,27 +20,27 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::owner::{self, Task};
-use crate::place::Place;
-use crate::provider::Used;
+use crate::place::BrowserFolder;
+use crate::provider::BrowsedSandboxes;
 
-/// The longest timeout, in seconds: a day.
-const LONGEST_TIMEOUT: f64 = 86_400.0;
+/// Maximum timeout of an action: one day.
+const MAX_TIMEOUT_SECS: f64 = 86_400.0;
 
-/// The longest that is written of an action in its observation, in characters.
-const LONGEST_WRITTEN: usize = 4_000;
+/// Maximum length of an action's text in its observation, in characters.
+const MAX_ACTION_CHARS: usize = 4_000;
 
 pub(crate) struct BrowsingSandbox {
     sandbox: Arc<dyn Sandbox>,
     tasks: mpsc::Sender<Task>,
-    used: Used,
-    /// The actions that are under way here. Held for a look only.
+    used: BrowsedSandboxes,
+    /// Running actions. The lock is never held across an await.
     under_way: Mutex<HashMap<ActionId, CancellationToken>>,
 }
 
 impl BrowsingSandbox {
-    pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: Used, has_marks: bool) -> Self {
+    pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: BrowsedSandboxes, has_marks: bool) -> Self {
         let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
-        let tasks = owner::start(Place { sandbox: Arc::clone(&sandbox) }, has_marks);
+        let tasks = owner::start(BrowserFolder { sandbox: Arc::clone(&sandbox) }, has_marks);
         Self { sandbox, tasks, used, under_way: Mutex::default() }
     }
 
@@ -60,12 +60,12 @@ impl BrowsingSandbox {
         let cancel = self.with_under_way(|under_way| under_way.entry(id.clone()).or_default().clone());
         let (answer, answered) = oneshot::channel();
         let patience =
-            timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST_TIMEOUT)).ok());
-        let written = written.chars().take(LONGEST_WRITTEN).collect();
+            timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECS)).ok());
+        let written = written.chars().take(MAX_ACTION_CHARS).collect();
         let task = Task { id: id.clone(), trigger, written, calls, patience, cancel, answer };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
-        // Also when nobody waits for the answer any more.
-        let _under_way = UnderWay { sandbox: self, id };
+        // The action continues even if the caller is cancelled.
+        let _under_way = RunningAction { sandbox: self, id };
         match self.tasks.try_send(task) {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
             Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
@@ -74,13 +74,13 @@ impl BrowsingSandbox {
     }
 }
 
-/// An action that is under way, until this is dropped.
-struct UnderWay<'a> {
+/// Registration of a running action, removed on drop.
+struct RunningAction<'a> {
     sandbox: &'a BrowsingSandbox,
     id: &'a ActionId,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunningAction<'_> {
     fn drop(&mut self) {
         self.sandbox.with_under_way(|under_way| under_way.remove(self.id));
     }
