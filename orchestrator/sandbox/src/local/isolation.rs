@@ -22,11 +22,11 @@ use super::view::View;
 use super::{LocalConfig, RUNTIME, bubblewrap};
 use crate::confine::{AroundBubblewrap, CONFINE_ARGUMENT, Confined, Confinement, Preparation};
 
-/// bubblewrap takes 16 ms, the other way less; this is for hosts under load.
-const PROBE_WAIT: Duration = Duration::from_secs(5);
+/// bubblewrap takes 16 ms and Landlock less; the timeout allows for hosts under load.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Of what a probe says, in bytes.
-const QUOTED_LENGTH: usize = 300;
+/// Maximum length of a probe's output in an error.
+const MAX_QUOTED_CHARS: usize = 300;
 
 /// How a host wants its local sandboxes kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,14 +155,14 @@ pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let probe = command.spawn().map_err(|error| error.to_string())?;
     let pid = probe.id().and_then(|pid| i32::try_from(pid).ok());
-    let output = match timeout(PROBE_WAIT, probe.wait_with_output()).await {
+    let output = match timeout(PROBE_TIMEOUT, probe.wait_with_output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
         Err(_) => {
             // One that cannot be ended either is not waited for.
             if let Some(Ok(process)) = pid.map(KnownProcess::with_pid) {
                 let _ = process.end_with_descendants().await;
             }
-            return Err(format!("no answer within {} s", PROBE_WAIT.as_secs()));
+            return Err(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()));
         }
     };
     if output.status.success() {
@@ -170,6 +170,6 @@ pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let complaint: String =
-        complaint.lines().last().unwrap_or_default().chars().take(QUOTED_LENGTH).collect();
+        complaint.lines().last().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
     Err(if complaint.is_empty() { output.status.to_string() } else { complaint })
 }

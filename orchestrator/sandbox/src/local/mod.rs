@@ -43,21 +43,21 @@ use view::View;
 
 const RUNTIME: &str = "local";
 
-/// The server answers when its launcher returns; this is for the first connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
+/// Time to open the first connection. The server already listens when its launcher returns.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What the local backend needs of the host.
+/// Settings of the local backend.
 #[derive(Debug)]
 pub struct LocalConfig {
     /// Where sandboxes have their folders. Its path must be short: a unix socket lies below it.
     pub state_dir: PathBuf,
     /// The server's program.
     pub server: ServerBinary,
-    /// What keys are derived from.
+    /// Secret that sandbox keys are derived from.
     pub secret: HostSecret,
     /// The whole environment of what the agent runs: never this program's own, which may hold keys.
     pub environment: Vec<(OsString, OsString)>,
-    /// A server that nobody speaks to for so long ends itself.
+    /// A server without requests for this long exits.
     pub idle_timeout: Duration,
     /// What is to keep sandboxes in.
     pub isolation: IsolationChoice,
@@ -93,7 +93,7 @@ impl LocalConfig {
     }
 }
 
-/// Places sandboxes as processes of this host.
+/// Provisions sandboxes as processes of this host.
 pub struct LocalProvider {
     config: Arc<LocalConfig>,
     isolation: OnceCell<Isolation>,
@@ -181,7 +181,7 @@ impl LocalProvider {
         steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let started = async {
-            let client = ActionClient::first(self.address(sandbox)?, CONNECT_PATIENCE).await?;
+            let client = ActionClient::first(self.address(sandbox)?, CONNECT_TIMEOUT).await?;
             client.begin_with(&spec.environment).await?;
             Ok(client)
         };

@@ -9,9 +9,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-/// How long a server may take to end what it runs (its own supervisor gives it 2 s, and 1 s more for what is left), and
-/// the kernel to end a killed one.
-const GRACE: Duration = Duration::from_secs(4);
+/// Time for a server to terminate its processes (2 s for `SIGTERM` and 1 s for the rest), and for the kernel to reap a
+/// killed one.
+const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(4);
 
 /// Who serves in a sandbox, and what is around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ impl KnownProcess {
             return Ok(());
         };
         let ended = spawn_blocking(move || -> io::Result<bool> {
-            Ok(wait(&handle, GRACE)? || signal_and_wait(&handle, Signal::KILL)?)
+            Ok(wait(&handle, TERMINATION_GRACE_PERIOD)? || signal_and_wait(&handle, Signal::KILL)?)
         });
         must_have_ended(ended.await)
     }
@@ -122,7 +122,7 @@ impl KnownProcess {
 /// Whether the process ended in time.
 fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
     ignore_ended(pidfd_send_signal(process, signal))?;
-    wait(process, GRACE)
+    wait(process, TERMINATION_GRACE_PERIOD)
 }
 
 /// Whether all of them ended in time. Those that are gone have.
@@ -134,7 +134,7 @@ pub(super) fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
             handles.push(handle);
         }
     }
-    let deadline = Instant::now() + GRACE;
+    let deadline = Instant::now() + TERMINATION_GRACE_PERIOD;
     for handle in &handles {
         if !wait(handle, deadline.saturating_duration_since(Instant::now()))? {
             return Ok(false);

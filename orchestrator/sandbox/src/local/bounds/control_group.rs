@@ -24,12 +24,12 @@ const MEMBERS: &str = "cgroup.procs";
 /// The scheduler's period, in microseconds.
 const CPU_PERIOD: u32 = 100_000;
 
-/// A process that has ended is in its group until the kernel has cleared it away.
-const REMOVAL_ATTEMPTS: u32 = 200;
-const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
+/// An exited process stays in its group until the kernel has reaped it.
+const MAX_REMOVAL_ATTEMPTS: u32 = 200;
+const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Between the parent's making and its use somebody else may remove it, as it is empty.
-const CREATION_ATTEMPTS: u32 = 10;
+/// Another process may remove the parent between its creation and its use, since it is empty.
+const MAX_CREATION_ATTEMPTS: u32 = 10;
 
 /// Where groups can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Hierarchy {
             let made = self.make_parent().and_then(|()| fs::create_dir(group));
             attempt += 1;
             match made {
-                Err(error) if error.kind() == ErrorKind::NotFound && attempt < CREATION_ATTEMPTS => {}
+                Err(error) if error.kind() == ErrorKind::NotFound && attempt < MAX_CREATION_ATTEMPTS => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
                 made => return made.map_err(|error| about("making", group, error)),
             }
@@ -157,7 +157,7 @@ impl Hierarchy {
         if !group.exists() {
             return Ok(());
         }
-        for _ in 0..REMOVAL_ATTEMPTS {
+        for _ in 0..MAX_REMOVAL_ATTEMPTS {
             match fs::remove_dir(&group) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -173,7 +173,7 @@ impl Hierarchy {
             // On a thread of its own: the runtime has no safe way to wait for a pidfd.
             let killed = spawn_blocking(move || kill_members(&busy)).await;
             killed.unwrap_or_else(|panic| Err(panic.into()))?;
-            sleep(REMOVAL_PAUSE).await;
+            sleep(REMOVAL_RETRY_INTERVAL).await;
         }
         Err(about("removing", &group, ErrorKind::TimedOut.into()))
     }

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::super::{LocalConfig, isolation};
 
 /// There as long as systemd is what the machine began with.
-const SIGN: &str = "/run/systemd/system";
+const SYSTEMD_MARKER: &str = "/run/systemd/system";
 
 /// Where it lies on most systems. Not looked for on PATH, which may lead into a workspace.
 const PROGRAMS: [&str; 2] = ["/usr/bin/systemd-run", "/run/current-system/sw/bin/systemd-run"];
@@ -41,7 +41,7 @@ pub(super) struct Scopes {
 impl Scopes {
     /// Makes one and looks at its bounds; why that does not go, in one line. Not to be dropped before it ends.
     pub(super) async fn probe(config: &LocalConfig) -> Result<Self, String> {
-        if !Path::new(SIGN).exists() || !config.control_groups.join("cgroup.controllers").exists() {
+        if !Path::new(SYSTEMD_MARKER).exists() || !config.control_groups.join("cgroup.controllers").exists() {
             return Err("systemd makes no scopes here".into());
         }
         let is_root = geteuid().is_root();

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::super::process::{KnownProcess, Serving};
 use super::super::view::View;
 use super::super::{Isolation, bubblewrap};
-use super::{START_WAIT, ServerStart};
+use super::{START_TIMEOUT, ServerStart};
 use crate::confine::{AroundBubblewrap, Confinement, Preparation};
 use crate::connect::UnixSocket;
 
@@ -40,9 +40,9 @@ impl ServerStart {
         let mut started = self.spawn(&mut command, Stdio::null()).await?;
         let outermost = self.known(started.id())?;
         self.folder.record_server(&Serving::alone(outermost.clone()))?;
-        match timeout(START_WAIT, self.wait_until_it_listens(&mut started)).await {
+        match timeout(START_TIMEOUT, self.wait_until_it_listens(&mut started)).await {
             Ok(listens) => listens?,
-            Err(_) => return Err(self.failed(format!("no answer within {} s", START_WAIT.as_secs()))),
+            Err(_) => return Err(self.failed(format!("no answer within {} s", START_TIMEOUT.as_secs()))),
         }
         self.folder.record_server(&self.first_inside(outermost)?)
     }

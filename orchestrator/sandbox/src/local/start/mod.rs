@@ -21,14 +21,14 @@ use crate::confine::Preparation;
 
 pub(super) use isolated::Isolated;
 
-/// A server starts in milliseconds; this is for hosts under load.
-const START_WAIT: Duration = Duration::from_secs(60);
+/// A server starts in milliseconds; the timeout allows for hosts under load.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A fork takes far less than a second to become another program.
-const BUSY_ATTEMPTS: u32 = 100;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
+const MAX_BUSY_ATTEMPTS: u32 = 100;
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is started, and where.
+/// Parameters of a start.
 pub(super) struct ServerStart {
     pub(super) binary: PathBuf,
     pub(super) folder: SandboxFolder,
@@ -104,9 +104,9 @@ impl ServerStart {
 /// A file that was just unpacked may be "busy": a process that another thread forks at that moment holds it open for
 /// writing until it becomes another program.
 async fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    for _ in 0..BUSY_ATTEMPTS {
+    for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => sleep(BUSY_PAUSE).await,
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => sleep(BUSY_RETRY_INTERVAL).await,
             spawned => return spawned,
         }
     }

@@ -8,11 +8,11 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::super::process::{KnownProcess, Serving};
-use super::{START_WAIT, ServerStart};
+use super::{START_TIMEOUT, ServerStart};
 use crate::confine::Preparation;
 
 /// The launcher prints one line.
-const MAX_ANSWER_LENGTH: u64 = 4096;
+const MAX_LAUNCHER_OUTPUT_BYTES: u64 = 4096;
 
 /// What the launcher prints.
 #[derive(Deserialize)]
@@ -22,9 +22,9 @@ struct Started {
 
 impl ServerStart {
     pub(super) async fn start_unconfined(&self) -> Result<(), SandboxError> {
-        let started = match timeout(START_WAIT, self.launch()).await {
+        let started = match timeout(START_TIMEOUT, self.launch()).await {
             Ok(started) => started?,
-            Err(_) => return Err(self.failed(format!("no answer within {} s", START_WAIT.as_secs()))),
+            Err(_) => return Err(self.failed(format!("no answer within {} s", START_TIMEOUT.as_secs()))),
         };
         let server = KnownProcess::with_pid(started.pid)
             .map_err(|error| self.failed(format!("its process {} is not there: {error}", started.pid)))?;
@@ -43,7 +43,7 @@ impl ServerStart {
         let mut said = Vec::new();
         let ended = async {
             if let Some(stdout) = launcher.stdout.take() {
-                stdout.take(MAX_ANSWER_LENGTH).read_to_end(&mut said).await?;
+                stdout.take(MAX_LAUNCHER_OUTPUT_BYTES).read_to_end(&mut said).await?;
             }
             launcher.wait().await
         };
