@@ -1,4 +1,4 @@
-//! Shows a running conversation until it waits for no one here: handles ^C and asks the person at the terminal.
+//! Shows a running conversation until it is at rest: handles ^C, and asks the user at the terminal.
 
 use conversations::{Conversations, FollowOptions, Follower, Progress, RunOutcome, Waiting};
 use engine::conversation::State;
@@ -75,7 +75,7 @@ impl Follow<'_> {
     }
 
     async fn follow_to_exit(&self, follower: &mut Follower, terminal: &mut Terminal) -> anyhow::Result<Exit> {
-        terminal.screen.know_agents(&follower.state());
+        terminal.screen.register_agents(&follower.state());
         terminal.screen.status("creating the sandbox");
         let mut is_hinted = false;
         loop {
@@ -158,7 +158,7 @@ impl Terminal {
             return Ok(Some(exit_of(state, is_stopping)));
         };
         if state.agent_state == AgentState::AwaitingUserInput {
-            match self.screen.aside(questions.instruction(&mut self.interrupts)).await {
+            match self.screen.without_status(questions.instruction(&mut self.interrupts)).await {
                 Instruction::Say(content) => follower.send(&content)?,
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
                 Instruction::Leave => return Ok(Some(exit_of(state, false))),
@@ -168,7 +168,7 @@ impl Terminal {
         let Some((_, pending)) = asked else { return Ok(Some(exit_of(state, false))) };
         let (description, similar) = (describe_asked(state, network), approval::similar(&pending.asked()));
         let deciding = questions.decide(&description, similar, &mut self.interrupts);
-        match self.screen.aside(deciding).await {
+        match self.screen.without_status(deciding).await {
             Answer::Decision(decision) => follower.decide(pending.action, decision)?,
             Answer::Stop => self.stop(follower)?,
             Answer::Leave => return Ok(Some(exit_of(state, false))),

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, one file a command.
+//! The command line, one file per command.
 
 mod approval;
 mod bounded_output;
@@ -18,6 +18,7 @@ mod fresh_sandbox;
 mod image;
 mod interrupts;
 mod palette;
+mod partial_answer;
 mod pictures;
 pub(crate) mod print;
 mod program;
@@ -34,8 +35,7 @@ mod trajectory_file;
 mod transcript;
 mod trust;
 mod work;
-mod writing;
-mod written;
+mod write_status;
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A program in a sandbox with this process's input and output.
+//! Runs a program in a sandbox with the standard streams of this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,19 +12,19 @@ use tokio::time::sleep;
 
 use super::interrupts::Interrupts;
 use super::print;
-use super::written::Written;
+use super::write_status::WriteStatus;
 use crate::exit::Exit;
 
-/// As a shell tells of a program that it does not find, and of one that it may not run.
-const NO_PROGRAM: u8 = 127;
+/// Exit codes that a shell reports for a program that it does not find, and for one that it may not execute.
+const PROGRAM_NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// How long the output of a program that was ended may still arrive. Of one that floods, tens of megabytes are on their way.
-const LAST_OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time for the remaining output of a killed program. If it flooded its output, tens of megabytes are buffered.
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs a program until it ends. It is ended by an interrupt, and when its output cannot be written. After an interrupt,
-/// what it wrote until then is still shown, for two seconds or until a second interrupt. It reads standard input unless it
-/// is given nothing to read. Secrets are redacted in what it writes.
+/// Runs a program until it exits. It is killed on an interrupt, and when its output cannot be written. After an interrupt,
+/// its remaining output is shown for up to two seconds or until a second interrupt. It reads standard input if `reads_stdin`.
+/// Secrets are redacted in its output.
 pub(super) async fn run(
     sandbox: &dyn Sandbox,
     id: &ProcessId,
@@ -35,33 +35,33 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let stdin = reads_stdin.then(|| Box::new(tokio::io::stdin()) as ByteSource);
     let output = Output::new(redactor);
-    let on_output = |stream, chunk: OutputChunk<'_>| output.hear(stream, chunk);
+    let on_output = |stream, chunk: OutputChunk<'_>| output.on_chunk(stream, chunk);
     let mut executing = sandbox.exec(id, request, stdin, &on_output);
     tokio::select! {
         exit = &mut executing => {
             output.finish();
             match exit {
-                Ok(_) if let Some(exit) = output.written.failure() => exit,
+                Ok(_) if let Some(exit) = output.write_status.failure() => exit,
                 Err(error @ SandboxError::NoProgram { exists, .. }) => {
                     print::problem(&error.to_string());
-                    Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { NO_PROGRAM }))
+                    Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { PROGRAM_NOT_FOUND }))
                 }
                 exit => exit_of(exit?, &output),
             }
         }
-        exit = output.written.failed() => {
-            end(sandbox, id).await;
+        exit = output.write_status.failed() => {
+            kill(sandbox, id).await;
             exit
         }
         () = interrupts.next() => {
-            let ending = async {
-                end(sandbox, id).await;
-                sleep(LAST_OUTPUT_PATIENCE).await;
+            let remaining_output = async {
+                kill(sandbox, id).await;
+                sleep(LAST_OUTPUT_TIMEOUT).await;
             };
             tokio::select! {
                 _ = executing => {}
-                () = ending => {}
-                _ = output.written.failed() => {}
+                () = remaining_output => {}
+                _ = output.write_status.failed() => {}
                 () = interrupts.next() => {}
             }
             output.finish();
@@ -70,37 +70,37 @@ pub(super) async fn run(
     }
 }
 
-async fn end(sandbox: &dyn Sandbox, id: &ProcessId) {
+async fn kill(sandbox: &dyn Sandbox, id: &ProcessId) {
     if let Err(error) = sandbox.kill_process(id).await {
         print::warning(&format!("ending the program: {error}"));
     }
 }
 
-/// A name for a program that no other has.
+/// Returns a new unique id.
 pub(super) fn new_id() -> anyhow::Result<ProcessId> {
     Ok(format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?)
 }
 
-/// What the program writes, but for secrets, and how writing that on went.
+/// Writes the program's output to the standard streams, with secrets redacted.
 struct Output {
     stdout: Mutex<StreamRedactor>,
     stderr: Mutex<StreamRedactor>,
     lost_bytes: AtomicU64,
-    written: Written,
+    write_status: WriteStatus,
 }
 
 impl Output {
-    fn new(redactor: &Redactor) -> Self {
-        let hiding = || Mutex::new(StreamRedactor::new(redactor.clone()));
+    fn new(secrets: &Redactor) -> Self {
+        let redactor = || Mutex::new(StreamRedactor::new(secrets.clone()));
         Self {
-            stdout: hiding(),
-            stderr: hiding(),
+            stdout: redactor(),
+            stderr: redactor(),
             lost_bytes: AtomicU64::new(0),
-            written: Written::default(),
+            write_status: WriteStatus::default(),
         }
     }
 
-    fn hear(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
+    fn on_chunk(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
         match chunk {
             OutputChunk::Gap { from, to } => {
                 self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Output {
         }
     }
 
-    /// No more comes.
+    /// Writes what the redactors hold back. Must be called after the last chunk.
     fn finish(&self) {
         self.show(OutputStream::Stdout, StreamRedactor::finish);
         self.show(OutputStream::Stderr, StreamRedactor::finish);
@@ -118,7 +118,7 @@ impl Output {
     fn show(&self, stream: OutputStream, take: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
         let taken =
             |from: &Mutex<StreamRedactor>| take(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
-        self.written.hear(match stream {
+        self.write_status.record(match stream {
             OutputStream::Stdout => print::program_stdout(&taken(&self.stdout)),
             OutputStream::Stderr => print::program_stderr(&taken(&self.stderr)),
         });
@@ -128,12 +128,12 @@ impl Output {
 fn exit_of(exit: ProcessExit, output: &Output) -> anyhow::Result<Exit> {
     match output.lost_bytes.load(Ordering::Relaxed) {
         0 => exit_of_program(&exit),
-        // Output with a hole in it is worse than a failure.
+        // Silently incomplete output would be worse than a failure.
         bytes => anyhow::bail!("{bytes} bytes of output came faster than they could be carried and are lost"),
     }
 }
 
-/// The exit as a shell tells it.
+/// Converts the exit as a shell does: 128 plus the signal if a signal terminated the program.
 pub(super) fn exit_of_program(exit: &ProcessExit) -> anyhow::Result<Exit> {
     let code = match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Failed, ..) => {

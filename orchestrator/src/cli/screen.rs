@@ -1,4 +1,4 @@
-//! What a person at the terminal looks at while a conversation or a sandbox is followed.
+//! The terminal output of a running conversation, and of a sandbox that is created.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use protocol::{AgentState, ConversationId, Event, EventId};
 use super::palette::{self, Palette};
 use super::{print, transcript::Transcript};
 
-/// How often the line on what is waited for is drawn.
-const TICK: Duration = Duration::from_millis(200);
+/// Interval at which the status line is drawn.
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How events are shown.
+/// Format of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
     /// For people, on standard error.
     Transcript,
-    /// One event a line, on standard output.
+    /// JSON on standard output, one event per line.
     Json,
-    /// Not at all.
+    /// Nothing.
     Silent,
 }
 
-/// What the user looks at: the transcript, and below it one line on what is waited for.
+/// The transcript, and below it a status line with the current operation.
 pub(super) struct Screen {
     output: Output,
     transcript: Transcript,
@@ -43,20 +43,20 @@ impl Screen {
         };
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        status.enable_steady_tick(TICK);
+        status.enable_steady_tick(DRAW_INTERVAL);
         let transcript = Transcript::coloured(Palette::of_stderr());
         Self { output, transcript, status, is_line_open: false }
     }
 
-    /// Those that were begun before what is shown.
-    pub(super) fn know_agents(&mut self, state: &State) {
+    /// Registers the agents that were started before the first shown event.
+    pub(super) fn register_agents(&mut self, state: &State) {
         for (id, child) in &state.children {
-            self.transcript.know_agent(*id, &child.agent);
+            self.transcript.register_agent(*id, &child.agent);
         }
     }
 
-    /// Lets somebody ask with nothing drawn over the question.
-    pub(super) async fn aside<T>(&self, asking: impl Future<Output = T>) -> T {
+    /// Hides the status while a question is asked, because it would overwrite the question.
+    pub(super) async fn without_status<T>(&self, asking: impl Future<Output = T>) -> T {
         self.hide_status();
         let answer = asking.await;
         self.show_status();
@@ -92,13 +92,13 @@ impl Screen {
             Live::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
                 if agent.is_none() && !self.status.is_hidden() {
-                    let text = self.transcript.written(&piece);
+                    let text = self.transcript.push_answer(&piece);
                     self.show(&text);
                 }
             }
             Live::Model { progress: LlmProgress::Reasoning(_), .. } => {}
             Live::Model { progress: LlmProgress::Retrying { attempt, attempts, after, error }, .. } => {
-                self.transcript.forget_writing();
+                self.transcript.discard_partial_answer();
                 let wait = after.as_secs_f64();
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
             }
@@ -155,7 +155,7 @@ impl Screen {
 
     fn show_status(&self) {
         self.status.reset();
-        self.status.enable_steady_tick(TICK);
+        self.status.enable_steady_tick(DRAW_INTERVAL);
     }
 }
 

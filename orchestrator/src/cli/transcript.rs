@@ -1,4 +1,4 @@
-//! A conversation as people read it, event by event.
+//! Formats the events of a conversation for people.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,53 +14,55 @@ use serde_json::Value;
 
 use super::bounded_output::BoundedOutput;
 use super::palette::{Palette, Part};
+use super::partial_answer::PartialAnswer;
 use super::print;
-use super::writing::Writing;
 
-/// How much of an observation is shown that was not seen live, in lines.
-const LINES_SHOWN: usize = 30;
+/// Maximum number of shown lines of an observation whose output was not shown live.
+const MAX_LINES: usize = 30;
 
-/// How much of a line of such an observation is shown, in bytes.
-const LONGEST_SHOWN: usize = 2000;
+/// Maximum number of shown bytes of a line of such an observation.
+const MAX_LINE_BYTES: usize = 2000;
 
-/// The longest line of a set-up's output that is held until it is known how it ends, in bytes.
-const LONGEST_HELD: usize = 4096;
+/// Maximum length of an incomplete line of a set-up's output that is held back until it is complete.
+const MAX_HELD_BYTES: usize = 4096;
 
 const GAP: &str = "  [output comes faster than it can be shown: from here on some is missing; the log has what the agent sees]\n";
 
-/// How much of a tool's arguments is shown, in bytes.
-const ARGUMENTS_SHOWN: usize = 1000;
+/// Maximum number of shown bytes of a tool's arguments.
+const MAX_ARGUMENT_BYTES: usize = 1000;
 
-/// Writes events as they come. Knows what of an action's output was shown live, to not show it twice.
+/// Formats events one by one. Records which output was shown live, so that it is not shown twice.
 pub(super) struct Transcript {
     palette: Palette,
-    /// The action whose output is being shown live, and whether the line is open.
-    live: Option<Live>,
-    /// What is shown of the model's answer before its event comes.
-    writing: Writing,
-    /// Whose the latest text was: of which delegate action's agent, or the conversation's own.
+    /// The action whose output is shown live.
+    live: Option<LiveOutput>,
+    /// The model's answer until its event is received.
+    partial_answer: PartialAnswer,
+    /// The delegate action whose agent the latest text was from. `None`: the conversation's own agent.
     speaker: Option<EventId>,
-    /// The agents that tasks were handed on to, by these actions.
+    /// Names of the agents that tasks were delegated to, by the ids of the delegate actions.
     agents: BTreeMap<EventId, String>,
 }
 
-struct Live {
+/// State of the live output of one action.
+struct LiveOutput {
     action: EventId,
-    /// Whose it is.
+    /// The delegate action whose agent performs the action. `None`: the conversation's own agent.
     agent: Option<EventId>,
     has_output: bool,
     is_line_open: bool,
     bounds: BoundedOutput,
-    /// Some of it could not be shown, and that was said.
+    /// A gap in the output was reported.
     has_gap: bool,
-    /// The beginning of a character that was cut by a chunk's end.
+    /// The first bytes of a character that is split between two chunks.
     partial: Vec<u8>,
-    /// Of a set-up, the line that has not ended: what draws its progress in one line is shown once, as it ends.
+    /// The incomplete line of a set-up's output, so that a progress bar is shown once, in its last state. `None` for actions of
+    /// agents.
     held: Option<String>,
 }
 
-impl Live {
-    fn of(event: &Event, held: Option<String>) -> Self {
+impl LiveOutput {
+    fn new(event: &Event, held: Option<String>) -> Self {
         let (action, agent) = (event.id, event.delegation);
         let (has_output, is_line_open, has_gap) = (false, false, false);
         let (bounds, partial) = (BoundedOutput::default(), Vec::new());
@@ -78,8 +80,8 @@ impl Live {
         shown
     }
 
-    /// What is held back, the end of the line that is open, and what is said of output that was left out.
-    fn end(&mut self) -> String {
+    /// Returns the held line, the end of an incomplete line, and a note on output that was left out.
+    fn finish(&mut self) -> String {
         let mut text = self.held.take().map(|held| self.show(&held)).unwrap_or_default();
         if self.is_line_open {
             text.push('\n');
@@ -94,27 +96,33 @@ impl Transcript {
     }
 
     pub(super) fn coloured(palette: Palette) -> Self {
-        Self { palette, live: None, writing: Writing::default(), speaker: None, agents: BTreeMap::new() }
+        Self {
+            palette,
+            live: None,
+            partial_answer: PartialAnswer::default(),
+            speaker: None,
+            agents: BTreeMap::new(),
+        }
     }
 
-    /// The text of an event; empty for those that people need not see.
+    /// Returns the text of an event. Empty for an event that is not shown.
     pub(super) fn event(&mut self, event: &Event) -> String {
         let text = match &event.body {
             EventBody::Action(action) => self.action(event, action),
             EventBody::Observation(observation) => self.observation(event, observation),
             EventBody::Record(record) => self.palette.paint(Part::Note, &record_text(record)),
         };
-        self.forget_writing();
-        self.headed(event.delegation, text)
+        self.discard_partial_answer();
+        self.with_heading(event.delegation, text)
     }
 
-    /// An agent that a task was handed on to.
-    pub(super) fn know_agent(&mut self, id: EventId, name: &str) {
+    /// Registers the agent that a task was delegated to.
+    pub(super) fn register_agent(&mut self, id: EventId, name: &str) {
         self.agents.insert(id, clean(name));
     }
 
-    /// The text, and whose it is if that is another's than the text before.
-    fn headed(&mut self, agent: Option<EventId>, text: String) -> String {
+    /// Puts a heading before the text if it is from another agent than the text before.
+    fn with_heading(&mut self, agent: Option<EventId>, text: String) -> String {
         if text.is_empty() || agent == self.speaker {
             return text;
         }
@@ -127,41 +135,41 @@ impl Transcript {
         format!("{speaker}{}{text}", if text.starts_with('\n') { "" } else { "\n" })
     }
 
-    /// The lines of the model's answer that have ended, while it is written.
-    pub(super) fn written(&mut self, piece: &str) -> String {
-        let is_new = self.writing.is_new();
-        match print::for_terminal(self.writing.more(piece)) {
-            lines if is_new && !lines.is_empty() => {
+    /// Returns the lines of the model's answer that a streamed piece completes.
+    pub(super) fn push_answer(&mut self, piece: &str) -> String {
+        let is_first = self.partial_answer.is_unshown();
+        match print::for_terminal(self.partial_answer.push(piece)) {
+            lines if is_first && !lines.is_empty() => {
                 format!("\n{}{}", self.label("agent: "), lines.trim_start_matches('\n'))
             }
             lines => lines,
         }
     }
 
-    /// The answer begins anew.
-    pub(super) fn forget_writing(&mut self) {
-        self.writing = Writing::default();
+    /// Discards the partial answer, because the model call is retried.
+    pub(super) fn discard_partial_answer(&mut self) {
+        self.partial_answer = PartialAnswer::default();
     }
 
     fn label(&self, label: &str) -> String {
         self.palette.paint(Part::Speaker, label)
     }
 
-    /// The first line of an action.
-    fn head(&self, text: &str) -> String {
+    /// Formats the first line of an action.
+    fn title(&self, text: &str) -> String {
         self.palette.paint(Part::Action, &format!("\n{text}\n"))
     }
 
-    /// What the agent says: all of it, or what was not shown while it was written.
-    fn said(&self, label: &str, text: &str) -> String {
-        match self.writing.rest_of(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
+    /// Formats a message of the agent: all of it, or what was not shown while it was streamed.
+    fn message(&self, label: &str, text: &str) -> String {
+        match self.partial_answer.remaining(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
             None => format!("\n{}{}\n", self.label(label), clean(text)),
             Some(rest) if rest.is_empty() => rest,
             Some(rest) => rest + "\n",
         }
     }
 
-    /// The text of output that comes while an action is performed; nothing before the action itself was shown.
+    /// Formats output of a running action. Empty until the action itself was shown.
     pub(super) fn output(&mut self, action: EventId, bytes: &[u8]) -> String {
         let Some(live) = self.live.as_mut().filter(|live| live.action == action) else {
             return String::new();
@@ -170,41 +178,41 @@ impl Transcript {
         let mut text = take_whole_text(&mut live.partial);
         if let Some(held) = &mut live.held {
             held.push_str(&text);
-            text = take_ended_lines(held);
+            text = take_complete_lines(held);
         }
         let (agent, shown) = (live.agent, live.show(&text));
-        self.headed(agent, shown)
+        self.with_heading(agent, shown)
     }
 
-    /// Some of an action's output cannot be shown; without its id, of the one whose output is. That is said once, as often
-    /// as it happens: a command that prints without end is behind all the time.
+    /// Reports a gap in an action's output; without an id, in the output that is shown live. Reported once per action: a
+    /// command that floods its output has gaps all the time.
     pub(super) fn gap(&mut self, action: Option<EventId>) -> String {
-        let is_meant = |live: &&mut Live| action.is_none_or(|action| live.action == action);
+        let is_meant = |live: &&mut LiveOutput| action.is_none_or(|action| live.action == action);
         let Some(live) = self.live.as_mut().filter(is_meant) else { return String::new() };
         if std::mem::replace(&mut live.has_gap, true) {
             return String::new();
         }
         live.partial.clear();
-        // How much is left out is said at the end.
+        // The amount is reported at the end.
         if live.bounds.has_left_out() {
             return String::new();
         }
         let end = if std::mem::take(&mut live.is_line_open) { "\n" } else { "" };
         let (agent, text) = (live.agent, format!("{end}{GAP}"));
-        self.headed(agent, text)
+        self.with_heading(agent, text)
     }
 
-    /// Shows the output of an action while it comes. Of several at once only one's: the others' stands with their
-    /// observations.
-    fn begin_live(&mut self, event: &Event, held: Option<String>) {
+    /// Starts to show an action's output live. Of several concurrent actions only one is shown live: the output of the others
+    /// is shown with their observations.
+    fn start_live(&mut self, event: &Event, held: Option<String>) {
         if self.live.as_ref().is_none_or(|live| live.agent == event.delegation) {
-            self.live = Some(Live::of(event, held));
+            self.live = Some(LiveOutput::new(event, held));
         }
     }
 
     fn action(&mut self, event: &Event, action: &Action) -> String {
         let thought = thought_of(action).filter(|thought| !thought.trim().is_empty());
-        let mut text = thought.map(|thought| self.said("", thought)).unwrap_or_default();
+        let mut text = thought.map(|thought| self.message("", thought)).unwrap_or_default();
         match (event.source, action) {
             (EventSource::User, Action::Message(message)) if event.delegation.is_some() => {
                 text.push_str(&format!("\ntask:\n{}", excerpt(&message.content)));
@@ -216,44 +224,44 @@ impl Transcript {
                     text.push_str(&self.palette.paint(Part::Note, &format!("[{pictures} pictures]\n")));
                 }
             }
-            (_, Action::Message(message)) => text.push_str(&self.said("agent: ", &message.content)),
+            (_, Action::Message(message)) => text.push_str(&self.message("agent: ", &message.content)),
             (EventSource::Environment, Action::Run(_)) => {
-                self.begin_live(event, Some(String::new()));
+                self.start_live(event, Some(String::new()));
             }
             (_, Action::Run(run)) => {
-                self.begin_live(event, None);
+                self.start_live(event, None);
                 let sign = if run.is_input { ">" } else { "$" };
-                text.push_str(&self.head(&format!("{sign} {}", clean(&run.command).replace('\n', "\n  "))));
+                text.push_str(&self.title(&format!("{sign} {}", clean(&run.command).replace('\n', "\n  "))));
             }
             (_, Action::RunIpython(cell)) => {
-                self.begin_live(event, None);
-                text.push_str(&self.head(&format!(">>> {}", clean(&cell.code).replace('\n', "\n... "))));
+                self.start_live(event, None);
+                text.push_str(&self.title(&format!(">>> {}", clean(&cell.code).replace('\n', "\n... "))));
             }
-            (_, Action::Read(read)) => text.push_str(&self.head(&format!("[read {}]", clean(&read.path)))),
+            (_, Action::Read(read)) => text.push_str(&self.title(&format!("[read {}]", clean(&read.path)))),
             (_, Action::Write(write)) => {
-                text.push_str(&self.head(&format!("[write {}]", clean(&write.path))));
+                text.push_str(&self.title(&format!("[write {}]", clean(&write.path))));
             }
             (_, Action::Edit(edit)) => {
                 let command = if edit.is_draft() { "edit" } else { edit.command.as_str() };
-                text.push_str(&self.head(&format!("[{} {}]", clean(command), clean(&edit.path))));
+                text.push_str(&self.title(&format!("[{} {}]", clean(command), clean(&edit.path))));
             }
             (_, Action::Finish(finish)) => {
                 text.push_str(&format!("\n{}{}\n", self.label("agent: "), clean(&finish.final_thought)));
             }
             (_, Action::Delegate(delegate)) => {
-                self.know_agent(event.id, &delegate.agent);
-                text.push_str(&self.head(&format!("[task {} for {}]", event.id, clean(&delegate.agent))));
+                self.register_agent(event.id, &delegate.agent);
+                text.push_str(&self.title(&format!("[task {} for {}]", event.id, clean(&delegate.agent))));
             }
             (_, Action::CallToolMcp(call)) => {
                 let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
-                let arguments = print::for_terminal(&shortened(&arguments, ARGUMENTS_SHOWN));
-                text.push_str(&self.head(&format!("[{}] {arguments}", clean(&call.name))));
+                let arguments = print::for_terminal(&shortened(&arguments, MAX_ARGUMENT_BYTES));
+                text.push_str(&self.title(&format!("[{}] {arguments}", clean(&call.name))));
             }
             // The list is shown with the observation.
             (_, Action::TaskTracking(_)) => {}
             (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {}
             (_, other) => {
-                text.push_str(&self.head(&format!("[{}] {}", other.kind(), clean(&other.message()))));
+                text.push_str(&self.title(&format!("[{}] {}", other.kind(), clean(&other.message()))));
             }
         }
         text
@@ -269,9 +277,9 @@ impl Transcript {
                 _ => String::new(),
             },
             ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
-            ObservationKind::Recall(recall) => recalled(recall),
+            ObservationKind::Recall(recall) => recall_text(recall),
             ObservationKind::Run(run) => {
-                let mut text = live.as_mut().map(Live::end).unwrap_or_default();
+                let mut text = live.as_mut().map(LiveOutput::finish).unwrap_or_default();
                 if live.is_none_or(|live| !live.has_output) {
                     text = excerpt(&observation.content);
                 }
@@ -285,7 +293,7 @@ impl Transcript {
                 text
             }
             ObservationKind::RunIpython(_) => {
-                let text = live.as_mut().map(Live::end).unwrap_or_default();
+                let text = live.as_mut().map(LiveOutput::finish).unwrap_or_default();
                 let is_shown = live.is_some_and(|live| live.has_output);
                 if is_shown {
                     text
@@ -300,17 +308,17 @@ impl Transcript {
             ObservationKind::TaskTracking(tracking) => {
                 let task = |task: &TrackedTask| format!("[{}] {}", task.status, task.title);
                 let list: Vec<_> = tracking.task_list.iter().map(task).collect();
-                format!("{}{}", self.head("[plan]"), excerpt(&list.join("\n")))
+                format!("{}{}", self.title("[plan]"), excerpt(&list.join("\n")))
             }
             ObservationKind::Delegate(delegate) => {
                 let task = event.cause.map(|id| id.to_string()).unwrap_or_default();
                 match delegate.outputs.get("outcome").and_then(Value::as_str) {
-                    // It was seen while it was said.
+                    // Its message was already shown.
                     Some(outcome @ ("finished" | "rejected")) => format!("\n[task {task}: {outcome}]\n"),
                     _ => format!("\n[task {task}: {}]\n", clean(&observation.content)),
                 }
             }
-            // Nothing went wrong: the conversation goes on in another one.
+            // Not a failure: the conversation continues in another sandbox.
             ObservationKind::Error(error) if error.error_id == SANDBOX_REPLACED => {
                 format!("[{}]\n", clean(&observation.content))
             }
@@ -332,7 +340,7 @@ fn record_text(record: &Record) -> String {
             format!("[limit of steps: {to}]\n")
         }
         Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to:.4}]\n"),
-        // Of a call that is made again people are told as it happens.
+        // A retried call is reported live.
         Record::ConversationStarted(_)
         | Record::SandboxReleased(_)
         | Record::LimitReached(_)
@@ -344,12 +352,12 @@ fn record_text(record: &Record) -> String {
     }
 }
 
-/// What the agent was told beside what the user said, by name.
-fn recalled(recall: &RecallObservation) -> String {
+/// Lists the names of the knowledge that was added to the user's message.
+fn recall_text(recall: &RecallObservation) -> String {
     let instructions = (!recall.repo_instructions.is_empty()).then_some("the workspace's instructions");
     let knowledge = recall.microagent_knowledge.iter().map(|knowledge| knowledge.name.as_str());
-    let told: Vec<_> = instructions.into_iter().chain(knowledge).collect();
-    if told.is_empty() { String::new() } else { format!("[recalled: {}]\n", clean(&told.join(", "))) }
+    let names: Vec<_> = instructions.into_iter().chain(knowledge).collect();
+    if names.is_empty() { String::new() } else { format!("[recalled: {}]\n", clean(&names.join(", "))) }
 }
 
 fn thought_of(action: &Action) -> Option<&str> {
@@ -370,28 +378,23 @@ fn clean(text: &str) -> String {
     print::for_terminal(text.trim_end())
 }
 
-/// The first lines of a text, indented, and how many more there are.
+/// Returns the first lines of a text, indented, and the number of further lines.
 fn excerpt(text: &str) -> String {
     let text = clean(text);
     if text.is_empty() {
         return String::new();
     }
-    let lines: Vec<_> = text.lines().map(beginning).collect();
-    let mut shown = indent(&lines[..lines.len().min(LINES_SHOWN)].join("\n"), false);
-    if lines.len() > LINES_SHOWN {
-        shown.push_str(&format!("\n  … {} more lines", lines.len() - LINES_SHOWN));
+    let lines: Vec<_> = text.lines().map(|line| shortened(line, MAX_LINE_BYTES)).collect();
+    let mut shown = indent(&lines[..lines.len().min(MAX_LINES)].join("\n"), false);
+    if lines.len() > MAX_LINES {
+        shown.push_str(&format!("\n  … {} more lines", lines.len() - MAX_LINES));
     }
     shown + "\n"
 }
 
-/// As much of a line as is shown.
-fn beginning(line: &str) -> Cow<'_, str> {
-    shortened(line, LONGEST_SHOWN)
-}
-
-/// At most so many bytes of a text, and how many there are more.
-fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    match text.get(..text.floor_char_boundary(most)) {
+/// Returns at most `max_bytes` of a text, and the number of further bytes.
+fn shortened(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    match text.get(..text.floor_char_boundary(max_bytes)) {
         Some(shown) if shown.len() < text.len() => {
             format!("{shown} … {} more bytes", text.len() - shown.len()).into()
         }
@@ -399,7 +402,7 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Two columns to the right; the first line too, unless it goes on where another was left open.
+/// Indents each line by two columns, except the first if it continues an incomplete line.
 fn indent(text: &str, is_line_open: bool) -> String {
     let mut shown = String::with_capacity(text.len() + 16);
     let mut at_line_start = !is_line_open;
@@ -413,25 +416,25 @@ fn indent(text: &str, is_line_open: bool) -> String {
     shown
 }
 
-/// Takes the lines that have ended, each as a terminal shows it in the end: without what was overwritten. A line end may
-/// be cut after its carriage return.
-fn take_ended_lines(held: &mut String) -> String {
+/// Takes the complete lines, each without the text that a carriage return overwrote, as a terminal shows it. The last
+/// carriage return may belong to a line end whose newline was not received yet.
+fn take_complete_lines(held: &mut String) -> String {
     let rest = held.split_off(held.rfind('\n').map_or(0, |end| end + 1));
-    let ended = std::mem::replace(held, rest);
-    let drawn_over = held.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
-    held.drain(..drawn_over);
+    let complete = std::mem::replace(held, rest);
+    let overwritten = held.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
+    held.drain(..overwritten);
     let mut lines = String::new();
-    for line in ended.lines() {
+    for line in complete.lines() {
         lines.push_str(line.rsplit('\r').next().unwrap_or_default());
         lines.push('\n');
     }
-    if held.len() > LONGEST_HELD {
+    if held.len() > MAX_HELD_BYTES {
         lines.push_str(&std::mem::take(held));
     }
     lines
 }
 
-/// Takes what is whole UTF-8 from the front, what is not UTF-8 at all replaced; a cut character stays.
+/// Takes the text before a character that is still incomplete, with invalid bytes replaced.
 fn take_whole_text(bytes: &mut Vec<u8>) -> String {
     let cut = match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -469,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_was_shown_live_is_not_shown_again() {
+    fn output_is_not_repeated_when_it_was_shown_live() {
         let mut transcript = Transcript::new();
         let shown = [
             transcript.event(&run()),
@@ -481,34 +484,34 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_while_it_was_written_is_not_shown_again() {
+    fn message_is_not_repeated_when_it_was_streamed() {
         let message = |content: &str| {
             let content = content.to_owned();
             event(1, None, Action::from(protocol::action::MessageAction { content, ..Default::default() }))
         };
         let mut transcript = Transcript::new();
         let shown = [
-            transcript.written("One"),
-            transcript.written(" line\nand\x1b[2J"),
-            transcript.written(" another\nand"),
+            transcript.push_answer("One"),
+            transcript.push_answer(" line\nand\x1b[2J"),
+            transcript.push_answer(" another\nand"),
             transcript.event(&message("One line\nand\x1b[2J another\nand the end")),
             transcript.event(&message("Short.")),
         ];
         assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
-        transcript.written("first try\n");
-        transcript.forget_writing();
-        assert_eq!(transcript.written("second\n"), "\nagent: second\n");
+        transcript.push_answer("first try\n");
+        transcript.discard_partial_answer();
+        assert_eq!(transcript.push_answer("second\n"), "\nagent: second\n");
     }
 
     #[test]
-    fn output_that_was_not_shown_live_is_shown_with_the_observation() {
+    fn output_is_in_the_observation_when_it_was_not_live() {
         let mut transcript = Transcript::new();
         let shown = [transcript.event(&run()), transcript.event(&ran(0))];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
     }
 
     #[test]
-    fn a_step_of_a_setup_is_shown_by_its_name_and_its_progress_once() {
+    fn setup_step_is_shown_by_name_and_its_progress_once() {
         let mut transcript = Transcript::new();
         let mut step = run();
         step.source = EventSource::Environment;
@@ -520,13 +523,13 @@ mod tests {
             transcript.event(&ran(1)),
         ];
         assert_eq!(shown.concat(), "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n");
-        let mut long = "x".repeat(LONGEST_HELD + 1);
-        assert_eq!(take_ended_lines(&mut long).len(), LONGEST_HELD + 1);
+        let mut long = "x".repeat(MAX_HELD_BYTES + 1);
+        assert_eq!(take_complete_lines(&mut long).len(), MAX_HELD_BYTES + 1);
         assert_eq!(long, "");
     }
 
     #[test]
-    fn output_that_is_missing_is_told_once_a_command() {
+    fn gap_in_the_output_is_reported_once_per_command() {
         let mut transcript = Transcript::new();
         assert_eq!(transcript.gap(None), "", "nothing is being shown");
         for _ in 0..2 {
@@ -545,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_shown_without_where_it_ran() {
+    fn cell_output_is_shown_without_kernel_info() {
         let mut transcript = Transcript::new();
         let mut shown = |content: &str| {
             let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
@@ -557,13 +560,13 @@ mod tests {
     }
 
     #[test]
-    fn output_before_its_action_is_left_to_the_observation() {
+    fn output_is_not_shown_live_before_its_action() {
         let mut transcript = Transcript::new();
         assert_eq!(transcript.output(EventId(1), b"early"), "");
     }
 
     #[test]
-    fn a_long_observation_is_cut_and_says_so() {
+    fn long_observation_is_truncated_with_a_line_count() {
         let text = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert!(excerpt(&text).ends_with("  29\n  … 70 more lines\n"));
     }

@@ -21,7 +21,7 @@ use super::host::At;
 use super::hosts::Hosts;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::print;
-use crate::cli::written::Written;
+use crate::cli::write_status::WriteStatus;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use place::Place;
@@ -184,14 +184,14 @@ async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> 
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
     let mut content = sandbox.download(inside, shape).await?;
-    let (mut buffer, written) = (vec![0; PIECE], Written::default());
+    let (mut buffer, write_status) = (vec![0; PIECE], WriteStatus::default());
     loop {
         let count = content.read(&mut buffer).await.with_context(|| format!("reading {inside}"))?;
         match buffer.get(..count) {
             None | Some([]) => return Ok(Exit::Finished),
-            Some(bytes) => written.hear(print::program_stdout(bytes)),
+            Some(bytes) => write_status.record(print::program_stdout(bytes)),
         }
-        if let Some(exit) = written.failure() {
+        if let Some(exit) = write_status.failure() {
             return exit;
         }
     }

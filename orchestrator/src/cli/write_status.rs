@@ -1,4 +1,4 @@
-//! How it goes to write on what a program in a sandbox writes: our own reader may go away, or our disk be full.
+//! Records whether the output of a program in a sandbox could be written: the reader of a pipe may exit, or the disk be full.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -7,25 +7,25 @@ use tokio::sync::Notify;
 
 use crate::exit::Exit;
 
-/// What a shell tells of a program that wrote to a pipe that nobody reads.
+/// Exit code that a shell reports for a program that SIGPIPE terminated.
 const BROKEN_PIPE: u8 = 141;
 
-/// Whether all could be written so far.
+/// The latest write error, until it is reported.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct WriteStatus {
     error: Mutex<Option<io::Error>>,
     failed: Notify,
 }
 
-impl Written {
-    pub(super) fn hear(&self, written: io::Result<()>) {
-        if let Err(error) = written {
+impl WriteStatus {
+    pub(super) fn record(&self, result: io::Result<()>) {
+        if let Err(error) = result {
             *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             self.failed.notify_one();
         }
     }
 
-    /// How this program ends once something could not be written. Cancel-safe.
+    /// Waits for a write error and returns the exit that it causes. Cancel-safe.
     pub(super) async fn failed(&self) -> anyhow::Result<Exit> {
         loop {
             self.failed.notified().await;
@@ -35,7 +35,7 @@ impl Written {
         }
     }
 
-    /// How this program ends if something could not be written. Asked also when all is over: the last of it may be what failed.
+    /// Returns the exit that a write error causes. `None` if all writes succeeded. Must also be called after the last write.
     pub(super) fn failure(&self) -> Option<anyhow::Result<Exit>> {
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(match error.kind() {
