@@ -9,7 +9,7 @@ use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 use protocol::action::MessageAction;
 
-use super::fresh_sandbox::{self, Ended};
+use super::fresh_sandbox::{self, CommandResult};
 use super::session::{self, NewSession};
 use super::work::WorkArguments;
 use super::{prepare, print};
@@ -98,7 +98,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let test = fresh_sandbox::Command { text: TEST.to_owned(), timeout: None };
     let tested = fresh_sandbox::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
-    let Ended::Done(tested) = tested else { return Ok(Exit::Interrupted) };
+    let CommandResult::Done(tested) = tested else { return Ok(Exit::Interrupted) };
     print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
     let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
     print::note(&format!("\nThe repaired project: {}\n", workspace.display()));

@@ -5,7 +5,7 @@ use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 use protocol::sandbox_api::ProcessRequest;
 
-use super::fresh_sandbox::{Command, Ended, in_fresh_sandbox, with_fresh_sandbox};
+use super::fresh_sandbox::{Command, CommandResult, in_fresh_sandbox, with_fresh_sandbox};
 use super::screen::Output;
 use super::{PlaceArguments, decided_config, prepare, print, program};
 use crate::compose::{self, StateDir};
@@ -79,8 +79,8 @@ async fn print_observation(
 ) -> anyhow::Result<Exit> {
     let command = Command { text: in_its_own_shell(script)?, timeout: None };
     let (mut observation, is_interrupted) = match in_fresh_sandbox(config, state_dir, spec, command).await? {
-        Ended::Done(observation) => (observation, false),
-        Ended::Interrupted(observation) => {
+        CommandResult::Done(observation) => (observation, false),
+        CommandResult::Interrupted(observation) => {
             print::problem(INTERRUPTED_COMMAND);
             let Some(observation) = observation else { return Ok(Exit::Interrupted) };
             (observation, true)

@@ -1,4 +1,4 @@
-//! Work in a sandbox that is removed afterwards.
+//! Runs commands in a sandbox that is removed afterwards.
 
 use std::pin::pin;
 
@@ -14,37 +14,38 @@ use super::screen::{Output, Screen};
 use crate::compose::{self, StateDir};
 use crate::config::Config;
 
-/// What is run in a fresh sandbox.
+/// A command for a fresh sandbox.
 pub(super) struct Command {
-    /// A line of shell.
+    /// Shell script.
     pub(super) text: String,
-    /// How long it may take, in seconds; nothing: as long as it likes.
+    /// Maximum run time in seconds. `None`: unlimited.
     pub(super) timeout: Option<f64>,
 }
 
-/// How a command came to its end.
-pub(super) enum Ended {
-    /// By itself.
+/// Result of a command.
+pub(super) enum CommandResult {
+    /// The command completed.
     Done(Observation),
-    /// By ^C; what came of it until then, if that could be had.
+    /// The user interrupted it. `None` if no observation was received within the grace period.
     Interrupted(Option<Observation>),
 }
 
-/// Runs one command in a sandbox that is removed afterwards, also after ^C. It may name secrets, and shows none.
+/// Runs one command in a sandbox that is removed afterwards, also after ^C.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
     command: Command,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<CommandResult> {
     let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
     let ended = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
-        perform_or_end(sandbox, &id, command, interrupts).await
+        execute_or_cancel(sandbox, &id, command, interrupts).await
     });
-    Ok(ended.await?.unwrap_or(Ended::Interrupted(None)))
+    Ok(ended.await?.unwrap_or(CommandResult::Interrupted(None)))
 }
 
-/// Works in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was there.
+/// Runs `work` in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was
+/// created.
 pub(super) async fn with_fresh_sandbox<T>(
     config: &Config,
     state_dir: &StateDir,
@@ -79,31 +80,31 @@ pub(super) async fn with_fresh_sandbox<T>(
     result.map(Some)
 }
 
-/// Performs a command; the first interrupt ends it and waits for its observation, the second leaves immediately: the
-/// removal of its sandbox ends it.
-async fn perform_or_end(
+/// Executes a command. The first interrupt cancels it and waits for its observation. The second returns immediately, because
+/// the removal of the sandbox kills the command.
+async fn execute_or_cancel(
     sandbox: &dyn Sandbox,
     id: &ActionId,
     command: Command,
     interrupts: &mut Interrupts,
-) -> anyhow::Result<Ended> {
-    // Not for an agent's eyes: of what is, only 30,000 characters would come.
+) -> anyhow::Result<CommandResult> {
+    // Hidden, because the output of other commands is truncated to 30,000 characters for agents.
     let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
     let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
     let mut performing = pin!(sandbox.execute(id, &request, &|_| ()));
     tokio::select! {
-        observation = &mut performing => return Ok(Ended::Done(observation?)),
+        observation = &mut performing => return Ok(CommandResult::Done(observation?)),
         () = interrupts.next() => {}
     }
     let ending =
         async { tokio::try_join!(sandbox.cancel(id), performing).map(|((), observation)| observation) };
     let ended = tokio::select! {
         ended = timeout(STOP_GRACE_PERIOD, ending) => ended,
-        () = interrupts.next() => return Ok(Ended::Interrupted(None)),
+        () = interrupts.next() => return Ok(CommandResult::Interrupted(None)),
     };
-    Ok(Ended::Interrupted(match ended {
+    Ok(CommandResult::Interrupted(match ended {
         Ok(Ok(observation)) => Some(observation),
-        // Its sandbox is removed, and it with that.
+        // The removal of the sandbox kills the command.
         Ok(Err(error)) => {
             print::warning(&format!("ending the command: {error:#}"));
             None

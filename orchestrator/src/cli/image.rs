@@ -10,7 +10,7 @@ use engine::sandbox::SandboxSpec;
 use engine::sandbox_tools;
 use protocol::ObservationKind;
 
-use super::fresh_sandbox::{Command, Ended, in_fresh_sandbox};
+use super::fresh_sandbox::{Command, CommandResult, in_fresh_sandbox};
 use super::{prepare, print};
 use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
@@ -19,8 +19,8 @@ use probed::Probed;
 /// Answers one line a fact, after those that the engine asks every sandbox for.
 const PROBE: &str = include_str!("image/probe.sh");
 
-/// How long the script may take, in seconds: an image's programs may hang.
-const PATIENCE: f64 = 60.0;
+/// Maximum run time of the script in seconds: an image's programs may hang.
+const PROBE_TIMEOUT_SECS: f64 = 60.0;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ImageCommand {
@@ -40,9 +40,9 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let (config, state_dir) = prepare(&overrides).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
-    let probe = Command { text, timeout: Some(PATIENCE) };
+    let probe = Command { text, timeout: Some(PROBE_TIMEOUT_SECS) };
     let ended = in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
-    let Ended::Done(observation) = ended else { return Ok(Exit::Interrupted) };
+    let CommandResult::Done(observation) = ended else { return Ok(Exit::Interrupted) };
     let ObservationKind::Run(ran) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
     };
