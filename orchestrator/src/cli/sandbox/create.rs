@@ -1,4 +1,4 @@
-//! `glovebox sandbox create`: a sandbox that belongs to nobody's conversation, and stays until it is removed.
+//! `glovebox sandbox create`: creates a sandbox without a conversation, which stays until it is removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(super) struct CreateArguments {
     at: At,
 }
 
-/// What a sandbox is to have, whatever it is made from.
+/// Settings of a new sandbox or fork.
 #[derive(Debug, clap::Args)]
 pub(super) struct Wishes {
     /// The folder that is worked in; without it a fresh one inside.
@@ -78,14 +78,14 @@ pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> an
     if let Some((isolation, bounds)) = compose::isolation(&host.config, &host.state_dir).await? {
         print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
     }
-    place(&host, &reserved, &spec).await
+    create(&host, &reserved, &spec).await
 }
 
-/// A name that is nobody else's as long as this is held.
+/// A sandbox name that no other process can use until this is dropped.
 pub(super) struct Reserved(Name, #[expect(dead_code, reason = "held")] Lock);
 
-/// A runtime would put the new one in the old one's place, as after a crash; and of two who want the same name one is to be
-/// told so.
+/// Reserves a name. An existing sandbox of this name is an error: the runtime would replace it, as it does after a crash. Of
+/// two processes that create the same name concurrently, one fails.
 pub(super) async fn reserve(host: &Host, name: &Name) -> anyhow::Result<Reserved> {
     let lock = host.state_dir.lock(name.conversation())?;
     match host.find(name).await? {
@@ -97,8 +97,8 @@ pub(super) async fn reserve(host: &Host, name: &Name) -> anyhow::Result<Reserved
     }
 }
 
-/// Places a sandbox and prints its name; leaves nothing after ^C.
-pub(super) async fn place(
+/// Creates a sandbox and prints its name. After ^C nothing of it remains.
+pub(super) async fn create(
     host: &Host,
     Reserved(name, _): &Reserved,
     spec: &SandboxSpec,
@@ -121,7 +121,7 @@ pub(super) async fn place(
     Ok(Exit::Finished)
 }
 
-/// What is asked for.
+/// Returns the spec of the requested sandbox.
 pub(super) fn spec(
     config: &Config,
     name: &Name,
@@ -148,7 +148,7 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// `NAME=VALUE`, or `NAME` for the value that it has here.
+/// Parses variables: `NAME=VALUE`, or `NAME` for its value in the environment of this process.
 pub(super) fn variables(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let variable = |text: &String| {
         let (name, value) = match text.split_once('=') {

@@ -1,4 +1,4 @@
-//! `glovebox sandbox fork`: a snapshot, and a sandbox from it.
+//! `glovebox sandbox fork`: takes a snapshot and creates a sandbox from it.
 
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{SandboxSpec, SnapshotPurpose};
@@ -35,13 +35,13 @@ pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyh
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let (host, placed) = hosts.existing(&arguments.name).await?;
     let new = arguments.new.map_or_else(Name::fresh, Ok)?;
-    // What can be refused is refused before the work of a snapshot.
+    // Invalid arguments are reported before the snapshot, which takes long.
     let spec = create::spec(&host.config, &new, None, arguments.wishes)?;
     let reserved = create::reserve(host, &new).await?;
     let purpose = SnapshotPurpose::Fork(new.conversation());
     let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..spec };
-    let exit = create::place(host, &reserved, &spec).await;
+    let exit = create::create(host, &reserved, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
         && let Err(error) = host.provider.remove_snapshot(&image).await
     {

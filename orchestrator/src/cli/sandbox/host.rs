@@ -1,4 +1,4 @@
-//! What every command begins with: the configuration and the runtime's provider.
+//! The configuration and the provider of one runtime, which all commands of `glovebox sandbox` need.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) struct SomeSandboxes {
     pub(super) at: At,
 }
 
-/// The side that places sandboxes.
+/// A runtime that provisions sandboxes.
 pub(super) struct Host {
     pub(super) config: Config,
     pub(super) state_dir: StateDir,
@@ -62,13 +62,13 @@ impl Host {
         Ok(Self { config, state_dir, provider })
     }
 
-    /// The sandbox of this name, if there is one.
+    /// Finds a sandbox by name. `None` if there is none.
     pub(super) async fn find(&self, name: &Name) -> anyhow::Result<Option<SandboxSummary>> {
         let sandbox = name.sandbox()?;
         Ok(self.provider.list().await?.into_iter().find(|placed| placed.sandbox == sandbox))
     }
 
-    /// Speaks with one of its sandboxes, which must run.
+    /// Connects to a sandbox. Fails if it is not running.
     pub(super) async fn connect(&self, placed: &SandboxSummary) -> anyhow::Result<Box<dyn Sandbox>> {
         let name = Name::of(placed);
         match placed.condition {

@@ -1,4 +1,4 @@
-//! The runtimes among which a sandbox is looked for: the one that was asked for, or all that may have some.
+//! The runtimes that are searched for a sandbox: the requested one, or all that may have sandboxes.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::compose;
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 use crate::exit::{Exit, UsageError};
 
-/// How long one runtime may keep those of the others from being shown.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for the response of one runtime, which delays those of the others.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One or more.
+/// One or more runtimes.
 pub(super) struct Hosts {
-    /// The configured runtime's.
+    /// The configured runtime.
     first: Host,
     others: Vec<Host>,
-    /// What cannot even be asked.
+    /// Runtimes whose provider could not be created.
     failed: Vec<Silent>,
 }
 
-/// A runtime that does not tell what it has, and why.
+/// A runtime that does not list its sandboxes, and the error.
 type Silent = (&'static str, anyhow::Error);
 
-/// A runtime that does, and what it has.
+/// A runtime and its sandboxes.
 pub(super) type Answered<'a> = (&'a Host, Vec<SandboxSummary>);
 
 impl Hosts {
@@ -38,12 +38,12 @@ impl Hosts {
         Ok(if at.runtime.is_some() { Self::alone(first) } else { Self::with_others(first) })
     }
 
-    /// No other runtime.
+    /// Searches only this runtime.
     pub(super) fn alone(first: Host) -> Self {
         Self { first, others: Vec::new(), failed: Vec::new() }
     }
 
-    /// Beside the configured runtime: docker, local, and those that the configuration says how to reach.
+    /// Searches also docker, local, and the runtimes whose host is configured.
     pub(super) fn with_others(first: Host) -> Self {
         let sandbox = &first.config.sandbox;
         let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
@@ -58,7 +58,7 @@ impl Hosts {
             known.into_iter().filter(|(runtime, may_have)| *may_have && *runtime != first.config.runtime)
         {
             let mut config = Config { runtime, ..first.config.clone() };
-            // Nobody is asked about a machine that was not named.
+            // The user did not name this host, so there is no question about its key.
             config.sandbox.ssh.unknown_hosts = Some(UnknownHostPolicy::Refuse);
             match compose::provider(&config, &first.state_dir) {
                 Ok(provider) => others.push(Host { config, state_dir: first.state_dir.clone(), provider }),
@@ -68,7 +68,7 @@ impl Hosts {
         Self { first, others, failed }
     }
 
-    /// The configured runtime's.
+    /// Returns the configured runtime.
     pub(super) fn first(&self) -> &Host {
         &self.first
     }
@@ -87,9 +87,9 @@ impl Hosts {
         (answered, silent)
     }
 
-    /// Those that answer. Of one that does not, people are told; if none does, that is the error.
+    /// Returns the runtimes that respond. Warns about the others. Fails if none responds.
     pub(super) async fn answering(&self) -> anyhow::Result<Vec<Answered<'_>>> {
-        let (answered, mut silent) = self.ask(PATIENCE).await;
+        let (answered, mut silent) = self.ask(LIST_TIMEOUT).await;
         if answered.is_empty() {
             return Err(silent.swap_remove(0).1);
         }
@@ -99,18 +99,18 @@ impl Hosts {
         Ok(answered)
     }
 
-    /// All sandboxes of those that answer, each with whose it is.
+    /// Lists the sandboxes of all runtimes that respond.
     pub(super) async fn list(&self) -> anyhow::Result<Vec<(&Host, SandboxSummary)>> {
         let answered = self.answering().await?.into_iter();
         Ok(answered.flat_map(|(host, all)| all.into_iter().map(move |placed| (host, placed))).collect())
     }
 
-    /// The sandbox of this name, which there must be: at the configured runtime, or else at another.
+    /// Finds a sandbox by name, in the configured runtime first. Fails if there is none.
     pub(super) async fn existing(&self, name: &Name) -> anyhow::Result<(&Host, SandboxSummary)> {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
         for host in std::iter::once(&self.first).chain(&self.others) {
             let runtime = host.provider.runtime();
-            match list(host, PATIENCE).await {
+            match list(host, LIST_TIMEOUT).await {
                 Ok(all) => {
                     if let Some(placed) = named(&all, name)? {
                         return Ok((host, placed));
@@ -132,7 +132,7 @@ impl Hosts {
         Err(UsageError(text).into())
     }
 
-    /// Those of these names that there are, each once. The others are reported; with one of them the command has failed.
+    /// Finds sandboxes by name, each once. Missing ones are reported, and the returned exit is a failure.
     pub(super) async fn existing_of(
         &self,
         names: &[Name],
@@ -151,21 +151,21 @@ impl Hosts {
         Ok((existing, exit))
     }
 
-    /// Speaks with the sandbox of this name, which must run.
+    /// Connects to the sandbox of this name. Fails if it is not running.
     pub(super) async fn connect(&self, name: &Name) -> anyhow::Result<(&Host, Box<dyn Sandbox>)> {
         let (host, placed) = self.existing(name).await?;
         Ok((host, host.connect(&placed).await?))
     }
 }
 
-async fn list(host: &Host, patience: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
-    match timeout(patience, host.provider.list()).await {
+async fn list(host: &Host, list_timeout: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
+    match timeout(list_timeout, host.provider.list()).await {
         Ok(listed) => Ok(listed?),
-        Err(_) => anyhow::bail!("it does not answer within {} s", patience.as_secs_f32()),
+        Err(_) => anyhow::bail!("it does not answer within {} s", list_timeout.as_secs_f32()),
     }
 }
 
-/// The one of this name. Of a conversation's, which has its id, the beginning is enough.
+/// Finds a sandbox by name. A prefix is enough for the sandbox of a conversation, whose name is the conversation's id.
 fn named(all: &[SandboxSummary], name: &Name) -> Result<Option<SandboxSummary>, UsageError> {
     let name = name.to_string();
     let could_be =

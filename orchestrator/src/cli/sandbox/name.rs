@@ -1,5 +1,5 @@
-//! What people call a sandbox: its id without what all of ours begin with. A conversation's sandbox is called as the
-//! conversation is.
+//! The name of a sandbox for users: its id without the common prefix. The name of a conversation's sandbox is the id of the
+//! conversation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,23 +16,23 @@ const PREFIX: &str = "glovebox-";
 pub(super) struct Name(ConversationId);
 
 impl Name {
-    /// One that nobody has: the random end of a new id.
+    /// Returns an unused name: the random end of a new id.
     pub(super) fn fresh() -> anyhow::Result<Self> {
         let id = uuid::Uuid::now_v7().simple().to_string();
         Ok(Self(id.chars().skip(id.len() - 8).collect::<String>().try_into()?))
     }
 
-    /// The conversation whose sandbox it is; one that was made by hand has one that never began.
+    /// Returns the conversation of the sandbox. For a sandbox without a conversation, an id that no conversation has.
     pub(super) fn conversation(&self) -> &ConversationId {
         &self.0
     }
 
-    /// Its id at the runtime.
+    /// Returns the id of the sandbox.
     pub(super) fn sandbox(&self) -> anyhow::Result<SandboxId> {
         sandbox::sandbox_id_of(&self.0).map_err(|error| UsageError(error.to_string()).into())
     }
 
-    /// What a sandbox is called that is there.
+    /// Returns the name of an existing sandbox.
     pub(super) fn of(placed: &SandboxSummary) -> String {
         let id = placed.sandbox.as_str();
         id.strip_prefix(PREFIX).unwrap_or(id).to_owned()
@@ -58,7 +58,7 @@ mod tests {
     use super::Name;
 
     #[test]
-    fn a_name_is_taken_with_and_without_its_prefix() {
+    fn name_is_parsed_with_and_without_its_prefix() {
         let name: Name = "box".parse().unwrap();
         assert_eq!(name, "glovebox-box".parse().unwrap());
         assert_eq!((name.to_string().as_str(), name.sandbox().unwrap().as_str()), ("box", "glovebox-box"));

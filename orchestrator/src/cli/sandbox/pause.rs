@@ -15,7 +15,7 @@ pub(super) async fn resume(arguments: SomeSandboxes, overrides: &Overrides) -> a
     change(arguments, overrides, false).await
 }
 
-/// One that cannot be paused or resumed keeps none of the others.
+/// Pauses or resumes all sandboxes, also if one of them fails.
 async fn change(arguments: SomeSandboxes, overrides: &Overrides, pauses: bool) -> anyhow::Result<Exit> {
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let (existing, mut exit) = hosts.existing_of(&arguments.names).await?;

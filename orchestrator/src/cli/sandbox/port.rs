@@ -1,4 +1,4 @@
-//! `glovebox sandbox port`: ports of this machine that lead to ports inside, through the one connection.
+//! `glovebox sandbox port`: forwards ports of this machine to ports inside, through the connection to the action server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -21,7 +21,8 @@ use crate::cli::{candidates, print, table};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
-/// Below the tunnels that a server takes; a page of a browser opens a dozen. More wait to be accepted.
+/// Maximum number of concurrent connections, below the action server's limit of tunnels. A web page opens a dozen. More wait
+/// in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +68,7 @@ struct Forward {
 impl FromStr for Forward {
     type Err = &'static str;
 
-    /// As `docker run -p` and `ssh -L` read it, IPv6 addresses in brackets.
+    /// Parses the syntax of `docker run -p` and `ssh -L`, with IPv6 addresses in brackets.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str =
             "expected a port, or HOST:SANDBOX as 9090:8080, or BIND:HOST:SANDBOX as 0.0.0.0:80:8080";
@@ -114,7 +115,7 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Finished)
 }
 
-/// Ends only when the sandbox is lost.
+/// Forwards until the sandbox is lost, which is an error.
 async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyhow::Result<Exit> {
     let mut listeners = Vec::new();
     for Forward { host, sandbox } in &arguments.ports {
@@ -166,13 +167,17 @@ async fn serve(
         let sandbox = Arc::clone(&sandbox);
         connections.spawn(async move {
             let _place = place;
-            carry(sandbox.as_ref(), inside, connection).await
+            forward_connection(sandbox.as_ref(), inside, connection).await
         });
     }
 }
 
-/// An error only when the sandbox is lost; anything else is this connection's alone.
-async fn carry(sandbox: &dyn Sandbox, inside: u16, mut connection: TcpStream) -> anyhow::Result<()> {
+/// Forwards one connection. Fails only if the sandbox is lost; other errors end only this connection.
+async fn forward_connection(
+    sandbox: &dyn Sandbox,
+    inside: u16,
+    mut connection: TcpStream,
+) -> anyhow::Result<()> {
     let mut tunnel = match sandbox.open(&StreamTarget::Port(inside)).await {
         Ok(tunnel) => tunnel,
         Err(lost @ SandboxError::Lost { .. }) => return Err(lost.into()),
@@ -181,7 +186,7 @@ async fn carry(sandbox: &dyn Sandbox, inside: u16, mut connection: TcpStream) ->
             return Ok(());
         }
     };
-    // Either side may break off as it likes.
+    // Either side may close the connection at any time.
     let _ = connection.set_nodelay(true);
     let _ = copy_bidirectional(&mut connection, &mut tunnel).await;
     Ok(())
@@ -192,7 +197,7 @@ mod tests {
     use super::Forward;
 
     #[test]
-    fn ports_are_read_as_docker_and_ssh_read_them() {
+    fn port_syntax_is_that_of_docker_and_ssh() {
         for (text, host, sandbox) in [
             ("8080", "127.0.0.1:8080", 8080),
             ("9090:80", "127.0.0.1:9090", 80),

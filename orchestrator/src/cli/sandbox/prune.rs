@@ -1,7 +1,7 @@
 //! `glovebox sandbox prune`: removes what conversations and forks have left behind.
 //!
-//! Used is a sandbox whose conversation a process works on: it holds the conversation's lock. Those that are not used stay
-//! locked until they are removed, so that nobody resumes into a sandbox that goes away.
+//! A sandbox is in use if a process holds the lock of its conversation. The locks of unused sandboxes are held until they are
+//! removed, so that no process resumes a conversation whose sandbox is being removed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
     Ok(exit)
 }
 
-/// What one runtime has; whether all of it is gone that should be.
+/// Prunes one runtime. Returns whether all unused sandboxes were removed.
 async fn prune(host: &Host, dry_run: bool) -> anyhow::Result<bool> {
     let locks: Mutex<Vec<Lock>> = Mutex::default();
     let unused: Mutex<Vec<SandboxSummary>> = Mutex::default();
@@ -58,7 +58,7 @@ async fn prune(host: &Host, dry_run: bool) -> anyhow::Result<bool> {
     for placed in unused {
         if dry_run || removed.contains(&placed.sandbox) {
             if let Some(conversation) = placed.conversation.as_ref().filter(|_| !dry_run) {
-                // Its lock is held until the end.
+                // The lock of the conversation is still held.
                 host.state_dir.remove_empty_workspace(conversation);
             }
             print::line(&Name::of(&placed))?;

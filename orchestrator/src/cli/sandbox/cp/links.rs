@@ -1,14 +1,15 @@
-//! Which paths and links of an archive stay in the folder that it is of. Pure.
+//! Checks whether paths and links of an archive stay within its folder. Pure.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Longer is no path that a system takes.
-const MAX_BYTES: usize = 4096;
+/// Maximum length of a path (`PATH_MAX`).
+const MAX_PATH_BYTES: usize = 4096;
 
-/// Every level costs a descriptor.
+/// Maximum depth of a path.
 const MAX_LEVELS: usize = 128;
 
-/// An entry's path without `.`; empty for the folder itself. Nothing for one that is not below.
+/// Returns an entry's path without `.`; empty for the folder itself. `None` if the path leads out of the folder, or is too
+/// long.
 pub(super) fn below(path: &Path) -> Option<PathBuf> {
     let mut below = PathBuf::new();
     for component in path.components() {
@@ -18,11 +19,11 @@ pub(super) fn below(path: &Path) -> Option<PathBuf> {
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
         }
     }
-    (path.as_os_str().len() <= MAX_BYTES && below.components().count() <= MAX_LEVELS).then_some(below)
+    (path.as_os_str().len() <= MAX_PATH_BYTES && below.components().count() <= MAX_LEVELS).then_some(below)
 }
 
-/// Whether a link at `below` that leads to `target` leads to something in the folder. `..` is taken only at the beginning,
-/// where it leads up from folders that were made as such: behind a name it leads up from wherever that leads.
+/// Returns whether the target of the link at `below` is within the folder. `..` is accepted only at the start of the target,
+/// where it refers to real folders: after a name, which may be a link, it could lead anywhere.
 pub(super) fn stays(below: &Path, target: &Path) -> bool {
     let ups = target.components().take_while(|part| !matches!(part, Component::Normal(_)));
     let ups: Vec<_> = ups.filter(|part| *part != Component::CurDir).collect();
@@ -41,7 +42,7 @@ mod tests {
     use super::{below, stays};
 
     #[test]
-    fn only_paths_below_are_taken() {
+    fn path_is_refused_when_it_is_not_below_the_folder() {
         assert_eq!(below(Path::new("./a/./b/")), Some(PathBuf::from("a/b")));
         assert_eq!(below(Path::new(".")), Some(PathBuf::new()));
         for hostile in ["/a", "..", "a/../b", "./../a"] {
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn only_links_that_stay_are_taken() {
+    fn link_is_refused_when_it_leads_out_of_the_folder() {
         for (link, target) in [("a", "b/c"), ("a/b/c", "../../d"), ("a/b", "../c"), ("a", ".")] {
             assert!(stays(Path::new(link), Path::new(target)), "{link} -> {target}");
         }
