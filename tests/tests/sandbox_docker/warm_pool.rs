@@ -5,7 +5,7 @@ use std::time::Duration;
 use bollard::query_parameters::RemoveVolumeOptions;
 use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary};
 use protocol::SandboxId;
-use sandbox::{DockerConfig, DockerProvider, Pool, spare_holder};
+use sandbox::{DockerConfig, DockerProvider, Pool, pool_entry_holder};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, remove, run, spec};
 use tokio::time::{sleep, timeout};
@@ -60,7 +60,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "adopt", 1, None));
     let [spare] = &spares(&provider, 1).await[..] else { panic!("one spare") };
-    assert_eq!(spare_holder(spare), Some("holder-1"));
+    assert_eq!(pool_entry_holder(spare), Some("holder-1"));
 
     let (spec, sandbox) = adopted(&backend, &provider).await;
     assert_eq!(sandbox.lease().sandbox_id, backend.id_of(&spec));
