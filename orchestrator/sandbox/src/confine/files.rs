@@ -1,4 +1,4 @@
-//! Landlock as the second line behind the mounts: what a confined process may open, even if it found a way around them.
+//! Landlock as a second layer behind the mounts: restricts what a confined process can open if it escapes them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ use super::{ConfineError, Confined};
 /// The oldest version that can refuse to truncate a file.
 const MIN_ABI: ABI = ABI::V3;
 
-/// The newest version that this was written for. Of an older kernel everything that it has is used.
+/// The newest supported version. An older kernel is used with all features that it has.
 const MAX_ABI: ABI = ABI::V9;
 
-/// Restricts this process and its children: everything in its root can be read, and written what is mounted for that.
+/// Restricts this process and its children: they can read everything in the root, and write to writable mounts.
 pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
     let failed = |doing| move |source| ConfineError::Landlock { doing, source };
     let mut ruleset = ruleset().map_err(failed("asking for Landlock"))?;
     let everything = AccessFs::from_all(MAX_ABI);
     let devices =
         AccessFs::from_read(MAX_ABI) | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
-    // A device that is created in a directory opens what the device with the same number does.
+    // A device node in a writable directory would give access to the device with its number.
     let writing = everything & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let writable = mounts.iter().filter(|each| matches!(each.content, Content::Writable(_)));
     let writable = writable.map(|each| (each.path.clone(), writing));
@@ -47,7 +47,7 @@ pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
     }
 }
 
-/// Keeps this process and its children from connecting to abstract sockets of the host, where the kernel can.
+/// Prevents this process and its children from connecting to abstract sockets of the host, if the kernel supports that.
 pub(super) fn refuse_abstract_sockets() -> Result<(), ConfineError> {
     let ruleset = Ruleset::default().scope(Scope::AbstractUnixSocket).and_then(Ruleset::create);
     let restricted = ruleset.and_then(RulesetCreated::restrict_self);
@@ -64,7 +64,7 @@ fn ruleset() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-/// What cannot be opened needs no rule.
+/// Adds a rule for a path. A path that cannot be opened needs none.
 fn allow(
     ruleset: RulesetCreated,
     path: &Path,

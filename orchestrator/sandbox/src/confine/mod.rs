@@ -1,14 +1,14 @@
-//! Prepares the process that calls it, which then becomes another program: it enters control groups or takes on limits, and
-//! where there is no bubblewrap it isolates itself.
+//! Prepares the calling process, which then executes another program: enters control groups or sets limits, and without
+//! bubblewrap isolates itself.
 //!
-//! A host program that places local sandboxes calls [`confine_if_asked`] before anything else. The local backend starts
-//! that very program again with a [`Preparation`] as its argument. With a [`Confinement`] in it there are two processes: the
+//! A host program with local sandboxes calls [`confine_if_asked`] before anything else. The local backend starts the same
+//! program again with a [`Preparation`] as its argument. If that contains a [`Confinement`], there are two processes. The
 //! outer one enters namespaces ([`namespaces`]) and waits; the inner one, the first in them, builds a root from parts of the
 //! host's ([`mounts`]), drops its capabilities, and applies Landlock ([`files`]) and seccomp ([`system_calls`]). It then
-//! executes the action server, which inherits all of that as everything that it starts does. Nothing is ever given back, and
-//! the process has one thread until then: a restriction covers no other thread.
+//! executes the action server, which inherits all restrictions, as all its children do. They cannot be reverted. The process
+//! has only one thread until then, because a restriction applies to one thread.
 //!
-//! Without a mount namespace there is no such confinement. Landlock and seccomp alone let a process change modes, owners,
+//! Confinement requires a mount namespace. Landlock and seccomp alone let a process change modes, owners,
 //! times and attributes of every file of its user, and limits and priorities of the user's other processes.
 //!
 //! A program of another architecture (32 bits) is killed by the kernel, as the filter cannot read its calls.
@@ -31,28 +31,28 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use mounts::{Content, Mount, SHARED_MEMORY_BYTES};
 
-/// What a program is started with to prepare itself; nothing that a user would type.
+/// The first argument of a program that prepares itself. Users do not type it by accident.
 pub(crate) const CONFINE_ARGUMENT: &str = "confine-a-sandbox";
 
-/// What the inner process is started with, in its namespaces.
+/// The first argument of the inner process, which runs in the namespaces.
 const CONFINE_INSIDE_ARGUMENT: &str = "confine-a-sandbox-inside";
 
-/// What a process does to itself before it becomes another program.
+/// The steps of a process before it executes another program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Preparation {
-    /// The files by which it enters control groups.
+    /// The files through which it enters control groups.
     pub(crate) groups: Vec<PathBuf>,
-    /// What the kernel is to keep it to, where there are no groups.
+    /// Resource limits, if there are no control groups.
     pub(crate) limits: Option<Limits>,
-    /// Variables that the program is not to have.
+    /// Environment variables to remove.
     pub(crate) forgotten: Vec<String>,
-    /// What `bwrap` does not do, if that is the program.
+    /// Additional isolation, if the program is `bwrap`.
     pub(crate) bubblewrap: Option<AroundBubblewrap>,
-    /// What to confine the program to; `None` if something else does that, or nothing is to.
+    /// The confinement. `None` if another program isolates, or isolation is disabled.
     pub(crate) confinement: Option<Confinement>,
 }
 
-/// What isolates a program besides `bwrap`, which applies the filters of system calls when it has made its mounts.
+/// Isolation in addition to that of `bwrap`, which applies the system call filters after its mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AroundBubblewrap {
     /// Whether the program has the host's network, and with it the host's abstract sockets. Landlock refuses those, from
@@ -60,33 +60,33 @@ pub(crate) struct AroundBubblewrap {
     pub(crate) network: bool,
 }
 
-/// What the kernel keeps a process and what comes of it to.
+/// Resource limits of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
-    /// Memory of its own that each process may have, in bytes. Not its address space: many programs take much more of that
-    /// than they use.
+    /// Maximum private memory of each process, in bytes. The address space is not limited, because many programs reserve much
+    /// more than they use.
     pub(crate) data_bytes: u64,
-    /// Processes and threads that its user may have, those outside too. Root may have more.
+    /// Maximum number of processes and threads of its user, including those outside. Does not limit root.
     pub(crate) processes: u64,
 }
 
-/// What a process is confined to.
+/// The files and network that a confined process can access.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// All that it sees besides its own `/dev` and `/proc`. A directory stands before what lies in it.
+    /// The content of its root, except its own `/dev` and `/proc`. A directory precedes its content.
     pub(crate) mounts: Vec<Mount>,
-    /// Whether it has the host's network. Without, it has a loopback interface of its own.
+    /// Whether it uses the host's network. Otherwise it has only its own loopback interface.
     pub(crate) network: bool,
 }
 
-/// What came of it, for whoever only wants to know whether it works.
+/// The result of a confinement, for probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confined {
-    /// The version of the kernel's Landlock, as far as it is used.
+    /// The used version of Landlock.
     pub(crate) landlock_abi: i32,
 }
 
-/// Why a process could not be confined.
+/// An error of the confinement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
     #[error("reading what to confine to")]
@@ -119,9 +119,8 @@ pub(crate) enum ConfineError {
     Say(#[source] io::Error),
 }
 
-/// When this process was started to confine itself, becomes the program that it was told, or ends with the code that is
-/// returned. Nothing is done, and nothing returned, in any other process. To be called first of all, while there is one
-/// thread.
+/// Executes the requested program if this process was started to confine itself, or returns its exit code if that fails. Does
+/// nothing and returns `None` in any other process. Must be called first, while there is only one thread.
 pub fn confine_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let argument = arguments.next()?;
@@ -136,12 +135,12 @@ pub fn confine_if_asked() -> Option<ExitCode> {
     }))
 }
 
-/// Without a program it only says how far it came.
+/// Confines this process. Without a program it only prints the result.
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     close_inherited_descriptors();
     let Preparation { groups, limits, forgotten, bubblewrap, confinement } = read(&mut arguments)?;
     for group in groups {
-        // Nobody's id: this process itself.
+        // 0 is not an id: it means this process itself.
         std::fs::write(&group, "0").map_err(|error| ConfineError::Group(group, error))?;
     }
     if let Some(limits) = limits {
@@ -175,12 +174,12 @@ fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Co
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Closes everything but the standard streams. What started the host program may have left files open in it.
+/// Closes all files except the standard streams. The host program may have inherited open files.
 fn close_inherited_descriptors() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        // The one of the listing is closed already.
+        // The descriptor of the directory itself is already closed.
         let _ = nix::unistd::close(descriptor);
     }
 }
@@ -220,7 +219,7 @@ fn execute(mut program: Command) -> ConfineError {
     ConfineError::Execute(program.get_program().into(), error)
 }
 
-/// Those that are lower already stay.
+/// Sets the limits. Limits that are already lower are kept.
 fn take_on(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()> {
     for (resource, most) in [(Resource::Data, data_bytes), (Resource::Nproc, processes)] {
         let now = getrlimit(resource);
@@ -230,7 +229,7 @@ fn take_on(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Without new privileges even root's programs get no capability that this process has not.
+/// Drops all capabilities. With `no_new_privs`, not even root's programs gain one.
 fn drop_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     let none = CapabilitySet::empty();

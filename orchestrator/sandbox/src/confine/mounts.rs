@@ -1,7 +1,7 @@
-//! A root directory that is built from parts of the host's, for a process that then cannot reach the rest.
+//! A root directory that consists of parts of the host's. The process cannot access the rest.
 //!
-//! Every mount is read-only, `nosuid` and `nodev`, except for the ones that say otherwise. A read-only mount also refuses
-//! what Landlock does not know: changes of mode, owner, times and extended attributes.
+//! Every mount is read-only, `nosuid` and `nodev` unless it is declared otherwise. A read-only mount also prevents changes
+//! that Landlock does not cover: mode, owner, times and extended attributes.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use super::ConfineError;
 /// Upper bound of `/dev/shm`, in bytes; the default of Docker. Its memory stays in use after the process that wrote it.
 pub(crate) const SHARED_MEMORY_BYTES: u32 = 64 << 20;
 
-/// Where the new root is built: a directory that exists on every host and is the source of no mount.
+/// The mount point of the new root: a directory that exists on every host and is not the source of a mount.
 const STAGING: &str = "/proc";
 
 /// The device files of the new root. Its terminals are its own.
@@ -46,23 +46,23 @@ pub(crate) struct Mount {
     pub(crate) content: Content,
 }
 
-/// What is found at a path of the new root.
+/// The content at a path of the new root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// A symbolic link with this target.
     Link(PathBuf),
     /// An empty directory.
     Empty,
-    /// Nothing of what the mount above it shows there: an empty directory, or a file that cannot be opened.
+    /// Hides the content of the parent mount with an empty directory, or a file that cannot be opened.
     Hidden,
-    /// A file or directory of the host that cannot be changed; nothing if it is gone by the time of the mount.
+    /// A read-only file or directory of the host. Skipped if it does not exist any more.
     ReadOnly(PathBuf),
     /// A file or directory of the host.
     Writable(PathBuf),
 }
 
-/// Makes the new root that of this process, which must be the first in its own process namespace and in its own mount
-/// namespace. In `mounts` a directory stands before what lies in it.
+/// Switches to the new root. This process must be the first of its own process namespace and have its own mount namespace.
+/// In `mounts`, a directory precedes its content.
 pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(failed("making mounts private"))?;
@@ -87,7 +87,7 @@ pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
     restrict_mounts(mounts)
 }
 
-/// `None` if the mount has no source, or the host has removed what was only to be read.
+/// Clones the source of a mount. `None` if the mount has no source, or a read-only source does not exist any more.
 fn clone_source(each: &Mount) -> Result<Option<OwnedFd>, ConfineError> {
     match &each.content {
         Content::ReadOnly(source) => match clone_tree(source) {
@@ -99,7 +99,7 @@ fn clone_source(each: &Mount) -> Result<Option<OwnedFd>, ConfineError> {
     }
 }
 
-/// The working directory is the new root.
+/// Attaches one mount. The working directory is the new root.
 fn mount_one(each: &Mount, source: Option<&OwnedFd>) -> Result<(), ConfineError> {
     let path = each.path.strip_prefix("/").unwrap_or(&each.path);
     match &each.content {
@@ -136,7 +136,7 @@ fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
     mount_tmpfs(Path::new("dev/shm"), &size.unwrap_or_default())
 }
 
-/// Applies to each mount what [`Mount`] says of it. A mount of the host that is nested in one follows that.
+/// Applies the flags of each [`Mount`]. A nested mount of the host gets those of its parent.
 fn restrict_mounts(mounts: &[Mount]) -> Result<(), ConfineError> {
     let table = fs::read_to_string("/proc/self/mountinfo").map_err(failed("listing mounts"))?;
     for line in table.lines() {
@@ -172,14 +172,14 @@ fn unescape(text: &str) -> Vec<u8> {
                 bytes.push(byte);
                 bytes.extend(rest.as_bytes());
             }
-            // No escape of the kernel's: it stays as it is.
+            // Not an escape sequence.
             _ => bytes.extend([b"\\", part.as_bytes()].concat()),
         }
     }
     bytes
 }
 
-/// A copy of what is mounted at and below a path, attached nowhere yet.
+/// Returns a detached copy of the mounts at and below a path.
 fn clone_tree(path: &Path) -> Result<OwnedFd, ConfineError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

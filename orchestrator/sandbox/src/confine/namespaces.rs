@@ -1,5 +1,5 @@
-//! Namespaces of its own for this process and its children: users (unless root has no need of that), mounts, processes,
-//! IPC objects and, without a network, network interfaces.
+//! New namespaces for this process and its children: users (not needed for root), mounts, processes, IPC objects and,
+//! without a network, network interfaces.
 
 use std::fs;
 use std::io;
@@ -41,8 +41,8 @@ fn keep_over_execute(capability: CapabilitySet) -> rustix::io::Result<()> {
     configure_capability_in_ambient_set(capability, true)
 }
 
-/// Sets the flag `IFF_UP` of the first interface, which is the only one. The kernel is asked over netlink: the older way is
-/// an ioctl, which no library wraps safely.
+/// Sets the flag `IFF_UP` of the first interface, which is the only one. Uses netlink: no library wraps
+/// the older ioctl safely.
 fn enable_loopback() -> io::Result<()> {
     const LENGTH: u32 = 32;
     let (interface, up) = (1_i32, libc::IFF_UP.unsigned_abs());

@@ -1,4 +1,4 @@
-//! What a sandboxed process may not ask the kernel for. A refused call returns an error; the process goes on.
+//! System call filters of sandboxed processes. A refused call returns an error; the process continues.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, Write as _};
@@ -12,19 +12,19 @@ use seccompiler::{
 
 use super::ConfineError;
 
-/// Added to the number of a call, it names the same call again on x86-64.
+/// Marks the x32 variant of a call on x86-64.
 const X32_BIT: i64 = 0x4000_0000;
 
-/// Calls that have other numbers with that bit, `execve` and `ptrace` among them. No program needs them.
+/// Calls with separate x32 numbers, including `execve` and `ptrace`. No program needs them.
 #[cfg(target_arch = "x86_64")]
 const X32_CALLS: std::ops::Range<i64> = 512..548;
 
-/// Calls whose arguments lie in memory, where no filter can read them. Programs that are told that the kernel lacks such a
-/// call use the older one.
+/// Calls whose arguments are in memory, which a filter cannot read. If the kernel seems to lack such a call, programs use the
+/// older one.
 const UNREADABLE: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Calls that change the machine, or reach parts of the kernel that no build needs. Keys are not in a namespace: a session's
-/// keyring would be the host's. io_uring does what is refused here in another way.
+/// Calls that change the machine, or use parts of the kernel that no build needs. Keyrings have no namespace, so that a
+/// session's keyring would be the host's. io_uring would bypass these filters.
 const NEVER: &[i64] = &[
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -72,7 +72,7 @@ const NEVER: &[i64] = &[
     libc::SYS_migrate_pages,
 ];
 
-/// New namespaces: what they hold is open only to programs that made one.
+/// New namespaces, which expose parts of the kernel that unprivileged programs cannot use otherwise.
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -81,15 +81,14 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// Sockets of other families are not needed to reach a network; those are where the kernel is attacked, and some (`vsock`)
-/// ignore network namespaces.
+/// Allowed socket families. Others are not needed for networking, are a frequent target of kernel exploits, and some
+/// (`vsock`) ignore network namespaces.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// The bits of a mode that lend the owner's or the group's rights to everyone who executes the file. The filter cannot
-/// tell a directory, so no directory gets them either.
+/// The set-user-ID and set-group-ID bits. The filter cannot recognize directories, so they cannot have the bits either.
 const SET_ID_BITS: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// Calls that set a mode, with the position of that argument.
+/// Calls that set a mode, with the index of that argument.
 const MODE_CALLS: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -103,15 +102,15 @@ const MODE_CALLS: &[(i64, u8)] = &[
     (libc::SYS_creat, 1),
 ];
 
-/// Calls that have a mode when their flags say that they create a file, with the positions of flags and mode.
+/// Calls that set a mode if their flags create a file, with the indexes of flags and mode.
 const OPEN_CALLS: &[(i64, u8, u8)] = &[
     (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
 ];
 
-/// Upper bound of one System V shared memory segment, in bytes. Segments outlive the processes that use them, so the memory
-/// of a sandbox would stay taken; it may have 4096 of them.
+/// Upper bound of one System V shared memory segment, in bytes. Segments outlive their processes and would keep
+/// occupying memory. A sandbox can have 4,096 of them.
 const MAX_SEGMENT_BYTES: u64 = 64 << 10;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -124,8 +123,7 @@ pub(super) fn restrict() -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// The filters as files for `bwrap`, which applies them when it has made its mounts. The descriptors stay open when this
-/// process executes it.
+/// Writes the filters to files for `bwrap`, which applies them after its mounts. The descriptors are inherited by `bwrap`.
 pub(super) fn export() -> Result<Vec<RawFd>, ConfineError> {
     let export = |filter: &BpfProgram| -> io::Result<RawFd> {
         let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::empty())?);
@@ -158,7 +156,7 @@ fn compile(mut rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refusal, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// For each call the cases that are refused; an empty list refuses it always.
+/// Returns the conditions under which each call is refused. An empty list refuses the call always.
 fn refused() -> Result<Rules, BackendError> {
     let mut rules: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
     #[cfg(target_arch = "x86_64")]
@@ -166,7 +164,7 @@ fn refused() -> Result<Rules, BackendError> {
     let namespaces = (0..i32::BITS).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0);
     let namespaces = namespaces.map(|bit: i32| SeccompRule::new(vec![has_bits(0, bit.unsigned_abs())?]));
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
-    // Whatever reads from a terminal runs what is typed into it that way.
+    // TIOCSTI types into a terminal, and a shell would execute that.
     let typing = [libc::TIOCSTI, libc::TIOCLINUX]
         .map(|request| SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, request)?]));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
@@ -179,7 +177,7 @@ fn refused() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// The calls that would make a set-user-ID or set-group-ID file.
+/// Returns the conditions for calls that would create a set-user-ID or set-group-ID file.
 fn set_id() -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for bit in SET_ID_BITS {
@@ -201,7 +199,7 @@ fn has_bits(index: u8, bits: u32) -> Result<SeccompCondition, BackendError> {
     argument(index, SeccompCmpOp::MaskedEq(bits.into()), bits.into())
 }
 
-/// Of all these arguments 32 bits count.
+/// Compares the lower 32 bits of an argument. The kernel ignores the others.
 fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
 }

@@ -1,4 +1,4 @@
-//! The arguments of `bwrap`: namespaces, and a root that is built from parts of the host's.
+//! The arguments of `bwrap`: namespaces, and a root that consists of parts of the host's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::view::View;
 use crate::confine::{Content, SHARED_MEMORY_BYTES};
 
-/// Where `bwrap` lies on most systems. Not looked for on PATH, which may lead into a workspace.
+/// Common paths of `bwrap`. PATH is not searched, because it may contain a workspace.
 pub const BUBBLEWRAP_PROGRAMS: [&str; 3] =
     ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
@@ -18,18 +18,17 @@ pub(super) fn namespaces(keeps_namespaces_out: bool, network: bool) -> Vec<OsStr
     } else {
         arguments.add(["--unshare-user-try"]);
     }
-    // Not the control groups: what counts those who were out of memory is found by their names.
+    // Not a cgroup namespace: the counter of processes killed for lack of memory is found by the group's name.
     arguments.add(["--unshare-ipc", "--unshare-pid", "--unshare-uts"]);
     if !network {
         arguments.add(["--unshare-net"]);
     }
-    // The supervisor is the first process: a signal to it ends the server gently, and its end is that of everything.
+    // The supervisor is PID 1: a signal to it shuts the server down, and its exit kills all other processes.
     arguments.add(["--cap-drop", "ALL", "--as-pid-1", "--chdir", "/"]);
     arguments.0
 }
 
-/// What is seen: `/dev` and `/proc` of its own, and the view. Nothing else can be written to, so that no memory stays taken
-/// by files in it.
+/// The visible files: own `/dev` and `/proc`, and the view. Nothing else is writable, so that no files occupy memory.
 pub(super) fn mounts(view: &View) -> Vec<OsString> {
     let mut arguments = Arguments::default();
     let shared_memory = SHARED_MEMORY_BYTES.to_string();
@@ -46,7 +45,7 @@ pub(super) fn mounts(view: &View) -> Vec<OsString> {
             Content::Writable(source) => arguments.mount("--bind", &[source, path]),
         }
     }
-    // Now that everything has its place in them.
+    // Read-only only after all mount points were created in them.
     let hidden = view.mounts().iter().filter(|mount| mount.content == Content::Hidden);
     for mount in hidden.filter(|mount| mount.path.is_dir()) {
         arguments.mount("--remount-ro", &[&mount.path]);

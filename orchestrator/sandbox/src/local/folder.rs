@@ -1,6 +1,6 @@
 //! The folder of one local sandbox: its socket, the record of its process, its log, a home, a folder for temporary files,
-//! and a workspace unless the user gave one. Only its owner can enter it, and the sandbox itself nothing but the folders
-//! in it: the record says which process the host ends.
+//! and a workspace unless the user configured one. Only its owner can access it. The sandbox can access only folders in it,
+//! because the record determines which process the host terminates.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -25,7 +25,7 @@ pub(super) struct SandboxFolder {
 }
 
 impl SandboxFolder {
-    /// Where the sandbox's folder is or would be.
+    /// Returns the folder of a sandbox, which may not exist.
     pub(super) fn of(state_dir: &Path, sandbox: &SandboxId) -> Result<Self, SandboxError> {
         let folder = Self { path: sandboxes(state_dir).join(sandbox.as_str()) };
         let length = folder.socket().as_os_str().len();
@@ -39,7 +39,7 @@ impl SandboxFolder {
         Ok(folder)
     }
 
-    /// One letter, and one for the folder that it is alone in: the path has no room for more.
+    /// Short names, because the length of a socket's path is limited.
     pub(super) fn socket(&self) -> PathBuf {
         self.socket_folder().join("s")
     }
@@ -48,12 +48,12 @@ impl SandboxFolder {
         self.path.join("r")
     }
 
-    /// What a sandbox has as its home that is not to see the user's.
+    /// The home of an isolated sandbox.
     pub(super) fn home(&self) -> PathBuf {
         self.path.join("home")
     }
 
-    /// What it has as its own folder for temporary files. Sockets are made in it: the name is short.
+    /// The folder for temporary files of an isolated sandbox. The name is short, because sockets are created in it.
     pub(super) fn temporary(&self) -> PathBuf {
         self.path.join("t")
     }
@@ -75,7 +75,7 @@ impl SandboxFolder {
         self.path.join("server.json")
     }
 
-    /// Creates the folder, which must not be there.
+    /// Creates the folder, which must not exist.
     pub(super) fn create(&self, lifetime: Lifetime) -> Result<(), SandboxError> {
         let private =
             |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
@@ -92,7 +92,7 @@ impl SandboxFolder {
             .map_err(|source| self.failed("creating", source))
     }
 
-    /// Notes which process serves here.
+    /// Records the process of the server.
     pub(super) fn record_server(&self, serving: &Serving) -> Result<(), SandboxError> {
         serde_json::to_vec(serving)
             .map_err(io::Error::other)
@@ -100,17 +100,17 @@ impl SandboxFolder {
             .map_err(|source| self.failed("recording the server of", source))
     }
 
-    /// The process that was noted; nothing when there is no folder, or its start never came so far.
+    /// Returns the recorded process. `None` if there is no folder, or the start was aborted before the record.
     pub(super) fn server(&self) -> Result<Option<Serving>, SandboxError> {
         match std::fs::read(self.record()) {
-            // Cut short by a crash of the host while it was written: known as little as one never written.
+            // A crash of the host truncated it. Treated as missing.
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(self.failed("reading the server's record of", source)),
         }
     }
 
-    /// The end of what the server wrote. Best effort: it goes into an error that has its own reason.
+    /// Returns the end of the server's log. Best effort, because it only complements an error.
     pub(super) fn log_tail(&self) -> String {
         let tail = || -> io::Result<Vec<u8>> {
             let mut log = std::fs::File::open(self.log())?;
@@ -123,11 +123,11 @@ impl SandboxFolder {
         String::from_utf8_lossy(&tail().unwrap_or_default()).into_owned()
     }
 
-    /// Deletes the folder with all that is in it. Links are deleted, not followed.
+    /// Deletes the folder and its content. Links are not followed.
     pub(super) async fn remove(&self) -> Result<(), SandboxError> {
         let path = self.path.clone();
         let removed = spawn_blocking(move || match std::fs::remove_dir_all(&path) {
-            // Tools leave read-only folders behind, Go's module cache for one.
+            // Some tools leave read-only folders behind, such as Go's module cache.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 make_folders_writable(&path)?;
                 std::fs::remove_dir_all(&path)
@@ -144,7 +144,7 @@ impl SandboxFolder {
     }
 }
 
-/// The sandboxes whose folders are there.
+/// Returns the sandboxes whose folders exist.
 pub(super) fn all_below(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError> {
     let path = sandboxes(state_dir);
     let entries = match std::fs::read_dir(&path) {

@@ -1,11 +1,11 @@
-//! What isolates a local sandbox: found out once, by doing it.
+//! Isolation of local sandboxes. Probed once by using it.
 //!
-//! Both ways give it namespaces of its own and the same [`View`] of the host's files; it reaches no network but a loopback
-//! of its own, has a `/dev` and terminals of its own, and everything in it ends with its first process. The same system
-//! calls are refused, and nothing has a capability, root neither.
+//! Both methods provide new namespaces and the same [`View`] of the host's files. By default there is no network except the
+//! sandbox's own loopback. `/dev` and terminals are its own, and all processes are killed when PID 1 exits. The same system
+//! calls are refused, and no process has capabilities, not even root.
 //!
-//! **bubblewrap** makes the namespaces with the program of that name. **Landlock** needs no program: this one makes them
-//! itself ([`crate::confine_if_asked`]), and lets Landlock bound what can be opened as well.
+//! **bubblewrap** creates the namespaces with the program of that name. **Landlock** needs no other program: this program
+//! creates them itself ([`crate::confine_if_asked`]), and also restricts with Landlock which files can be opened.
 
 use std::fmt;
 use std::io;
@@ -28,39 +28,39 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a probe's output in an error.
 const MAX_QUOTED_CHARS: usize = 300;
 
-/// How a host wants its local sandboxes kept in.
+/// The configured isolation of local sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationChoice {
-    /// The best that works here: bubblewrap, else Landlock, else none is placed.
+    /// bubblewrap if it works, else Landlock. If neither works, no sandbox is created.
     Probe,
-    /// This way or none.
+    /// Only this method.
     Only(IsolationKind),
-    /// Not at all: what runs in them can do what this program's user can.
+    /// No isolation: processes in the sandbox have all rights of this program's user.
     Unsafe,
 }
 
-/// A way to keep a sandbox in.
+/// A method of isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationKind {
-    /// Namespaces, made by the program `bwrap`.
+    /// Namespaces that the program `bwrap` creates.
     Bubblewrap,
-    /// Namespaces that this program makes, with Landlock and seccomp.
+    /// Namespaces that this program creates, with Landlock and seccomp.
     Landlock,
 }
 
-/// What keeps the sandboxes of this host in. Displayed it is what a user is told.
+/// The isolation of this host's sandboxes. Its `Display` is for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Isolation {
     /// Namespaces.
     Bubblewrap {
         /// The program.
         program: PathBuf,
-        /// Whether it can keep a sandbox from making namespaces in its own.
+        /// Whether it can prevent a sandbox from creating nested namespaces.
         keeps_namespaces_out: bool,
     },
     /// Namespaces that this program makes, with Landlock and seccomp.
     Landlock {
-        /// The kernel's version of Landlock, as far as it is used: 3 or more.
+        /// The used version of Landlock, at least 3.
         abi: i32,
     },
     /// Nothing.
@@ -77,7 +77,7 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// Finds out what there is of what is wanted. Not to be dropped before it ends, within 15 s.
+/// Probes the configured isolation. Must not be dropped before it completes, which takes at most 15 s.
 pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxError> {
     let wanted: &[IsolationKind] = match config.isolation {
         IsolationChoice::Probe => &[IsolationKind::Bubblewrap, IsolationKind::Landlock],
@@ -112,7 +112,7 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
     for keeps_namespaces_out in [true, false] {
         let mut command = around_bubblewrap(&config.launcher, program, config.network)?;
         command.env_clear().args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
-        // One program is certainly there: itself.
+        // The only program that certainly exists is this one.
         command.args(bubblewrap::mounts(&View::base())).arg("--").arg(program).arg("--version");
         match outcome(command).await {
             Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), keeps_namespaces_out }),
@@ -141,15 +141,15 @@ fn around_bubblewrap(launcher: &Path, bwrap: &Path, network: bool) -> Result<Com
     Ok(command)
 }
 
-/// The launcher, told how to prepare itself; a program and its arguments may follow.
+/// Returns the launcher with its preparation. A program and its arguments may follow.
 pub(super) fn prepared(launcher: &Path, preparation: &Preparation) -> io::Result<Command> {
     let mut command = Command::new(launcher);
     command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(preparation).map_err(io::Error::other)?);
     Ok(command)
 }
 
-/// What a program prints that ends well; else what it complains of. Not to be dropped before, nor reached by a terminal's
-/// ^C: of a `bwrap` that is killed while it starts, the half that is in the namespaces stays.
+/// Returns the output of a program, or its error output if it fails. Must not be dropped, and is not interrupted by ^C of a
+/// terminal: if `bwrap` is killed during its start, its process in the namespaces continues.
 pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -158,7 +158,7 @@ pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
     let output = match timeout(PROBE_TIMEOUT, probe.wait_with_output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
         Err(_) => {
-            // One that cannot be ended either is not waited for.
+            // A process that cannot be killed is not awaited.
             if let Some(Ok(process)) = pid.map(KnownProcess::with_pid) {
                 let _ = process.end_with_descendants().await;
             }

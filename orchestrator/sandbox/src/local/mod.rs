@@ -1,10 +1,11 @@
-//! A server as a process of this host, kept in by what the host has: see [`Isolation`].
+//! The local backend: an action server as a process of this host, isolated with the host's own means. See [`Isolation`].
 //!
-//! Without isolation, which must be asked for, what the agent runs can do what the user can: read every file, use the
-//! network. Memory, processors and processes are bounded in both cases, as far as this host can: see [`Bounds`].
+//! Without isolation, which must be requested explicitly, the agent's commands have all rights of the user: they can read
+//! every file and use the network. Memory, CPUs and processes are limited in both cases if the host supports it. See
+//! [`Bounds`].
 //!
-//! The server outlives the host program, which attaches again through its socket; one that nobody speaks to ends
-//! itself. Removing a sandbox ends its processes and deletes its folder, never a workspace of the user's.
+//! The server outlives the host program, which attaches again through the server's socket. A server without clients exits.
+//! Removing a sandbox kills its processes and deletes its folder, but never the user's workspace.
 
 mod bounds;
 mod bubblewrap;
@@ -49,39 +50,39 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Settings of the local backend.
 #[derive(Debug)]
 pub struct LocalConfig {
-    /// Where sandboxes have their folders. Its path must be short: a unix socket lies below it.
+    /// The parent of the sandboxes' folders. Its path must be short, because it contains unix sockets.
     pub state_dir: PathBuf,
-    /// The server's program.
+    /// The server's binary.
     pub server: ServerBinary,
     /// Secret that sandbox keys are derived from.
     pub secret: HostSecret,
-    /// The whole environment of what the agent runs: never this program's own, which may hold keys.
+    /// The complete environment of the agent's commands. That of this program may contain keys and is not inherited.
     pub environment: Vec<(OsString, OsString)>,
     /// A server without requests for this long exits.
     pub idle_timeout: Duration,
-    /// What is to keep sandboxes in.
+    /// The requested isolation.
     pub isolation: IsolationChoice,
-    /// Whether what runs in an isolated sandbox can reach a network.
+    /// Whether isolated sandboxes can use the network.
     pub network: bool,
-    /// Files and folders that an isolated sandbox is not to see either: an engine's socket, a configuration with keys.
+    /// Files and folders to hide from isolated sandboxes: an engine's socket, a configuration with keys.
     pub hidden: Vec<PathBuf>,
-    /// A program that begins with [`crate::confine_if_asked`]: this one is `/proc/PID/exe`.
+    /// A program that first calls [`crate::confine_if_asked`], usually this one (`/proc/PID/exe`).
     pub launcher: PathBuf,
-    /// Where `bwrap` may lie; [`BUBBLEWRAP_PROGRAMS`] are good places.
+    /// Candidates for the path of `bwrap`, usually [`BUBBLEWRAP_PROGRAMS`].
     pub bubblewrap: Vec<PathBuf>,
-    /// The kernel's file system of control groups; [`CONTROL_GROUPS`] on every system.
+    /// The mount point of control groups, usually [`CONTROL_GROUPS`].
     pub control_groups: PathBuf,
-    /// The user's folder of sockets, as in `XDG_RUNTIME_DIR`; nothing: no manager of the user's own is asked for scopes.
+    /// The user's runtime folder (`XDG_RUNTIME_DIR`). `None` to request no scopes of the user's systemd manager.
     pub runtime_dir: Option<PathBuf>,
-    /// The user's name; nothing: nobody knows whether the manager outlives the user's sessions.
+    /// The user's name. `None` if unknown: then the manager may not outlive the user's sessions.
     pub user: Option<String>,
 }
 
-/// Where the kernel's control groups are.
+/// The usual mount point of control groups.
 pub const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 impl LocalConfig {
-    /// What a sandbox's control groups are called: another installation's may have the same id.
+    /// Returns the name of a sandbox's control groups. It contains the installation, because ids of installations may be equal.
     fn group_of(&self, sandbox: &SandboxId) -> String {
         format!("{}.{sandbox}", self.secret.owner())
     }
@@ -102,7 +103,7 @@ pub struct LocalProvider {
 }
 
 impl LocalProvider {
-    /// Touches nothing yet.
+    /// Creates the provider. Does not access the host yet.
     pub fn new(config: LocalConfig) -> Self {
         Self {
             config: Arc::new(config),
@@ -112,15 +113,14 @@ impl LocalProvider {
         }
     }
 
-    /// What keeps sandboxes in here. Tried out when it is first asked for, or a sandbox is first placed: some 20 ms, and at
-    /// most 15 s.
+    /// Returns the isolation of this host. The first call, or the first sandbox, probes it: in 20 ms, at most 15 s.
     ///
     /// # Errors
-    /// [`SandboxError::RuntimeUnavailable`] when what was chosen does not work here; it says why, and what to do.
+    /// [`SandboxError::RuntimeUnavailable`] if the configured isolation does not work here, with the cause and a remedy.
     pub async fn isolation(&self) -> Result<&Isolation, SandboxError> {
         let probe = || async {
             let config = Arc::clone(&self.config);
-            // A task of its own: it goes on when nobody waits for this any more.
+            // A separate task, which continues if this future is dropped.
             let probed = self.removals.spawn(async move { isolation::probe(&config).await });
             probed.await.unwrap_or_else(|panic| {
                 Err(SandboxError::Host { doing: "trying out isolation".into(), source: panic.into() })
@@ -129,10 +129,10 @@ impl LocalProvider {
         self.isolation.get_or_try_init(probe).await
     }
 
-    /// What bounds sandboxes here. Tried out when it is first asked for, or a sandbox is first placed.
+    /// Returns the limits that this host can enforce. The first call, or the first sandbox, probes them.
     ///
     /// # Errors
-    /// Only when trying it out broke off.
+    /// The probe was aborted.
     pub async fn bounds(&self) -> Result<&Bounds, SandboxError> {
         let probe = || async {
             let config = Arc::clone(&self.config);
@@ -188,7 +188,7 @@ impl LocalProvider {
         started.await.map_err(|error| with_logs(error, folder.log_tail()))
     }
 
-    /// How one sandbox is kept in; nothing: it is not.
+    /// Returns the isolation of one sandbox. `None` without isolation.
     fn isolated(
         &self,
         isolation: &Isolation,
@@ -280,7 +280,7 @@ impl SandboxProvider for LocalProvider {
     }
 }
 
-/// Ends a sandbox's processes, then removes its control groups and deletes its folder: the record of the process goes last.
+/// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record of its process last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::of(&config.state_dir, sandbox)?;
     if let Some(serving) = folder.server()? {

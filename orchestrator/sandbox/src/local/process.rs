@@ -1,4 +1,4 @@
-//! A process of this host that is known by more than its id, so that another one with the same id is never signalled.
+//! A process of this host, identified by more than its id, so that another process with a reused id is never signalled.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,24 +13,24 @@ use tokio::task::spawn_blocking;
 /// killed one.
 const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(4);
 
-/// Who serves in a sandbox, and what is around it.
+/// The server's process, and its isolating parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Serving {
-    /// Hears the signal to end.
+    /// The process that receives SIGTERM.
     #[serde(flatten)]
     pub(super) server: KnownProcess,
-    /// Its parent, which ends after it: `bwrap`.
+    /// Its parent `bwrap`, which exits after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) around: Option<KnownProcess>,
 }
 
 impl Serving {
-    /// A server with nothing around it.
+    /// Creates the record of a server without isolation.
     pub(super) fn alone(server: KnownProcess) -> Self {
         Self { server, around: None }
     }
 
-    /// Ends all of it.
+    /// Terminates all of these processes.
     pub(super) async fn end(&self) -> io::Result<()> {
         self.server.end_with_descendants().await?;
         match &self.around {
@@ -50,24 +50,24 @@ pub(super) struct KnownProcess {
 }
 
 impl KnownProcess {
-    /// The process that has this id now.
+    /// Returns the process that currently has this id.
     pub(super) fn with_pid(pid: i32) -> io::Result<Self> {
         let start_time_ticks = stat(pid)?.start_time_ticks;
         Ok(Self { pid, start_time_ticks, kernel_boot_id: kernel_boot_id()? })
     }
 
-    /// Whether it has not ended.
+    /// Whether it still runs.
     pub(super) fn is_alive(&self) -> bool {
         self.open().is_ok_and(|handle| handle.is_some())
     }
 
-    /// Ends the process, gently and then by force, and by force what is left of its descendants.
+    /// Sends SIGTERM, then SIGKILL, and kills remaining descendants.
     pub(super) async fn end_with_descendants(&self) -> io::Result<()> {
         let Some(handle) = self.open()? else {
             return Ok(());
         };
         let descendants = self.descendants()?;
-        // On a thread of its own, for at most three graces: the runtime has no safe way to wait for a pidfd.
+        // On a blocking thread, for at most three grace periods: the runtime has no safe way to wait for a pidfd.
         let ended = spawn_blocking(move || -> io::Result<bool> {
             let is_ended = signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?;
             Ok(is_ended && kill_all(&descendants)?)
@@ -75,7 +75,7 @@ impl KnownProcess {
         must_have_ended(ended.await)
     }
 
-    /// Waits until the process ends by itself, and ends it by force when it does not.
+    /// Waits until the process exits, and kills it if it does not.
     async fn await_end(&self) -> io::Result<()> {
         let Some(handle) = self.open()? else {
             return Ok(());
@@ -86,7 +86,7 @@ impl KnownProcess {
         must_have_ended(ended.await)
     }
 
-    /// A handle on this very process, unless it has ended.
+    /// Opens a handle of this process. `None` if it has exited.
     fn open(&self) -> io::Result<Option<OwnedFd>> {
         let Some(pid) = Pid::from_raw(self.pid) else {
             return Ok(None);
@@ -95,16 +95,16 @@ impl KnownProcess {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             other => other?,
         };
-        // Compared after the handle is held: from here on the id cannot come to mean another.
+        // Compared after the handle was opened: from here on the id cannot be reused.
         let is_this = Self::with_pid(self.pid).is_ok_and(|found| found == *self);
         Ok(is_this.then_some(handle))
     }
 
-    /// Those that are seen below it now, its children first.
+    /// Returns its current descendants, parents first.
     pub(super) fn descendants(&self) -> io::Result<Vec<Self>> {
         let pids = std::fs::read_dir("/proc")?.flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        // One may end while it is looked at: then it is no longer of interest.
+        // A process that exits meanwhile is skipped.
         let all: Vec<(i32, Stat)> = pids.filter_map(|pid| Some((pid, stat(pid).ok()?))).collect();
         let mut found = Vec::new();
         let mut parents = vec![self.pid];
@@ -125,7 +125,7 @@ fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
     wait(process, TERMINATION_GRACE_PERIOD)
 }
 
-/// Whether all of them ended in time. Those that are gone have.
+/// Whether all of them exited in time.
 pub(super) fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
     let mut handles = Vec::with_capacity(processes.len());
     for process in processes {
@@ -174,7 +174,7 @@ fn stat(pid: i32) -> io::Result<Stat> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat: {text:?}")))
 }
 
-/// The name, second, is in brackets and may hold anything, brackets and spaces too.
+/// The second field, the name, is in parentheses and may itself contain parentheses and spaces.
 fn parse_stat(text: &str) -> Option<Stat> {
     let after_name = &text[text.rfind(')')? + 1..];
     let mut fields = after_name.split_ascii_whitespace(); // from the third: the state

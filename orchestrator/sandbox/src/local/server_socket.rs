@@ -1,7 +1,7 @@
-//! The way to a local sandbox's server: its socket, and the process that must listen there.
+//! Connections to a local sandbox's server: its socket, and the process that must listen there.
 //!
-//! What runs in the sandbox can rename the socket and put its own in that one's place. The kernel reports who called
-//! `listen`: a connection to any other process than the one on record is closed before a byte is sent.
+//! Processes in the sandbox can replace the socket with their own. The kernel reports which process called `listen`. A
+//! connection to any process other than the recorded one is closed before a byte is sent.
 
 use std::io;
 
@@ -36,7 +36,7 @@ impl Connector for ServerSocket {
                 server.pid
             )));
         }
-        // After the connection: until then its id may have become another's.
+        // Checked after the connection, because the id may have been reused before.
         if server.is_alive() { Ok(Box::new(stream)) } else { Err(gone()) }
     }
 }

@@ -1,11 +1,11 @@
-//! What an isolated sandbox sees of the host's files: what is listed here, and nothing else.
+//! The host's files that are visible in an isolated sandbox: only those that are listed here.
 //!
-//! Programs and their data (`/usr`, `/bin`, `/lib`, …), `/etc` without what only some users can read, some kernel
-//! information, the folders of the user's home that hold nothing but tools, the configured volumes, and the workspace
-//! wherever it lies. `/tmp` and the home are the sandbox's own; `/dev` and `/proc` too, which each isolation provides.
+//! These are programs and their data (`/usr`, `/bin`, `/lib`, …), the world-readable part of `/etc`, some kernel
+//! information, folders of the user's home that contain only tools, the configured volumes, and the workspace. `/tmp` and
+//! the home are the sandbox's own, and so are `/dev` and `/proc`, which each isolation provides.
 //!
-//! A socket that has a path can be connected to if it is seen, whatever the network is. That is why a folder of the host
-//! where services listen (`/run`, `/var/lib`, `/opt`) is never shown as a whole.
+//! A visible unix socket can be connected to without a network. Therefore, folders in which services listen (`/run`,
+//! `/var/lib`, `/opt`) are never visible as a whole.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -20,11 +20,11 @@ use super::{Isolation, LocalConfig};
 use crate::confine::{Content, Mount};
 use crate::placement::{start_error, unusable_workspace};
 
-/// Programs, libraries and their data. `/nix/store` and `/gnu/store` are the same on systems that are laid out so.
+/// Programs, libraries and their data. `/nix/store` and `/gnu/store` contain them on NixOS and Guix.
 const PROGRAMS: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
 
-/// Data of installed programs that lies outside of them, and what runtimes read to size themselves.
+/// Data of installed programs in other places, and files that language runtimes read to size themselves.
 const PROGRAM_DATA: [&str; 8] = [
     "/var/cache/fontconfig",
     "/var/lib/ca-certificates",
@@ -36,19 +36,19 @@ const PROGRAM_DATA: [&str; 8] = [
     "/sys/kernel/mm/transparent_hugepage",
 ];
 
-/// Configuration, of which a part may be secret.
+/// Configuration, which may be partly secret.
 const CONFIGURATION: &str = "/etc";
 
-/// Links outside of the root directory that programs are found through.
+/// Links below other folders, which programs use in paths.
 const LINKS: [&str; 4] = ["/run/current-system", "/var/lock", "/var/run", "/var/tmp"];
 
-/// Where everyone writes, and a sandbox to a folder of its own.
+/// World-writable folders, which are replaced by the sandbox's own.
 const TEMPORARY_FOLDERS: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Folders that programs expect, empty.
+/// Empty folders that programs expect.
 const EMPTY_FOLDERS: [&str; 2] = ["/run", "/var"];
 
-/// What in a home holds tools and no secrets, and is of use inside.
+/// Folders of a home that contain tools and no secrets.
 const TOOLS_AT_HOME: [&str; 13] = [
     ".asdf",
     ".cargo/bin",
@@ -65,18 +65,18 @@ const TOOLS_AT_HOME: [&str; 13] = [
     ".volta",
 ];
 
-/// Where `/etc/resolv.conf` leads on systems that have a resolver of their own, for sandboxes with a network.
+/// Targets of `/etc/resolv.conf` on systems with a local resolver, for sandboxes with a network.
 const NAME_SERVERS: &str = "/etc/resolv.conf";
 
-/// What everyone can read in `/proc` but tells of the host: its keys and its timers.
+/// World-readable files of `/proc` with information about the host: its keys and timers.
 const HOST_INFORMATION: [&str; 3] = ["/proc/keys", "/proc/key-users", "/proc/timer_list"];
 
-/// Mounts in the order in which they are made: a folder before what lies in it, each path once.
+/// Mounts in order: a folder before its content, each path once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct View(Vec<Mount>);
 
 impl View {
-    /// What any program needs.
+    /// Returns the mounts that every program needs.
     pub(super) fn base() -> Self {
         let mut view = Self::default();
         let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -102,7 +102,7 @@ impl View {
         view.sorted()
     }
 
-    /// What a sandbox in `folder` sees that works in `workspace` and runs the server `binary`.
+    /// Returns the view of the sandbox in `folder` with this `workspace` and server `binary`.
     ///
     /// # Errors
     /// A volume is not a path of the host.
@@ -115,7 +115,7 @@ impl View {
     ) -> Result<Self, SandboxError> {
         let mut view = Self::base();
         let home = config.home();
-        // A link out of the home may be the work of a sandbox that had the home as its workspace.
+        // A sandbox with the home as its workspace may have created a link out of it.
         let tools = home.iter().flat_map(|home| {
             let tools = TOOLS_AT_HOME.iter().filter_map(|tool| home.join(tool).canonicalize().ok());
             tools.filter(|tool| tool.starts_with(home)).collect::<Vec<_>>()
@@ -147,15 +147,15 @@ impl View {
         &self.0
     }
 
-    /// The folders of a `PATH` that are seen.
+    /// Returns the visible folders of a `PATH`.
     pub(super) fn search_path(&self, path: &OsStr) -> OsString {
         let folders = std::env::split_paths(path);
         let seen = folders.filter(|folder| folder.canonicalize().is_ok_and(|folder| self.shows(&folder)));
-        // They were split at what they cannot be joined with.
+        // Cannot fail: the parts contain no separator.
         std::env::join_paths(seen).unwrap_or_else(|_| path.to_owned())
     }
 
-    /// Whether a path without links leads where it does outside.
+    /// Whether a path without links has the same target as outside.
     fn shows(&self, path: &Path) -> bool {
         let above = self.0.iter().filter(|each| path.starts_with(&each.path));
         match above.max_by_key(|each| each.path.components().count()) {
@@ -166,7 +166,7 @@ impl View {
         }
     }
 
-    /// Puts links to the tools of the user's home into the sandbox's own.
+    /// Links the tools of the user's home into the sandbox's home.
     pub(super) fn link_tools(config: &LocalConfig, folder: &SandboxFolder) -> std::io::Result<()> {
         let Some(home) = config.home() else { return Ok(()) };
         for tool in TOOLS_AT_HOME.map(Path::new).into_iter().filter(|tool| home.join(tool).exists()) {
@@ -192,8 +192,8 @@ impl View {
         Ok(())
     }
 
-    /// Everything in `/proc` but processes tells the host's kernel what to do, or what only root may know. As root nothing
-    /// but the mounts refuses it; others are refused by the files' modes.
+    /// Protects the part of `/proc` that configures the host's kernel or is readable only by root. Root is restricted only by
+    /// these mounts, other users by the modes of the files.
     fn restrict_kernel_settings(&mut self) {
         let hidden = HOST_INFORMATION.map(PathBuf::from).into_iter().filter(|path| path.exists());
         hidden.for_each(|path| self.add(path, Content::Hidden));
@@ -215,7 +215,7 @@ impl View {
         }
     }
 
-    /// Hides a path with all that lies beneath, but for `own`.
+    /// Hides a path and its content, except `own`.
     fn hide(&mut self, hidden: PathBuf, own: &[PathBuf]) {
         if own.contains(&hidden) {
             return;
@@ -230,7 +230,7 @@ impl View {
         self.add(path.clone(), Content::ReadOnly(path));
     }
 
-    /// Of two on the same path the later counts.
+    /// Adds a mount. Replaces an earlier one at the same path.
     fn add(&mut self, path: PathBuf, content: Content) {
         self.0.retain(|each| each.path != path);
         self.0.push(Mount { path, content });
@@ -242,11 +242,11 @@ impl View {
     }
 }
 
-/// How much of a file or folder everyone may read.
+/// The part of a file or folder that is world-readable.
 enum PublicPart {
     All,
-    /// A folder that holds secrets too: its other entries, one by one. Covering the secrets instead would not last: a
-    /// file that the host replaces, as it does with passwords, loses what covers it.
+    /// A folder that also contains secrets: its other entries individually. Hiding the secrets would not be reliable, because
+    /// a file that the host replaces, such as the password file, loses its cover.
     Some(Vec<Mount>),
     None,
 }
@@ -257,7 +257,7 @@ fn public_part(path: &Path) -> PublicPart {
     if kind.is_symlink() {
         return PublicPart::All;
     }
-    // What this user cannot read, nobody in the sandbox can.
+    // Processes in the sandbox cannot read it either.
     let is_secret = !others_can_read(&found) && access(path, Access::READ_OK).is_ok();
     if is_secret || kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
         return PublicPart::None;
@@ -284,7 +284,7 @@ fn others_can_read(found: &Metadata) -> bool {
     found.mode() & needed == needed
 }
 
-/// Refuses a workspace that root could write to only with the powers that a sandbox does not have.
+/// Rejects a workspace that root could write to only with capabilities that a sandbox does not have.
 pub(super) fn check_owner(workspace: &Path, isolation: &Isolation) -> Result<(), SandboxError> {
     if *isolation == Isolation::None || !rustix::process::geteuid().is_root() {
         return Ok(());

@@ -1,8 +1,7 @@
-//! Control groups of the kernel, of both versions, for whoever may make them: root, where their file system can be
-//! written to.
+//! Control groups of both versions, for root if their file system is writable.
 //!
-//! A sandbox's groups lie beneath one of ours at the top, as those of engines do: this program's own group may go before
-//! the sandbox does. They are called as the sandbox is, with its installation, so that nothing must be noted to find them.
+//! A sandbox's groups are below a top-level group, as with container engines, because this program's own group may be
+//! removed before the sandbox. Their names contain the installation and the sandbox, so that they are found without a record.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,10 +14,10 @@ use tokio::time::sleep;
 
 use super::super::process::{KnownProcess, kill_all};
 
-/// What ours lie beneath.
+/// The parent of all groups.
 const PARENT: &str = "glovebox";
 
-/// By which a process enters a group, and which lists those that are in it.
+/// The file through which a process enters a group, and which lists its processes.
 const MEMBERS: &str = "cgroup.procs";
 
 /// The scheduler's period, in microseconds.
@@ -31,20 +30,20 @@ const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Another process may remove the parent between its creation and its use, since it is empty.
 const MAX_CREATION_ATTEMPTS: u32 = 10;
 
-/// Where groups can be made.
+/// The hierarchies in which groups can be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct ControlGroups {
     hierarchies: Vec<Hierarchy>,
 }
 
-/// One tree of groups.
+/// One hierarchy of groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
     root: PathBuf,
     bounds: Bounds,
 }
 
-/// What a hierarchy bounds, and in which version's words.
+/// The limits of a hierarchy, and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bounds {
     Everything,
@@ -53,7 +52,7 @@ enum Bounds {
     Processes,
 }
 
-/// What is written to a group, and whether it is one without that.
+/// A setting of a group, and whether the group is useless without it.
 struct Setting {
     file: &'static str,
     value: String,
@@ -61,7 +60,7 @@ struct Setting {
 }
 
 impl ControlGroups {
-    /// Makes a group and removes it; why that does not go, in one line.
+    /// Creates and removes a group as a probe. The error is one line.
     pub(super) fn probe(file_system: &Path) -> Result<Self, String> {
         let groups = Self { hierarchies: hierarchies(file_system) };
         let name = format!("probe-{}", std::process::id());
@@ -74,7 +73,7 @@ impl ControlGroups {
         Ok(groups)
     }
 
-    /// The second version's controllers are handed down from group to group.
+    /// Enables the controllers for child groups, as version 2 requires.
     fn enable(&self) -> io::Result<()> {
         for hierarchy in self.hierarchies.iter().filter(|one| one.bounds == Bounds::Everything) {
             enable_in(&hierarchy.root)?;
@@ -82,13 +81,13 @@ impl ControlGroups {
         Ok(())
     }
 
-    /// Makes the groups of this name; the files by which a process enters them.
+    /// Creates the groups with this name. Returns the files through which a process enters them.
     pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<PathBuf>> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
     }
 }
 
-/// Removes the groups of this name wherever they may be, and ends what is in them. What is not there is no error.
+/// Kills the processes of the groups with this name in all hierarchies, and removes the groups. Idempotent.
 pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Result<()> {
     for hierarchy in hierarchies(file_system) {
         hierarchy.remove(name).await?;
@@ -96,7 +95,7 @@ pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Resu
     Ok(())
 }
 
-/// All there can be: which of the versions is used, and what each tree is for.
+/// Returns all hierarchies of both versions with their controllers.
 fn hierarchies(file_system: &Path) -> Vec<Hierarchy> {
     if file_system.join("cgroup.controllers").exists() {
         return vec![Hierarchy { root: file_system.to_owned(), bounds: Bounds::Everything }];
@@ -164,13 +163,13 @@ impl Hierarchy {
                     return Err(about("removing", &group, error));
                 }
                 _ => {
-                    // Not while there are others in it.
+                    // Fails while it contains other groups.
                     let _ = fs::remove_dir(self.parent());
                     return Ok(());
                 }
             }
             let busy = group.clone();
-            // On a thread of its own: the runtime has no safe way to wait for a pidfd.
+            // On a blocking thread: the runtime has no safe way to wait for a pidfd.
             let killed = spawn_blocking(move || kill_members(&busy)).await;
             killed.unwrap_or_else(|panic| Err(panic.into()))?;
             sleep(REMOVAL_RETRY_INTERVAL).await;
@@ -182,7 +181,7 @@ impl Hierarchy {
 impl Bounds {
     fn settings(self, resources: &ResourceLimits) -> Vec<Setting> {
         let needed = |file, value: String| Setting { file, value, is_needed: true };
-        // Where the kernel does not count it there is no such file.
+        // The file does not exist if the kernel does not count it.
         let swap = |file, value: String| Setting { file, value, is_needed: false };
         let ResourceLimits { memory_bytes, cpus, pids, .. } = resources;
         let quota = quota(*cpus);
@@ -207,13 +206,13 @@ impl Bounds {
     }
 }
 
-/// The kernel takes no less than a millisecond.
+/// The kernel's minimum is a millisecond.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound needs no more")]
 fn quota(cpus: f64) -> u64 {
     ((cpus * f64::from(CPU_PERIOD)) as u64).max(1000)
 }
 
-/// Kills what is in a group; that one that has ended meanwhile and left its id to another is not among them.
+/// Kills the processes of a group. Checks their membership again, because an id may have been reused.
 fn kill_members(group: &Path) -> io::Result<()> {
     let listed = members(group);
     let known: Vec<KnownProcess> =

@@ -1,9 +1,9 @@
-//! What bounds a local sandbox's memory, processors and processes: found out once, by doing it.
+//! Limits of a local sandbox's memory, CPUs and processes. Probed once by using them.
 //!
-//! **Control groups** bound a sandbox as a whole, as an engine bounds a container. Root can make them itself, and with
-//! systemd an ordinary user can ask for a scope, which is one. **Limits** are what is left elsewhere: the kernel keeps each
-//! process from holding more memory than a sandbox may have, and an ordinary user from having more processes than there are
-//! now and the sandbox may have. Many small processes can use more than that then, and nothing bounds processors.
+//! **Control groups** limit a sandbox as a whole, as with containers. Root can create them directly, and other users can
+//! request a systemd scope, which is a control group. **Resource limits** are the fallback: they limit the memory of each
+//! process, and for an unprivileged user the number of processes. Many small processes can exceed the memory limit then, and
+//! CPUs are not limited.
 
 mod control_group;
 mod scope;
@@ -21,7 +21,7 @@ use crate::confine::{Limits, Preparation};
 pub(super) use control_group::{ControlGroups, remove};
 use scope::Scopes;
 
-/// What bounds the sandboxes of this host. Displayed it is what a user is told.
+/// The limits of this host's sandboxes. Its `Display` is for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds(Kind);
 
@@ -29,7 +29,7 @@ pub struct Bounds(Kind);
 enum Kind {
     Groups(ControlGroups),
     Scopes(Scopes),
-    /// Why there are none of the others.
+    /// Why control groups are not available.
     Limits(String),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Bounds {
 }
 
 impl Bounds {
-    /// Finds out what there is.
+    /// Probes the available limits.
     pub(super) async fn probe(config: &LocalConfig) -> Self {
         let systemd = match Scopes::probe(config).await {
             Ok(scopes) => return Self(Kind::Scopes(scopes)),
@@ -61,8 +61,8 @@ impl Bounds {
         }
     }
 
-    /// Makes what bounds the sandbox of this name. The launcher comes back as the command that enters it, prepares itself
-    /// as it is told, and becomes the program that is appended.
+    /// Creates the limits of the sandbox with this name. Returns the launcher as a command that enters them, performs its
+    /// preparation, and executes the program that is appended.
     pub(super) fn begin(
         &self,
         launcher: &Path,
@@ -86,7 +86,7 @@ impl Bounds {
 }
 
 fn limits(resources: &ResourceLimits) -> std::io::Result<Limits> {
-    // The kernel counts all that the user runs, and lets root have as many as it likes.
+    // The kernel counts all processes of the user, and does not limit root.
     let processes = processes_of_this_user()?.saturating_add(resources.pids.into());
     Ok(Limits { data_bytes: resources.memory_bytes, processes })
 }
@@ -95,7 +95,7 @@ fn limits(resources: &ResourceLimits) -> std::io::Result<Limits> {
 fn processes_of_this_user() -> std::io::Result<u64> {
     let own = geteuid().as_raw().to_string();
     let entries = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
-    // One may end while it is looked at: then it does not count.
+    // A process that exits meanwhile does not count.
     Ok(entries.filter_map(|process| threads_if_of(&own, &process)).sum())
 }
 

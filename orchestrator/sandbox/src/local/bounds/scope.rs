@@ -1,7 +1,7 @@
-//! Scopes of systemd: control groups that it makes, and clears away when what is in them has ended.
+//! systemd scopes: control groups that systemd creates, and removes when their processes have exited.
 //!
-//! An ordinary user's own manager ends with the user's last session, and all scopes with it, but a sandbox is to outlive
-//! the program that placed it: there are none then, unless that program would end in the same way, or the user lingers.
+//! The systemd manager of an unprivileged user, with all scopes, stops with the user's last session, but a sandbox must
+//! outlive the program that created it. Scopes are used only if that program would be stopped too, or the user lingers.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,34 +12,34 @@ use tokio::process::Command;
 
 use super::super::{LocalConfig, isolation};
 
-/// There as long as systemd is what the machine began with.
+/// Exists if systemd is the machine's init.
 const SYSTEMD_MARKER: &str = "/run/systemd/system";
 
-/// Where it lies on most systems. Not looked for on PATH, which may lead into a workspace.
+/// Common paths of `systemd-run`. PATH is not searched, because it may contain a workspace.
 const PROGRAMS: [&str; 2] = ["/usr/bin/systemd-run", "/run/current-system/sw/bin/systemd-run"];
 
-/// Users whose manager does not end with their sessions.
+/// Lists the users whose manager continues after their sessions.
 const LINGERING: &str = "/var/lib/systemd/linger";
 
-/// How a user's own manager is found.
+/// The variables through which the user's manager is found.
 const RUNTIME_DIR: &str = "XDG_RUNTIME_DIR";
 
-/// Prints what bounds a scope, one a line.
+/// Prints the limits of a scope, one per line.
 const TELL: &str =
     "cd \"/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)\" && cat memory.max cpu.max pids.max";
 
-/// How scopes are asked for.
+/// The way to request scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scopes {
     program: PathBuf,
-    /// The user's folder of sockets; nothing for root, whose manager is the machine's.
+    /// The user's runtime folder. `None` for root, who uses the system manager.
     runtime_dir: Option<PathBuf>,
-    /// Whether the manager would end the whole scope when one of its processes is out of memory, unless told not to.
+    /// Whether the manager kills the whole scope if one process runs out of memory, unless configured otherwise.
     is_told_to_go_on: bool,
 }
 
 impl Scopes {
-    /// Makes one and looks at its bounds; why that does not go, in one line. Not to be dropped before it ends.
+    /// Creates a scope and inspects its limits as a probe. The error is one line. Must not be dropped before it completes.
     pub(super) async fn probe(config: &LocalConfig) -> Result<Self, String> {
         if !Path::new(SYSTEMD_MARKER).exists() || !config.control_groups.join("cgroup.controllers").exists() {
             return Err("systemd makes no scopes here".into());
@@ -73,12 +73,12 @@ impl Scopes {
         Err(reason)
     }
 
-    /// What the program around has in its environment, and what is inside is not to have.
+    /// Variables that `systemd-run` needs and the sandbox must not inherit.
     pub(super) fn environment(&self) -> Vec<String> {
         self.runtime_dir.iter().map(|_| RUNTIME_DIR.to_owned()).collect()
     }
 
-    /// The command, in a scope of its own.
+    /// Returns the command in a new scope.
     pub(super) fn around(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
-//! A server that is kept in. What keeps it in is there before the server is, and it inherits that.
+//! The start of an isolated server. The isolation exists before the server, which inherits it.
 //!
-//! Its launcher cannot wait for it, as it could not connect to the socket, and inside of namespaces does not know its
-//! process's id. So the process that is started here stays, and is on record from the moment that it is known.
+//! Its launcher cannot wait for it: it could not connect to the socket, and does not know the process id outside of the
+//! namespaces. Therefore the process that is started here stays, and is recorded as soon as it is known.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,12 +19,12 @@ use super::{START_TIMEOUT, ServerStart};
 use crate::confine::{AroundBubblewrap, Confinement, Preparation};
 use crate::connect::UnixSocket;
 
-/// The first pause between two attempts to connect to a server that starts; each next one is twice as long. Many starts at
-/// once would otherwise take the processors from each other.
+/// Initial delay between attempts to connect to a starting server. It doubles each time, so that many concurrent starts do not
+/// compete for CPU time.
 const MIN_CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_CONNECT_INTERVAL: Duration = Duration::from_millis(32);
 
-/// How a sandbox is kept in.
+/// The isolation of a sandbox.
 pub(in super::super) struct Isolated {
     pub(in super::super) isolation: Isolation,
     pub(in super::super) view: View,
@@ -47,7 +47,7 @@ impl ServerStart {
         self.folder.record_server(&self.first_inside(outermost)?)
     }
 
-    /// What the server's program is an argument of.
+    /// Returns the command of which the server's binary is an argument.
     fn command(&self, isolated: &Isolated) -> Result<Command, SandboxError> {
         let Isolated { isolation, view, network } = isolated;
         let mut command = match isolation {
@@ -64,7 +64,7 @@ impl ServerStart {
                 self.bounded(Preparation { confinement: Some(confinement), ..Preparation::default() })?
             }
         };
-        // In a group of its own: of two processes that a terminal's ^C ends while they start, one half would stay.
+        // In its own process group: ^C of a terminal during the start would kill only one of the two processes.
         command.process_group(0);
         Ok(command)
     }
@@ -81,7 +81,7 @@ impl ServerStart {
         environment
     }
 
-    /// Nothing runs inside yet that could put another socket there.
+    /// No process inside could have replaced the socket yet.
     async fn wait_until_it_listens(&self, started: &mut Child) -> Result<(), SandboxError> {
         let socket = UnixSocket::at(self.folder.socket());
         let mut interval = MIN_CONNECT_INTERVAL;
@@ -96,7 +96,7 @@ impl ServerStart {
         Ok(())
     }
 
-    /// The first process in the namespaces, which all others end with.
+    /// Returns PID 1 of the namespaces, whose exit kills all others.
     fn first_inside(&self, around: KnownProcess) -> Result<Serving, SandboxError> {
         let below = around.descendants().map_err(|error| self.failed(error))?;
         let first = below.into_iter().next();

@@ -1,4 +1,4 @@
-//! Starts a server that outlives this program, and notes which process it is.
+//! Starts a server that outlives this program, and records its process.
 
 mod isolated;
 mod unconfined;
@@ -24,7 +24,7 @@ pub(super) use isolated::Isolated;
 /// A server starts in milliseconds; the timeout allows for hosts under load.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A fork takes far less than a second to become another program.
+/// A fork executes another program in far less than a second.
 const MAX_BUSY_ATTEMPTS: u32 = 100;
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -36,24 +36,24 @@ pub(super) struct ServerStart {
     pub(super) key: SecretString,
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) idle_timeout: Duration,
-    /// What bounds it.
+    /// The resource limits.
     pub(super) bounded: Bounded,
-    /// How it is kept in; nothing: it is not.
+    /// The isolation. `None` without.
     pub(super) isolated: Option<Isolated>,
 }
 
-/// What bounds a sandbox.
+/// The resource limits of a sandbox.
 pub(super) struct Bounded {
     pub(super) bounds: Bounds,
-    /// What its control group is called.
+    /// The name of its control group.
     pub(super) name: String,
     pub(super) resources: ResourceLimits,
     pub(super) launcher: PathBuf,
 }
 
 impl ServerStart {
-    /// Ends when the server answers and its process is on record. Not to be dropped before: a launcher that is killed
-    /// may leave a server that nobody knows.
+    /// Returns when the server responds and its process is recorded. Must not be dropped before: a launcher that is killed may
+    /// leave an unrecorded server.
     pub(super) async fn run(self) -> Result<(), SandboxError> {
         match &self.isolated {
             Some(isolated) => self.start_isolated(isolated).await,
@@ -61,7 +61,7 @@ impl ServerStart {
         }
     }
 
-    /// What enters the sandbox's bounds, prepares itself so, and becomes the program that is appended.
+    /// Returns the command that enters the limits, performs its preparation, and executes the program that is appended.
     fn bounded(&self, preparation: Preparation) -> Result<Command, SandboxError> {
         let Bounded { bounds, name, resources, launcher } = &self.bounded;
         bounds.begin(launcher, name, resources, preparation).map_err(|source| SandboxError::Host {
@@ -70,14 +70,14 @@ impl ServerStart {
         })
     }
 
-    /// The arguments of a server that goes its own way, as `how` says.
+    /// Returns the arguments of a server that is started in mode `how`.
     fn serve(&self, command: &mut Command, how: &str) {
         command.arg("serve").arg("--socket").arg(self.folder.socket());
         command.arg("--working-dir").arg(&self.working_dir).args(["--key-stdin", how, "--idle-timeout"]);
         command.arg(self.idle_timeout.as_secs().to_string());
     }
 
-    /// Starts it with what it says going to the log, and hands over the key.
+    /// Starts the server with its output in the log, and passes the key.
     async fn spawn(&self, command: &mut Command, stdout: Stdio) -> Result<Child, SandboxError> {
         let log = std::fs::File::create(self.folder.log()).map_err(|source| SandboxError::Host {
             doing: format!("creating the log {}", self.folder.log().display()),
@@ -86,7 +86,7 @@ impl ServerStart {
         let mut started = spawn(command.stdin(Stdio::piped()).stdout(stdout).stderr(log)).await;
         if let Some(mut stdin) = started.as_mut().ok().and_then(|started| started.stdin.take()) {
             let line = SecretString::from(format!("{}\n", self.key.expose_secret()));
-            // One that ends without reading says why in its log.
+            // A server that exits before it reads the key reports the cause in its log.
             let _ = stdin.write_all(line.expose_secret().as_bytes()).await;
         }
         started.map_err(|source| SandboxError::Host {
@@ -101,8 +101,8 @@ impl ServerStart {
     }
 }
 
-/// A file that was just unpacked may be "busy": a process that another thread forks at that moment holds it open for
-/// writing until it becomes another program.
+/// Retries while a file that was just unpacked is "busy": a process that another thread forked meanwhile has it open for
+/// writing until it executes another program.
 async fn spawn(command: &mut Command) -> std::io::Result<Child> {
     for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {

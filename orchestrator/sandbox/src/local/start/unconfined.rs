@@ -1,4 +1,4 @@
-//! A server without isolation: it detaches itself, and its launcher returns when its socket answers.
+//! The start of a server without isolation. It daemonizes, and its launcher returns when its socket responds.
 
 use std::process::Stdio;
 
@@ -11,10 +11,10 @@ use super::super::process::{KnownProcess, Serving};
 use super::{START_TIMEOUT, ServerStart};
 use crate::confine::Preparation;
 
-/// The launcher prints one line.
+/// Maximum length of the line that the launcher prints.
 const MAX_LAUNCHER_OUTPUT_BYTES: u64 = 4096;
 
-/// What the launcher prints.
+/// The output of the launcher.
 #[derive(Deserialize)]
 struct Started {
     pid: i32,
