@@ -7,8 +7,8 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, EventBody, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
-use super::handle::Parts;
 use super::input::Notice;
+use super::parts::Parts;
 use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
 use crate::clock;

@@ -18,8 +18,11 @@ use protocol::{ConversationId, Event, EventBody, EventId, Observation, Record, S
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::handle::{Afterwards, Command, ConversationError, Live, Parts};
+use super::command::{Afterwards, Command};
+use super::error::ConversationError;
 use super::input::{Effect, Input, InputKind};
+use super::live::Live;
+use super::parts::Parts;
 use super::state::{AgentId, State};
 use super::step::{StepOutcome, Steps};
 use super::terminal::interrupted;
@@ -162,12 +165,12 @@ impl Task {
         if afterwards == Afterwards::Pause {
             // Where the runtime cannot pause a sandbox, it keeps running.
             if let Err(error) = self.parts.provider.pause(&sandbox).await {
-                tracing::debug!(%sandbox, %error, "pausing the sandbox");
+                tracing::debug!(%sandbox, %error, "cannot pause the sandbox");
             }
             return Ok(());
         }
         if let Err(error) = self.parts.provider.destroy(&sandbox).await {
-            tracing::warn!(%sandbox, %error, "removing the sandbox");
+            tracing::warn!(%sandbox, %error, "cannot remove the sandbox");
         } else if self.state.lease.is_some() {
             // Only its events matter: the conversation is being closed.
             self.decide(InputKind::SandboxRemoved).await?;

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use super::{StepRetry, Task, WorkResult};
-use crate::conversation::handle::Live;
+use crate::conversation::live::Live;
 use crate::conversation::state::{AgentId, ModelCallId};
 use crate::conversation::step::{Place, Steps};
 use crate::conversation::terminal::STOPPED;

@@ -14,8 +14,9 @@ use tracing::Instrument as _;
 
 use super::{Task, WorkResult};
 use crate::agent::tools::add_code_graph;
-use crate::conversation::handle::{Live, Parts};
 use crate::conversation::input::InputKind;
+use crate::conversation::live::Live;
+use crate::conversation::parts::Parts;
 use crate::conversation::terminal::interrupted;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 
@@ -45,7 +46,7 @@ impl Task {
         self.work.spawn(async move {
             // The sandbox may be paused. If it cannot be resumed, attaching fails.
             if let Err(error) = provider.resume(&lease.sandbox_id).await {
-                tracing::debug!(sandbox = %lease.sandbox_id, %error, "resuming the sandbox");
+                tracing::debug!(sandbox = %lease.sandbox_id, %error, "cannot resume the sandbox");
             }
             WorkResult::Sandbox(provider.attach(&lease).await.map(Arc::from))
         });
@@ -128,7 +129,7 @@ impl Task {
                 && !matches!(error, SandboxError::Lost { .. })
                 && let Err(error) = sandbox.cancel(&id).await
             {
-                tracing::warn!(action = %id, %error, "cancelling an action that cannot be followed");
+                tracing::warn!(action = %id, %error, "cannot cancel an action whose connection failed");
             }
             tracing::debug!(is_ok = result.is_ok(), "the action has ended");
             WorkResult::Action { action, result }
@@ -151,7 +152,7 @@ async fn cancel_on_request(
     }
     loop {
         if let Err(error) = sandbox.cancel(id).await {
-            tracing::warn!(action = %id, %error, "cancelling an action");
+            tracing::warn!(action = %id, %error, "cannot cancel an action");
         }
         tokio::time::sleep(CANCEL_INTERVAL).await;
     }

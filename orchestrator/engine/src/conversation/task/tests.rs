@@ -126,7 +126,7 @@ async fn step_does_not_wait_for_a_title() {
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
     let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
     assert_eq!(state.title, None, "it is still looked for");
-    conversation.close(super::Afterwards::Remove).await.unwrap();
+    conversation.close(crate::conversation::Afterwards::Remove).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,5 +150,5 @@ async fn next_setup_step_follows_when_one_times_out() {
     assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
     let took = begun.elapsed().as_secs_f64();
     assert!((590.0..=601.0).contains(&took), "{took}");
-    conversation.close(super::Afterwards::Remove).await.unwrap();
+    conversation.close(crate::conversation::Afterwards::Remove).await.unwrap();
 }

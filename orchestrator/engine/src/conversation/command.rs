@@ -1,0 +1,24 @@
+//! Commands that a conversation's handle sends to its task.
+
+use std::sync::Arc;
+
+use super::input::InputKind;
+use crate::llm::Llm;
+
+/// A message in the conversation's mailbox.
+pub(super) enum Command {
+    Input(InputKind),
+    FindTitle { llm: Arc<dyn Llm>, message: String },
+    Close { sandbox: Afterwards },
+}
+
+/// What happens to a conversation's sandbox when the conversation is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It is removed.
+    Remove,
+    /// It is kept until the conversation is resumed. It is paused if the runtime supports that.
+    Pause,
+    /// It is kept, and keeps running.
+    Keep,
+}

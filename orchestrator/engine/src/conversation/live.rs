@@ -1,0 +1,35 @@
+//! Notices of what happens between events. They are sent to current subscribers and never stored.
+
+use protocol::EventId;
+
+use super::state::AgentId;
+use crate::llm::LlmProgress;
+use crate::sandbox::StartProgress;
+
+/// A notice of what happens between events.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Live {
+    /// Output of an action in flight.
+    Output {
+        /// The action.
+        action: EventId,
+        /// The bytes, as the terminal wrote them.
+        bytes: Vec<u8>,
+    },
+    /// Output that exceeded the buffer and was dropped.
+    OutputGap {
+        /// The action.
+        action: EventId,
+        /// Number of dropped bytes.
+        bytes: u64,
+    },
+    /// Progress of the sandbox's creation.
+    Start(StartProgress),
+    /// Progress of a call to a model.
+    Model {
+        /// The agent that makes the call.
+        agent: AgentId,
+        /// Progress of the call.
+        progress: LlmProgress,
+    },
+}

@@ -1,0 +1,38 @@
+//! Dependencies of a conversation, all behind traits.
+
+use std::sync::Arc;
+
+use crate::agent::{Team, TeamMember};
+use crate::events::EventStore;
+use crate::memory::Memory;
+use crate::sandbox::{SandboxProvider, SandboxSpec};
+use crate::security::SecurityAnalyzer;
+
+/// Everything that a conversation uses.
+#[derive(Clone)]
+pub struct Parts {
+    /// Stores the event log.
+    pub store: Arc<dyn EventStore>,
+    /// Right to append to the log. Dropped when the conversation's task has ended, which may be after its handles.
+    pub write_lock: Arc<dyn Send + Sync>,
+    /// The conversation's own agent.
+    pub own: TeamMember,
+    /// Agents that tasks can be delegated to.
+    pub team: Arc<Team>,
+    /// Creates the sandbox.
+    pub provider: Arc<dyn SandboxProvider>,
+    /// The sandbox to create.
+    pub spec: SandboxSpec,
+    /// Assesses the risk of actions. `None` leaves each the risk that the agent declares.
+    pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
+    /// The user's own knowledge, to which the workspace's is added. `None` disables both.
+    pub memory: Option<Memory>,
+}
+
+impl Parts {
+    /// Shuts down the tool servers of all agents, with their processes.
+    pub async fn shut_down_tool_servers(&self) {
+        let members = std::iter::once(&self.own).chain(self.team.values());
+        futures_util::future::join_all(members.map(|member| member.tool_servers.shut_down())).await;
+    }
+}
