@@ -149,7 +149,8 @@ on_every_shell! {
 
     async fn no_file_of_the_shell_reveals_it(fixture) {
         let look = "while :; do cat /proc/$$/environ /proc/$$/cmdline /proc/$$/fd/* </dev/null; done >seen 2>&1 &";
-        fixture.say(&format!("({look}); echo started")).await;
+        // The file exists before the background job opens it: without it, the loop below would end immediately.
+        fixture.say(&format!(": >seen; ({look}); echo started")).await;
         let command = "echo $T; while [ \"$(wc -c <seen)\" -lt 100000 ]; do sleep 0.01; done; kill $!";
         fixture.with(&[("T", "lent-value")], command).await;
         let seen = std::fs::read(fixture.path().join("seen")).unwrap();
