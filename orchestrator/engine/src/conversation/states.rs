@@ -1,75 +1,78 @@
-//! Compares `states.md` with what [`transition`](super::transition) does. `GLOVEBOX_WRITE_STATES=1` writes it anew.
+//! Compares `states.md` with what [`transition`](super::transition) does. `GLOVEBOX_WRITE_STATES=1` rewrites it.
 
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{AgentState, EventBody, ObservationKind};
 
 use super::laws::{
     Decision,
-    Happening::{self, *},
+    Occurrence::{self, *},
     World,
 };
 
-/// How each state that lasts is reached, and what it is called.
-const STATES: &[(&str, &[Happening])] = &[
+/// Lasting states, by name, and the occurrences that lead to each.
+const STATES: &[(&str, &[Occurrence])] = &[
     ("`loading`", &[]),
-    ("`awaiting_user_input`", &[SandboxComes]),
-    ("`running`, the sandbox is sought", &[SandboxFails, Message]),
-    ("`running`, the model is asked", &[SandboxComes, Message]),
-    ("`running`, an action is performed", &[SandboxComes, Message, StepEnds(Decision::Run)]),
-    ("`rate_limited`", &[SandboxComes, Message, CallIsRetried(true)]),
-    ("`awaiting_user_confirmation`", &[SandboxComes, Message, StepEnds(Decision::RunRisky)]),
-    ("`paused`", &[SandboxComes, Message, Pause]),
-    ("`paused`, an action is performed", &[SandboxComes, Message, StepEnds(Decision::Run), Pause]),
-    ("`stopped`", &[SandboxComes, Message, Stop]),
-    ("`stopped`, an action is being ended", &[SandboxComes, Message, StepEnds(Decision::Run), Stop]),
-    ("`finished`", &[SandboxComes, Message, StepEnds(Decision::Finish)]),
-    ("`rejected`", &[SandboxComes, Message, StepEnds(Decision::Reject)]),
-    ("`error`", &[SandboxComes, Message, StepEnds(Decision::Fail)]),
-    ("`error` before the first message", &[SandboxFails]),
-    ("`error`, an action waits", &[SandboxComes, Message, StepEnds(Decision::Run), Crash, SandboxFails]),
+    ("`awaiting_user_input`", &[SandboxReady]),
+    ("`running`, the sandbox is awaited", &[SandboxFailed, Message]),
+    ("`running`, a step is in flight", &[SandboxReady, Message]),
+    ("`running`, an action is in flight", &[SandboxReady, Message, StepDone(Decision::Run)]),
+    ("`rate_limited`", &[SandboxReady, Message, CallRetried(true)]),
+    ("`awaiting_user_confirmation`", &[SandboxReady, Message, StepDone(Decision::RunRisky)]),
+    ("`paused`", &[SandboxReady, Message, Pause]),
+    ("`paused`, an action is in flight", &[SandboxReady, Message, StepDone(Decision::Run), Pause]),
+    ("`stopped`", &[SandboxReady, Message, Stop]),
+    ("`stopped`, an action is being cancelled", &[SandboxReady, Message, StepDone(Decision::Run), Stop]),
+    ("`finished`", &[SandboxReady, Message, StepDone(Decision::Finish)]),
+    ("`rejected`", &[SandboxReady, Message, StepDone(Decision::Reject)]),
+    ("`error`", &[SandboxReady, Message, StepDone(Decision::Fail)]),
+    ("`error` before the first message", &[SandboxFailed]),
+    (
+        "`error`, an action is pending",
+        &[SandboxReady, Message, StepDone(Decision::Run), Crash, SandboxFailed],
+    ),
 ];
 
-const HAPPENINGS: &[(&str, Happening)] = &[
-    ("the sandbox answers", SandboxComes),
-    ("no sandbox can be reached", SandboxFails),
-    ("the sandbox is lost", SandboxIsLost),
+const OCCURRENCES: &[(&str, Occurrence)] = &[
+    ("the sandbox answers", SandboxReady),
+    ("the sandbox cannot be reached", SandboxFailed),
+    ("the sandbox is lost", SandboxLost),
     ("a message", Message),
     ("pause", Pause),
     ("resume", Resume(true)),
     ("stop", Stop),
     ("confirm", Confirm),
     ("reject with a reason", Reject("use rg")),
-    ("reject without one", Reject("")),
-    ("the provider limits the rate", CallIsRetried(true)),
-    ("the agent acts", StepEnds(Decision::Run)),
-    ("the agent acts, and the policy asks", StepEnds(Decision::RunRisky)),
-    ("the agent asks", StepEnds(Decision::Ask)),
-    ("the agent finishes", StepEnds(Decision::Finish)),
-    ("the agent refuses the task", StepEnds(Decision::Reject)),
-    ("the model fails", StepEnds(Decision::Fail)),
-    ("the sandbox lacks a tool's program", StepIsRefused),
-    ("the action ends", ActionEnds),
-    ("the program is killed and begins again", Crash),
+    ("reject without a reason", Reject("")),
+    ("the provider rate-limits the model", CallRetried(true)),
+    ("the agent acts", StepDone(Decision::Run)),
+    ("the agent acts, and the action requires confirmation", StepDone(Decision::RunRisky)),
+    ("the agent asks a question", StepDone(Decision::Ask)),
+    ("the agent finishes", StepDone(Decision::Finish)),
+    ("the agent rejects the task", StepDone(Decision::Reject)),
+    ("the model fails", StepDone(Decision::Fail)),
+    ("the sandbox lacks the program of a tool", StepRefused),
+    ("the action completes", ActionDone),
+    ("the program crashes and restarts", Crash),
 ];
 
 const HEAD: &str = "# The states of an agent
 
-What happens in a state, and which states it leads through. What is not here leaves the state as it is. Where a step is
-due and a limit of steps or of money is reached, `error` follows. No agent steps without its sandbox. `init` is read in
-older logs and never entered; `user_confirmed` and `user_rejected` are passed through.
+Each row lists the states that an occurrence leads through. An occurrence without a row does not change the state. If a
+step is due and the limit of steps or the budget is reached, `error` follows. No agent steps without its sandbox. `init`
+occurs only in older logs. `user_confirmed` and `user_rejected` are transient.
 
-| state | what happens | leads to |
+| state | occurrence | leads to |
 |---|---|---|
 ";
 
 fn table() -> String {
     let mut table = HEAD.to_owned();
     for (name, way) in STATES {
-        for (label, happening) in HAPPENINGS {
-            let mut world = World::begun(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
-            way.iter().for_each(|happening| world.happen(happening));
+        for (label, occurrence) in OCCURRENCES {
+            let mut world = World::start(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+            way.iter().for_each(|occurrence| world.apply(occurrence));
             let before = world.log.len();
-            world.happen(happening);
+            world.apply(occurrence);
             let entered: Vec<_> = world.log[before..].iter().filter_map(entered).collect();
             if !entered.is_empty() {
                 table.push_str(&format!("| {name} | {label} | {} |\n", entered.join(", ")));
@@ -90,8 +93,8 @@ fn every_lasting_state_is_in_the_table() {
     let reached: Vec<AgentState> = STATES
         .iter()
         .map(|(_, way)| {
-            let mut world = World::begun(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
-            way.iter().for_each(|happening| world.happen(happening));
+            let mut world = World::start(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+            way.iter().for_each(|occurrence| world.apply(occurrence));
             world.state.agent_state
         })
         .collect();
@@ -108,5 +111,5 @@ fn table_of_states_matches_transition() {
         std::fs::write(path, &table).unwrap();
     }
     let written = include_str!("states.md");
-    assert_eq!(written, table, "GLOVEBOX_WRITE_STATES=1 cargo test -p engine states writes it anew");
+    assert_eq!(written, table, "GLOVEBOX_WRITE_STATES=1 cargo test -p engine states rewrites it");
 }
