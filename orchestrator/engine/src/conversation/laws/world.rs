@@ -243,10 +243,10 @@ impl World {
                 }));
             }
             Occurrence::Confirm => {
-                self.apply_input(InputKind::UserConfirm { action: None, and_similar: false })
+                self.apply_input(InputKind::UserConfirm { action: None, and_similar: false });
             }
             Occurrence::Approve => {
-                self.apply_input(InputKind::UserConfirm { action: None, and_similar: true })
+                self.apply_input(InputKind::UserConfirm { action: None, and_similar: true });
             }
             Occurrence::TitleRequested => {
                 self.apply_input(InputKind::TitleRequested { message: "do it".into(), max_cost: PRICE });
