@@ -1,17 +1,20 @@
-//! The application layer on the engine's test parts.
+//! Tests of the application layer with the engine's fakes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-#[path = "../examples/embedded.rs"]
+mod close;
+mod draft;
+#[path = "../../examples/embedded.rs"]
 mod embedded;
+mod title;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::{
-    CloseReason, ConversationFilter, ConversationSelector, ConversationStatus, Conversations,
-    ConversationsError, DeleteMode, FollowOptions, Follower, HostError, NewConversation, NoWorkspaces,
-    ProcessLocks, Progress, ResumeRequest, RunOutcome, Task,
+    CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
+    Conversations, ConversationsError, DeleteMode, FollowOptions, Follower, HostError, NewConversation,
+    NoWorkspaces, ProcessLocks, Progress, ResumeRequest, RunOutcome, Task,
 };
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
@@ -26,18 +29,27 @@ fn conversations() -> Conversations {
 }
 
 async fn start(conversations: &Conversations) -> ConversationId {
+    start_with(conversations, Some("Greeting"), |parts| parts).await
+}
+
+/// Starts a conversation with changed parts. If `title` is `None`, one is generated.
+async fn start_with(
+    conversations: &Conversations,
+    title: Option<&str>,
+    change: impl FnOnce(ConversationParts) -> ConversationParts,
+) -> ConversationId {
     let id = Conversations::new_id();
     let new = NewConversation {
         started: ConversationStarted { max_iterations: 10, ..Default::default() },
-        parts: embedded::parts(id.clone()),
-        title: Some("Greeting".to_owned()),
+        parts: change(embedded::parts(id.clone())),
+        title: title.map(str::to_owned),
         task: Task::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
     };
     conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
     id
 }
 
-/// Follows until the conversation waits. Returns what the agent said.
+/// Follows a conversation until it waits for the user. Returns the agent's answer.
 async fn follow(
     conversations: &Conversations,
     id: &ConversationId,
@@ -112,7 +124,7 @@ async fn running_conversation_is_steered_by_its_id() {
     until(&mut follower, AgentState::Stopped).await;
 }
 
-/// A front end that stopped the conversation between the two would stop it after its end.
+/// A front end that stops a conversation after the question and before the change of state would stop it after its end.
 #[tokio::test]
 async fn question_is_queued_with_its_change_of_state() {
     let conversations = conversations();

@@ -1,0 +1,118 @@
+//! A close that takes long, because the sandbox is slow to be removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conversations::{CloseReason, ConversationParts, Conversations, ConversationsError, FollowOptions};
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
+use engine::testing::{ScriptedProvider, ScriptedResult};
+use protocol::record::SandboxLeased;
+use protocol::{ConversationId, Observation, SandboxId};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+use super::{conversations, follow, start, start_with};
+
+/// Provider whose sandboxes are removed only with a permit.
+struct SlowProvider {
+    inner: ScriptedProvider,
+    removing: Notify,
+    permits: Semaphore,
+}
+
+impl SlowProvider {
+    fn new() -> Arc<Self> {
+        let inner =
+            ScriptedProvider::new(|_| ScriptedResult::Observation(Observation::error("no action", "")));
+        Arc::new(Self { inner, removing: Notify::new(), permits: Semaphore::new(0) })
+    }
+}
+
+#[async_trait]
+impl SandboxProvider for SlowProvider {
+    fn runtime(&self) -> &'static str {
+        self.inner.runtime()
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
+    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.inner.create(spec, on_progress).await
+    }
+
+    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.inner.attach(lease).await
+    }
+
+    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.inner.find(sandbox).await
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
+        self.inner.list().await
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.removing.notify_one();
+        self.permits.acquire().await.unwrap().forget();
+        self.inner.destroy(sandbox).await
+    }
+
+    async fn wait_for_cleanup(&self) {
+        self.inner.wait_for_cleanup().await;
+    }
+}
+
+/// Starts a conversation with a slow provider, and follows it until it is at rest.
+async fn at_rest(conversations: &Conversations, provider: &Arc<SlowProvider>) -> ConversationId {
+    let provider = Arc::clone(provider);
+    let id = start_with(conversations, Some("Slow"), |parts| ConversationParts { provider, ..parts }).await;
+    follow(conversations, &id, FollowOptions::default()).await;
+    id
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversation_is_locked_while_it_is_closed() {
+    let (conversations, provider) = (Arc::new(conversations()), SlowProvider::new());
+    let id = at_rest(&conversations, &provider).await;
+    let closing = {
+        let (conversations, id) = (Arc::clone(&conversations), id.clone());
+        tokio::spawn(async move { conversations.close(&id, CloseReason::AtRest).await })
+    };
+    provider.removing.notified().await;
+    assert!(conversations.running().is_empty());
+    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(conversations.stop(&id), Err(ConversationsError::NotRunning(_))));
+    let second = conversations.close(&id, CloseReason::AtRest).await;
+    assert!(matches!(second, Err(ConversationsError::NotRunning(_))));
+    // Other conversations do not wait for the close.
+    let other = start(&conversations).await;
+    follow(&conversations, &other, FollowOptions::default()).await;
+    assert!(!closing.is_finished());
+    provider.permits.add_permits(1);
+    drop(timeout(Duration::from_secs(60), closing).await.unwrap().unwrap().unwrap());
+    assert_eq!(provider.inner.sandbox_count(), 0);
+    assert_eq!(conversations.open(&id).await.unwrap().state.lease, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversation_stays_locked_when_its_close_is_dropped() {
+    let (conversations, provider) = (conversations(), SlowProvider::new());
+    let id = at_rest(&conversations, &provider).await;
+    tokio::select! {
+        _ = conversations.close(&id, CloseReason::AtRest) => panic!("the sandbox cannot be removed yet"),
+        () = provider.removing.notified() => {}
+    }
+    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    provider.permits.add_permits(1);
+    let unlocked = async {
+        while conversations.open(&id).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), unlocked).await.unwrap();
+    assert_eq!(provider.inner.sandbox_count(), 0);
+}

@@ -1,0 +1,140 @@
+//! A stop while the draft of an edit is written out, and after it.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use conversations::{ConversationParts, FollowOptions};
+use engine::agent::{Agent, AgentStep, TeamMember};
+use engine::conversation::NOT_PERFORMED;
+use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+use engine::testing::{ScriptedProvider, ScriptedResult};
+use engine::view::View;
+use protocol::action::{EditAction, EditCommand, FileImplementation, SystemAction};
+use protocol::observation::{EditObservation, ReadObservation};
+use protocol::sandbox_api::SandboxAction;
+use protocol::{Action, AgentState, Event, EventBody, Observation, ObservationKind};
+use tokio::sync::Notify;
+
+use super::{conversations, start_with, until};
+
+/// Drafts an edit of the same file in each step.
+struct DraftingAgent;
+
+#[async_trait]
+impl Agent for DraftingAgent {
+    fn name(&self) -> &str {
+        "drafting"
+    }
+
+    fn system(&self) -> SystemAction {
+        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+    }
+
+    async fn step(
+        &self,
+        _: &View,
+        _: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<AgentStep, LlmError> {
+        let draft = EditAction {
+            impl_source: FileImplementation::LlmBasedEdit,
+            content: "two".to_owned(),
+            start: 1,
+            end: -1,
+            ..EditAction::new("/f", EditCommand::Unspecified)
+        };
+        Ok(AgentStep::new(Action::from(draft)))
+    }
+}
+
+/// Draft editor that never responds.
+struct HangingEditor {
+    called: Arc<Notify>,
+}
+
+#[async_trait]
+impl Llm for HangingEditor {
+    fn model(&self) -> &str {
+        "hanging"
+    }
+
+    fn max_cost(&self, _: u64) -> f64 {
+        0.0
+    }
+
+    async fn complete(
+        &self,
+        _: &LlmRequest,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<Completion, LlmError> {
+        self.called.notify_one();
+        std::future::pending().await
+    }
+}
+
+/// Edits that the sandbox was asked to perform.
+#[derive(Default)]
+struct Edits {
+    count: Mutex<u32>,
+    started: Notify,
+}
+
+/// Runs a conversation whose agent drafts an edit, stops it when the draft is being written out or the edit is in flight,
+/// and returns the terminal events of the draft with the number of edits in the sandbox.
+async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
+    let edits = Arc::new(Edits::default());
+    let seen = Arc::clone(&edits);
+    let provider = ScriptedProvider::new(move |request| match &request.action {
+        SandboxAction::Read(_) if file_exists => {
+            ScriptedResult::Observation(Observation::new("one\n", ReadObservation::default()))
+        }
+        SandboxAction::Edit(_) => {
+            *seen.count.lock().unwrap() += 1;
+            seen.started.notify_one();
+            ScriptedResult::WhenCancelled(Observation::new("edited", EditObservation::default()))
+        }
+        _ => ScriptedResult::Observation(Observation::error("there is no such file", "")),
+    });
+    let called = Arc::new(Notify::new());
+    let editor = Arc::new(HangingEditor { called: Arc::clone(&called) });
+    let conversations = conversations();
+    let id = start_with(&conversations, Some("Edit"), |parts| ConversationParts {
+        own: TeamMember { agent: Arc::new(DraftingAgent), draft_editor: editor, ..parts.own.clone() },
+        provider: Arc::new(provider),
+        ..parts
+    })
+    .await;
+    if file_exists {
+        called.notified().await;
+    } else {
+        edits.started.notified().await;
+    }
+    conversations.stop(&id).unwrap();
+    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    until(&mut follower, AgentState::Stopped).await;
+    let events = conversations.events(&id).await.unwrap();
+    let is_draft = |event: &&Event| matches!(&event.body, EventBody::Action(Action::Edit(_)));
+    let draft = events.iter().find(is_draft).unwrap().id;
+    let terminal = events.iter().filter(|event| event.cause == Some(draft));
+    let observations = terminal.filter_map(|event| match &event.body {
+        EventBody::Observation(observation) => Some(observation.clone()),
+        _ => None,
+    });
+    (observations.collect(), *edits.count.lock().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn edit_is_not_performed_when_stopped_before_its_draft() {
+    let (terminal, edits) = stop(true).await;
+    let [observation] = &terminal[..] else { panic!("{terminal:?}") };
+    let ObservationKind::Error(error) = &observation.kind else { panic!("{observation:?}") };
+    assert_eq!((error.error_id.as_str(), edits), (NOT_PERFORMED, 0));
+}
+
+/// A new file needs no model, so the edit is in flight at the stop.
+#[tokio::test(start_paused = true)]
+async fn edit_is_cancelled_when_stopped_after_its_draft() {
+    let (terminal, edits) = stop(false).await;
+    let [observation] = &terminal[..] else { panic!("{terminal:?}") };
+    assert_eq!((observation.content.as_str(), edits), ("edited", 1));
+}
