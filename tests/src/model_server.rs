@@ -59,7 +59,7 @@ pub struct ModelServer {
     calls: watch::Receiver<usize>,
 }
 
-struct Told {
+struct ServerState {
     replies: Mutex<VecDeque<Reply>>,
     calls: watch::Sender<usize>,
 }
@@ -68,8 +68,8 @@ impl ModelServer {
     /// Starts a server that sends these replies, then status 500 for every further call.
     pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let (count, calls) = watch::channel(0);
-        let told = Told { replies: Mutex::new(replies.into_iter().collect()), calls: count };
-        let router = Router::new().fallback(reply).with_state(Arc::new(told));
+        let state = ServerState { replies: Mutex::new(replies.into_iter().collect()), calls: count };
+        let router = Router::new().fallback(reply).with_state(Arc::new(state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -85,9 +85,9 @@ impl ModelServer {
     }
 }
 
-async fn reply(State(told): State<Arc<Told>>) -> Response {
-    told.calls.send_modify(|calls| *calls += 1);
-    let reply = told.replies.lock().unwrap().pop_front();
+async fn reply(State(state): State<Arc<ServerState>>) -> Response {
+    state.calls.send_modify(|calls| *calls += 1);
+    let reply = state.replies.lock().unwrap().pop_front();
     match reply.unwrap_or_else(|| Reply::error(500, "script_ended", "no more replies")) {
         Reply::Raw(status, kind, body) => {
             (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response()

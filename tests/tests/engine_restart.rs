@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use tests::own_engine::OwnEngine;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{
-    Backend as _, CommandResult, OutputRecorder, command, id, place, ran, remove, run,
+    Backend as _, CommandResult, OutputRecorder, command, command_result, id, place, remove, run,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -26,10 +26,10 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let sandbox = place(&backend).await;
     run(&*sandbox, 1, "color=green").await;
 
-    let (heard, action, request) = (OutputRecorder::default(), id(2), command(LINES));
-    let listener = heard.listener();
+    let (output, action, request) = (OutputRecorder::default(), id(2), command(LINES));
+    let listener = output.listener();
     let restart = async {
-        heard.until("line 10").await;
+        output.until("line 10").await;
         spawn_blocking(move || {
             let mut own = own;
             own.end(signal);
@@ -43,8 +43,8 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let (ended, (own, back)) = timeout(Duration::from_secs(100), both).await.expect("the action ends");
     eprintln!("ended {:?} after the engine was back: {ended:?}", back.elapsed());
     if live_restore {
-        let ran: CommandResult = ran(ended.unwrap(), &heard);
-        let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+        let ran: CommandResult = command_result(ended.unwrap(), &output);
+        let text = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
         let lines: Vec<_> =
             text.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect();
         assert_eq!(lines, (1..=80).map(|number| format!("line {number}")).collect::<Vec<_>>());
@@ -54,7 +54,9 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     } else {
         match ended {
             // Asked to end, the server still tells what became of its actions.
-            Ok(observation) if signal == Signal::TERM => assert_eq!(ran(observation, &heard).exit_code, 137),
+            Ok(observation) if signal == Signal::TERM => {
+                assert_eq!(command_result(observation, &output).exit_code, 137);
+            }
             ended => assert!(matches!(ended, Err(SandboxError::Lost { .. })), "{ended:?}"),
         }
         assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());

@@ -1,5 +1,8 @@
 //! The span of each request, and a line at its completion, both at level `debug`. Headers, queries and bodies are not logged:
 //! they contain the key, names of files, and what agents read and write.
+//!
+//! Not tower-http's `TraceLayer` (0.6): it reports the end of a body only if the body is read to `None`. hyper does not read a
+//! body of known length that far, and a body that a disconnected client drops is never reported.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

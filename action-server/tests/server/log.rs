@@ -1,7 +1,6 @@
 //! The log in JSON: one line per request, and no contents.
 
 use std::fs::{self, File};
-use std::path::Path;
 
 use hyper::Method;
 use serde_json::Value;
@@ -21,10 +20,6 @@ async fn logged(arguments: &[&str]) -> String {
     let reply = server.send(Method::GET, "/v1/files?path=a-secret-file", "").await;
     assert_eq!(reply.status, 404);
     drop(server);
-    read(&log)
-}
-
-fn read(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap();
     assert!(!text.contains(SECRET), "{text}");
     text

@@ -201,7 +201,7 @@ impl Browser {
     }
 
     /// Calls a method on the active tab without waiting for its response.
-    pub(crate) fn tell(&mut self, method: &str, params: Value) -> Result<(), BrowserError> {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) -> Result<(), BrowserError> {
         let session = self.front()?.session.clone();
         self.post(Some(&session), method, params)?;
         Ok(())

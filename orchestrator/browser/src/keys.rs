@@ -111,8 +111,8 @@ mod tests {
             ("Space", " ", "Space", 32, Some(" "), 0),
         ] {
             let stroke = stroke(text).unwrap();
-            let told = (stroke.key.as_str(), stroke.code.as_str(), stroke.number, stroke.text.as_deref());
-            assert_eq!((told, bits(&stroke.modifiers)), ((key, code, number, typed), held), "{text}");
+            let sent = (stroke.key.as_str(), stroke.code.as_str(), stroke.number, stroke.text.as_deref());
+            assert_eq!((sent, bits(&stroke.modifiers)), ((key, code, number, typed), held), "{text}");
         }
         for text in ["", "Enterr", "Hyper+a", "ab"] {
             assert_eq!(stroke(text), None, "{text}");

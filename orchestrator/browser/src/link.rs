@@ -46,7 +46,7 @@ impl Link {
     pub(crate) fn open(place: &BrowserFolder, gone: CancellationToken) -> Result<Self, SandboxError> {
         let (input, sent) = mpsc::channel::<Bytes>(MAX_UNSENT_MESSAGES);
         // Bounded by the bytes in it.
-        let (heard, messages) = mpsc::unbounded_channel();
+        let (received, messages) = mpsc::unbounded_channel();
         let unread = Arc::new(AtomicUsize::new(0));
         let end = gone.child_token();
         let (id, request, place) = (process_id()?, place.link(), place.clone());
@@ -59,7 +59,7 @@ impl Link {
                     let mut splitter = splitter.lock().unwrap_or_else(PoisonError::into_inner);
                     splitter.push(bytes, |message| {
                         let before = counted.fetch_add(message.len(), Ordering::Relaxed);
-                        if before > MAX_UNREAD_BYTES || heard.send(message).is_err() {
+                        if before > MAX_UNREAD_BYTES || received.send(message).is_err() {
                             ended.cancel();
                         }
                     });
@@ -108,16 +108,16 @@ pub(crate) struct Launched {
 /// Starts the browser, and supervises it until it exits.
 pub(crate) fn launch(place: &BrowserFolder, until: CancellationToken) -> Result<Launched, SandboxError> {
     let launched = Launched { gone: CancellationToken::new(), words: OutputTail::default() };
-    let (id, request, place, told) = (process_id()?, place.launch(), place.clone(), launched.clone());
+    let (id, request, place, observer) = (process_id()?, place.launch(), place.clone(), launched.clone());
     // The task ends with the browser or with its owner, so that it does not keep the sandbox alive. The browser continues.
     tokio::spawn(async move {
-        let on_output = |_, chunk: OutputChunk<'_>| told.words.hear(chunk);
+        let on_output = |_, chunk: OutputChunk<'_>| observer.words.hear(chunk);
         let exit = tokio::select! {
             exit = place.sandbox.exec(&id, &request, None, &on_output) => exit,
             () = until.cancelled() => return,
         };
         tracing::debug!(?exit, "a browser has ended");
-        told.gone.cancel();
+        observer.gone.cancel();
     });
     Ok(launched)
 }

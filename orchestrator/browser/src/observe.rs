@@ -125,7 +125,7 @@ pub(crate) async fn observe(
     }
     content.push_str(&format!("Address: {url}\n"));
     let page = page.unwrap_or_default();
-    content.push_str(&page.told());
+    content.push_str(&page.describe());
     let facts = BrowseObservation {
         url,
         screenshot,
@@ -148,26 +148,24 @@ impl Page {
         }
     }
 
-    fn told(&self) -> String {
-        let mut told = match self.title.as_str() {
+    fn describe(&self) -> String {
+        let mut text = match self.title.as_str() {
             "" => String::new(),
             title => format!("Title: {title}\n"),
         };
         if self.height > self.window && self.window > 0 {
             let (from, to) = (self.scrolled, self.scrolled.saturating_add(self.window));
-            told.push_str(&format!("In sight: {from} to {to} of {} pixels\n", self.height));
+            text.push_str(&format!("In sight: {from} to {to} of {} pixels\n", self.height));
         }
         if self.is_below {
-            told.push_str("What is above the window is left out.\n");
+            text.push_str("What is above the window is left out.\n");
         }
-        told.push('\n');
-        told.push_str(&self.text);
+        text.push('\n');
+        text.push_str(&self.text);
         if self.is_cut {
-            told.push_str(
-                "\nThe page is too large to be told as a whole: scroll down to be told what comes then.",
-            );
+            text.push_str("\nThe page is too large to be described as a whole. Scroll down for the rest.");
         }
-        told
+        text
     }
 }
 
@@ -185,7 +183,7 @@ impl Browser {
         let seen = match self.evaluate("observe", &bounds).await {
             // The page's script may run forever and is interrupted.
             Err(BrowserError::Slow) => {
-                self.tell("Runtime.terminateExecution", json!({}))?;
+                self.notify("Runtime.terminateExecution", json!({}))?;
                 self.note("The page's script did not end, and was interrupted.".to_owned());
                 self.evaluate("observe", &bounds).await
             }
@@ -248,6 +246,6 @@ mod tests {
         };
         let page = page.cut();
         assert!(page.focused.len() < 2 * MAX_FIELD_CHARS);
-        assert!(page.told().len() < 2 * MAX_PAGE_CHARS);
+        assert!(page.describe().len() < 2 * MAX_PAGE_CHARS);
     }
 }

@@ -40,7 +40,7 @@ const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum length of the output of a browser that cannot start, in characters.
 const MAX_STDERR_CHARS: usize = 600;
 
-const CANCELLED: &str = "it was cancelled; what it had begun may go on";
+const CANCELLED: &str = "it was cancelled; what it had started may continue";
 
 /// A queued action.
 pub(crate) struct Task {
@@ -127,13 +127,13 @@ impl Owner {
         patience: Duration,
         cancel: &CancellationToken,
     ) -> Result<Observation, SandboxError> {
-        let begun = tokio::select! {
+        let start = tokio::select! {
             biased;
             () = cancel.cancelled() => {
                 outcome.error = "it was cancelled before it began".to_owned();
                 return Ok(outcome.without_page(&[]));
             }
-            begun = self.place.begin(id) => begun?,
+            start = self.place.begin(id) => start?,
         };
         let performed = tokio::select! {
             biased;
@@ -141,7 +141,7 @@ impl Owner {
                 outcome.error = CANCELLED.to_owned();
                 return Ok(outcome.without_page(&[]));
             }
-            performed = self.perform(begun, &mut outcome, calls, patience) => performed,
+            performed = self.perform(start, &mut outcome, calls, patience) => performed,
         };
         let Some(browser) = self.browser.as_mut().filter(|_| performed.is_ok()) else {
             self.browser = None;
@@ -177,14 +177,14 @@ impl Owner {
     /// Performs an action. Failures are part of the result. `Err` if there is no browser.
     async fn perform(
         &mut self,
-        begun: ActionStart,
+        start: ActionStart,
         outcome: &mut BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
         patience: Duration,
     ) -> Result<(), String> {
         let place = self.place.clone();
-        let browser = self.found(begun.found).await?;
-        let calls = match (begun.is_again, calls) {
+        let browser = self.found(start.found).await?;
+        let calls = match (start.is_again, calls) {
             (true, _) => {
                 outcome.error = "the host was interrupted while this was done, and what came of it is not known: look at \
                                  the page as it is now"
@@ -214,7 +214,7 @@ impl Owner {
             Err(_) => {
                 outcome.error = format!("it took longer than {} seconds", patience.as_secs_f64());
                 // Pending waits would delay the observation. An exited browser is detected by the observation.
-                let _ = browser.tell("Page.stopLoading", json!({}));
+                let _ = browser.notify("Page.stopLoading", json!({}));
             }
         }
         Ok(())

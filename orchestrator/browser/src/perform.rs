@@ -53,7 +53,7 @@ impl Browser {
             match self.ask_within(RESPONSE_TIMEOUT, "Runtime.evaluate", question).await {
                 // It may be navigating to another page.
                 Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
-                Err(BrowserError::Slow) => self.tell("Runtime.terminateExecution", json!({}))?,
+                Err(BrowserError::Slow) => self.notify("Runtime.terminateExecution", json!({}))?,
                 Err(BrowserError::Crashed) => break,
                 Err(fault @ (BrowserError::Dead(_) | BrowserError::Silent)) => return Err(fault),
             }
@@ -114,7 +114,7 @@ impl Browser {
         let answer = match self.ask_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url})).await {
             Ok(answer) => answer,
             Err(BrowserError::Slow) => {
-                self.tell("Page.stopLoading", json!({}))?;
+                self.notify("Page.stopLoading", json!({}))?;
                 return Err(BrowserError::Refused(format!(
                     "nothing came within {} seconds",
                     LOAD_TIMEOUT.as_secs()
@@ -166,7 +166,7 @@ impl Browser {
                         "The page has not finished loading after {} seconds.",
                         LOAD_TIMEOUT.as_secs()
                     ));
-                    self.tell("Page.stopLoading", json!({}))?;
+                    self.notify("Page.stopLoading", json!({}))?;
                     return Ok(());
                 }
             }

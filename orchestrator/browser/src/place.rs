@@ -106,7 +106,7 @@ impl BrowserFolder {
     async fn step(&self, verb: &str, argument: &str) -> Result<String, SandboxError> {
         let id = process_id()?;
         let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
-        let heard = |stream: OutputStream, chunk: OutputChunk<'_>| match stream {
+        let on_output = |stream: OutputStream, chunk: OutputChunk<'_>| match stream {
             OutputStream::Stdout => stdout.hear(chunk),
             OutputStream::Stderr => stderr.hear(chunk),
         };
@@ -114,7 +114,7 @@ impl BrowserFolder {
             timeout_seconds: Some(STEP_TIMEOUT.as_secs_f64()),
             ..self.request(verb, &[argument], ProcessStdin::Null)
         };
-        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, self.sandbox.exec(&id, &request, None, &heard)).await {
+        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, self.sandbox.exec(&id, &request, None, &on_output)).await {
             Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.end()),
             Ok(Ok(_)) => {
                 Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.end()) })

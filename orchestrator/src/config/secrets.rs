@@ -26,11 +26,8 @@ pub(super) fn read(
         let description = found.remove(&name).map(|secret: Secret| secret.description).unwrap_or_default();
         found.insert(name, Secret { value, description });
     }
-    match found.keys().find(|name| !is_name(name)) {
-        Some(name) => {
-            let problem = "has a name that a shell does not take: letters, digits and _, and no digit first";
-            Err(invalid(name, problem))
-        }
+    match found.keys().find(|name| !is_variable_name(name)) {
+        Some(name) => Err(invalid(name, INVALID_NAME)),
         None => Ok(found),
     }
 }
@@ -73,7 +70,12 @@ fn from_flag(
     Ok((name.to_owned(), value.into()))
 }
 
-fn is_name(name: &str) -> bool {
+/// Problem of a name that [`is_variable_name`] refuses.
+pub(super) const INVALID_NAME: &str =
+    "has a name that a shell does not take: letters, digits and _, and no digit first";
+
+/// Whether a shell accepts this name of a variable.
+pub(super) fn is_variable_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use super::secrets::{INVALID_NAME, is_variable_name};
 use super::settings::{ConfigError, Settings};
 
 /// Reads the variables, by name. Numbers and truth values become text.
@@ -12,13 +13,8 @@ pub(super) fn read(settings: &Settings) -> Result<BTreeMap<String, SecretString>
     let variables = settings.table("sandbox", "runtime_startup_env_vars").unwrap_or_default();
     let read = |(name, value): (String, Value)| {
         let refuse = |problem| Err(ConfigError::BadVariable { name: name.clone(), problem });
-        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            && !name.starts_with(|first: char| first.is_ascii_digit())
-            && !name.is_empty();
-        if !is_name {
-            return refuse(
-                "has a name that a shell does not take: letters, digits and _, and no digit first",
-            );
+        if !is_variable_name(&name) {
+            return refuse(INVALID_NAME);
         }
         let value = match value {
             Value::String(text) if text.contains('\0') => return refuse("has a NUL in its value"),

@@ -26,11 +26,11 @@ async fn exec(
     argv: &[&str],
     stdin: Option<Vec<u8>>,
 ) -> (ProcessExit, Vec<u8>, Vec<u8>) {
-    let heard: Mutex<(Vec<u8>, Vec<u8>)> = Mutex::default();
+    let output: Mutex<(Vec<u8>, Vec<u8>)> = Mutex::default();
     let on_output = |stream, chunk: OutputChunk<'_>| {
         let OutputChunk::Bytes { bytes, offset } = chunk else { panic!("a gap: {chunk:?}") };
-        let mut heard = heard.lock().unwrap();
-        let (stdout, stderr) = &mut *heard;
+        let mut output = output.lock().unwrap();
+        let (stdout, stderr) = &mut *output;
         let kept = if stream == OutputStream::Stdout { stdout } else { stderr };
         assert_eq!(offset, kept.len() as u64, "output out of order");
         kept.extend_from_slice(bytes);
@@ -38,7 +38,7 @@ async fn exec(
     let id: ProcessId = id.parse().unwrap();
     let stdin = stdin.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _);
     let exit = sandbox.exec(&id, &program(argv), stdin, &on_output).await.unwrap();
-    let (stdout, stderr) = heard.into_inner().unwrap();
+    let (stdout, stderr) = output.into_inner().unwrap();
     (exit, stdout, stderr)
 }
 
@@ -70,10 +70,10 @@ pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) 
     let sandbox = place(backend).await;
     let id: ProcessId = "sleeper".parse().unwrap();
     let request = program(&["sh", "-c", "sleep 1000 & echo begun; wait"]);
-    let begun = tokio::sync::Notify::new();
-    let on_output = |_, _: OutputChunk<'_>| begun.notify_one();
+    let started = tokio::sync::Notify::new();
+    let on_output = |_, _: OutputChunk<'_>| started.notify_one();
     let end = async {
-        begun.notified().await;
+        started.notified().await;
         sandbox.kill_process(&id).await.unwrap();
     };
     let (exit, ()) = tokio::join!(sandbox.exec(&id, &request, None, &on_output), end);

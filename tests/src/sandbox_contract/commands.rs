@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Backend, OutputRecorder, command, id, place, ran, remove, run};
+use super::{Backend, OutputRecorder, command, command_result, id, place, remove, run};
 
 /// Output is streamed while the command runs, and is part of the observation.
 pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let ran = run(&*sandbox, 1, "echo gl''ove").await;
     assert_eq!((ran.exit_code, ran.content.trim()), (0, "glove"));
-    assert!(String::from_utf8_lossy(&ran.heard).contains("glove"));
+    assert!(String::from_utf8_lossy(&ran.streamed).contains("glove"));
     remove(backend, sandbox).await;
 }
 
@@ -40,7 +40,7 @@ pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
     // 65,536 distinct lines of 16 bytes.
     let ran =
         run(&*sandbox, 1, "i=0; while [ $i -lt 65536 ]; do printf '%015d\\n' $i; i=$((i+1)); done").await;
-    let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+    let text = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
     let lines: Vec<&str> = text.lines().filter(|line| line.len() == 15 && line.starts_with('0')).collect();
     assert_eq!(lines.len(), 65_536);
     assert!(lines.iter().enumerate().all(|(number, line)| *line == format!("{number:015}")));
@@ -51,21 +51,21 @@ pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
 /// A cancel kills background processes too, and the action still returns an observation.
 pub async fn a_cancel_ends_the_process_tree_and_the_observation_comes(backend: &dyn Backend) {
     let sandbox = place(backend).await;
-    let heard = OutputRecorder::default();
+    let output = OutputRecorder::default();
     // Without isolation, the processes of other tests are visible too.
     let own = format!("{:07}", std::process::id());
     let (listener, request) =
-        (heard.listener(), command(&format!("sleep 9{own} & sh -c 'echo beg''un; sleep 9{own}'")));
+        (output.listener(), command(&format!("sleep 9{own} & sh -c 'echo beg''un; sleep 9{own}'")));
     let (first, cancelled) = (id(1), id(1));
     let (ended, ()) = timeout(Duration::from_secs(20), async {
         tokio::join!(sandbox.execute(&first, &request, &listener), async {
-            heard.until("begun").await;
+            output.until("begun").await;
             sandbox.cancel(&cancelled).await.unwrap();
         })
     })
     .await
     .expect("a cancelled action ends");
-    assert_ne!(ran(ended.unwrap(), &heard).exit_code, 0);
+    assert_ne!(command_result(ended.unwrap(), &output).exit_code, 0);
 
     // The brackets keep the search from finding itself.
     let search = format!("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep [9]{own}'");

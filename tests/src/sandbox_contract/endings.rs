@@ -36,10 +36,10 @@ pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
 
     let spec = spec(backend);
-    let begun = Instant::now();
+    let started = Instant::now();
     let failed = error(backend.provider_of(ServerBinary::at(program)).create(&spec, &|_| {}).await);
     assert!(matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")), "{failed:?}");
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
 }
 

@@ -9,7 +9,7 @@ use protocol::record::SandboxLeased;
 use protocol::{Observation, ObservationKind, SandboxId};
 use tokio::time::{sleep, timeout};
 
-use super::{Backend, CommandResult, OutputRecorder, command, error, id, place, ran, remove, run};
+use super::{Backend, CommandResult, OutputRecorder, command, command_result, error, id, place, remove, run};
 
 /// A backend that can inject faults into its sandboxes from outside.
 #[async_trait]
@@ -35,8 +35,8 @@ const LINES: &str = "echo ran >> counter; i=0; while [ $i -lt 3000 ]; do i=$((i+
                      [ $((i % 100)) -ne 0 ] || sleep 0.1; done";
 
 fn numbered_lines(ran: &CommandResult) -> Vec<String> {
-    let heard = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
-    heard.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect()
+    let output = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
+    output.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect()
 }
 
 fn expected_lines(count: u32) -> Vec<String> {
@@ -46,13 +46,13 @@ fn expected_lines(count: u32) -> Vec<String> {
 /// The connection is cut five times while a command prints.
 pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
-    let (heard, first, request) = (OutputRecorder::default(), id(1), command(LINES));
-    let listener = heard.listener();
+    let (output, first, request) = (OutputRecorder::default(), id(1), command(LINES));
+    let listener = output.listener();
     let name = sandbox.lease().sandbox_id.clone();
     let cuts = async {
         let mut cut = 0;
         for line in [100, 400, 1000, 1700, 2300] {
-            heard.until(&format!("line {line}")).await;
+            output.until(&format!("line {line}")).await;
             cut += backend.cut_connection(&name).await;
         }
         cut
@@ -60,7 +60,7 @@ pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &
     let both = async { tokio::join!(sandbox.execute(&first, &request, &listener), cuts) };
     let (ended, cut) = timeout(Duration::from_secs(50), both).await.expect("the action ends");
     assert!(cut >= 4, "cut {cut} times"); // one may come between two connections
-    let ran = ran(ended.unwrap(), &heard);
+    let ran = command_result(ended.unwrap(), &output);
     assert_eq!(ran.exit_code, 0);
     assert_eq!(numbered_lines(&ran), expected_lines(3000));
     assert_eq!(run(&*sandbox, 2, "cat counter").await.content.trim(), "ran");
@@ -86,10 +86,10 @@ pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn Fau
 pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    let (heard, first, request) = (OutputRecorder::default(), id(1), command("echo beg''un; sleep 1042"));
-    let listener = heard.listener();
+    let (output, first, request) = (OutputRecorder::default(), id(1), command("echo beg''un; sleep 1042"));
+    let listener = output.listener();
     let kill = async {
-        heard.until("begun").await;
+        output.until("begun").await;
         backend.kill(&name).await;
         Instant::now()
     };
@@ -114,21 +114,21 @@ pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let lines = "echo ran >> counter; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
-    let (heard, first, request) = (OutputRecorder::default(), id(1), command(lines));
-    let listener = heard.listener();
+    let (output, first, request) = (OutputRecorder::default(), id(1), command(lines));
+    let listener = output.listener();
     let freeze = async {
-        heard.until("line 10").await;
+        output.until("line 10").await;
         backend.freeze(&name).await;
-        let before = heard.bytes().len();
+        let before = output.bytes().len();
         sleep(time).await;
-        let said = heard.bytes().len() - before;
+        let printed = output.bytes().len() - before;
         backend.thaw(&name).await;
-        said
+        printed
     };
     let both = async { tokio::join!(sandbox.execute(&first, &request, &listener), freeze) };
-    let (ended, said) = timeout(time + Duration::from_secs(40), both).await.expect("the action ends");
-    assert!(said < 100, "it said {said} bytes while it was frozen");
-    let ran = ran(ended.unwrap(), &heard);
+    let (ended, printed) = timeout(time + Duration::from_secs(40), both).await.expect("the action ends");
+    assert!(printed < 100, "it printed {printed} bytes while it was frozen");
+    let ran = command_result(ended.unwrap(), &output);
     assert_eq!(ran.exit_code, 0);
     assert_eq!(numbered_lines(&ran), expected_lines(50));
     assert_eq!(run(&*sandbox, 2, "cat counter").await.content.trim(), "ran");
@@ -152,12 +152,12 @@ pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn FaultInj
     assert!(matches!(refused.kind, ObservationKind::Error(_)), "{refused:?}");
     assert_eq!(run(&*sandbox, 4, &format!("cat {kept}")).await.content.trim(), "as it was");
     // More output than the server holds in memory, which it would spill to disk.
-    let told = Told::default();
+    let counter = OutputCounter::default();
     let flood = command("head -c 8000000 /dev/zero | tr '\\0' x");
-    let ended = sandbox.execute(&id(5), &flood, &|chunk| told.hear(chunk)).await.unwrap();
-    assert_eq!(ran(ended, &OutputRecorder::default()).exit_code, 0);
-    println!("{} of 8,000,000 bytes came, {} are told as missing", told.came(), told.missing());
-    assert_eq!(told.came() + told.missing(), 8_000_000);
+    let ended = sandbox.execute(&id(5), &flood, &|chunk| counter.record(chunk)).await.unwrap();
+    assert_eq!(command_result(ended, &OutputRecorder::default()).exit_code, 0);
+    println!("{} of 8,000,000 bytes received, {} reported as missing", counter.received(), counter.missing());
+    assert_eq!(counter.received() + counter.missing(), 8_000_000);
 
     assert_eq!(run(&*sandbox, 6, &format!("rm {folder}/filling")).await.exit_code, 0);
     assert!(matches!(write(&*sandbox, 7, &kept, "new\n").await.kind, ObservationKind::Write(_)));
@@ -167,28 +167,28 @@ pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn FaultInj
 
 /// Counts received and missing bytes of an output, and checks that they arrive in order and once.
 #[derive(Default)]
-struct Told {
-    came: AtomicU64,
+struct OutputCounter {
+    received: AtomicU64,
     missing: AtomicU64,
 }
 
-impl Told {
-    fn hear(&self, chunk: OutputChunk<'_>) {
-        let heard = self.came() + self.missing();
+impl OutputCounter {
+    fn record(&self, chunk: OutputChunk<'_>) {
+        let offset_so_far = self.received() + self.missing();
         match chunk {
             OutputChunk::Bytes { offset, bytes } => {
-                assert_eq!(offset, heard);
-                self.came.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                assert_eq!(offset, offset_so_far);
+                self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
             OutputChunk::Gap { from, to } => {
-                assert_eq!(from, heard);
+                assert_eq!(from, offset_so_far);
                 self.missing.fetch_add(to - from, Ordering::Relaxed);
             }
         }
     }
 
-    fn came(&self) -> u64 {
-        self.came.load(Ordering::Relaxed)
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     fn missing(&self) -> u64 {

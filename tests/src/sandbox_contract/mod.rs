@@ -149,23 +149,23 @@ pub struct CommandResult {
     /// The exit code.
     pub exit_code: i64,
     /// The output that was streamed while it ran.
-    pub heard: Vec<u8>,
+    pub streamed: Vec<u8>,
 }
 
 /// Runs a command to completion.
 pub async fn run(sandbox: &dyn Sandbox, number: u32, text: &str) -> CommandResult {
-    let heard = OutputRecorder::default();
-    let observation = sandbox.execute(&id(number), &command(text), &heard.listener()).await.unwrap();
-    ran(observation, &heard)
+    let output = OutputRecorder::default();
+    let observation = sandbox.execute(&id(number), &command(text), &output.listener()).await.unwrap();
+    command_result(observation, &output)
 }
 
 /// Returns the parts of a command's observation.
-pub fn ran(observation: Observation, heard: &OutputRecorder) -> CommandResult {
+pub fn command_result(observation: Observation, output: &OutputRecorder) -> CommandResult {
     match observation.kind {
         ObservationKind::Run(run) => CommandResult {
             content: observation.content,
             exit_code: run.metadata.exit_code,
-            heard: heard.bytes(),
+            streamed: output.bytes(),
         },
         other => panic!("not a command's observation: {other:?}: {}", observation.content),
     }
@@ -178,14 +178,14 @@ pub struct OutputRecorder(Arc<Mutex<(u64, Vec<u8>)>>);
 impl OutputRecorder {
     /// Returns the callback that receives output.
     pub fn listener(&self) -> impl Fn(OutputChunk<'_>) + Send + Sync + use<> {
-        let heard = self.clone();
+        let output = self.clone();
         move |chunk| {
-            let mut heard = heard.0.lock().unwrap();
+            let mut output = output.0.lock().unwrap();
             match chunk {
                 OutputChunk::Bytes { offset, bytes } => {
-                    assert_eq!(offset, heard.0, "output out of order");
-                    heard.0 += bytes.len() as u64;
-                    heard.1.extend_from_slice(bytes);
+                    assert_eq!(offset, output.0, "output out of order");
+                    output.0 += bytes.len() as u64;
+                    output.1.extend_from_slice(bytes);
                 }
                 OutputChunk::Gap { from, to } => panic!("a gap from {from} to {to}"),
             }

@@ -75,9 +75,9 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultI
 async fn time_of_a_start(backend: &dyn FaultInjection) -> Duration {
     let mut times = Vec::new();
     for _ in 0..3 {
-        let begun = Instant::now();
+        let started = Instant::now();
         let sandbox = super::place(backend).await;
-        times.push(begun.elapsed());
+        times.push(started.elapsed());
         super::remove(backend, sandbox).await;
     }
     times.into_iter().min().unwrap()

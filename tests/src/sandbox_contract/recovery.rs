@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use engine::sandbox::SandboxError;
 use tokio::time::timeout;
 
-use super::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
+use super::{Backend, OutputRecorder, command, command_result, error, id, place, remove, run};
 
 /// A repeated id attaches: the command runs once, and each request receives its output.
 pub async fn an_action_asked_for_twice_runs_once(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     for _ in 0..3 {
         let ran = run(&*sandbox, 1, "echo once >> counter; echo co''unted").await;
-        assert!(String::from_utf8_lossy(&ran.heard).contains("counted"));
+        assert!(String::from_utf8_lossy(&ran.streamed).contains("counted"));
     }
     assert_eq!(run(&*sandbox, 2, "cat counter").await.content.trim(), "once");
     remove(backend, sandbox).await;
@@ -24,19 +24,19 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
     let lease = sandbox.lease().clone();
     let request = command("echo bef''ore; while [ ! -e go ]; do sleep 0.1; done; echo aft''er");
     {
-        let (heard, first) = (OutputRecorder::default(), id(1));
-        let listener = heard.listener();
+        let (output, first) = (OutputRecorder::default(), id(1));
+        let listener = output.listener();
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
-            () = heard.until("before") => {}
+            () = output.until("before") => {}
         }
     }
     drop(sandbox);
 
     let sandbox = backend.provider().attach(&lease).await.unwrap();
     assert_eq!(*sandbox.lease(), lease);
-    let (heard, first) = (OutputRecorder::default(), id(1));
-    let listener = heard.listener();
+    let (output, first) = (OutputRecorder::default(), id(1));
+    let listener = output.listener();
     let write = protocol::sandbox_api::ActionRequest::new(
         protocol::sandbox_api::SandboxAction::Write(protocol::action::WriteAction {
             path: format!("{}/go", lease.working_dir),
@@ -49,12 +49,12 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
         None,
     );
     let (ended, ()) = tokio::join!(sandbox.execute(&first, &request, &listener), async {
-        heard.until("before").await;
+        output.until("before").await;
         sandbox.execute(&id(2), &write, &|_| {}).await.unwrap();
     });
-    let ran = ran(ended.unwrap(), &heard);
+    let ran = command_result(ended.unwrap(), &output);
     assert_eq!(ran.exit_code, 0);
-    assert!(String::from_utf8_lossy(&ran.heard).contains("after"));
+    assert!(String::from_utf8_lossy(&ran.streamed).contains("after"));
 
     let other = protocol::record::SandboxLeased { boot_id: "another-life".parse().unwrap(), ..lease };
     assert!(matches!(error(backend.provider().attach(&other).await), SandboxError::Lost { .. }));
@@ -64,20 +64,20 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
 /// The server is killed: the pending call fails, and a later attach fails too.
 pub async fn a_server_killed_in_mid_command_is_lost_within_five_seconds(backend: &dyn Backend) {
     let sandbox = place(backend).await;
-    let (heard, first) = (OutputRecorder::default(), id(1));
+    let (output, first) = (OutputRecorder::default(), id(1));
     // The shell's parent is the server.
     let request = command("echo beg''un; sleep 0.2; kill -9 $PPID; sleep 1042");
-    let listener = heard.listener();
+    let listener = output.listener();
     let watch = async {
-        heard.until("begun").await;
+        output.until("begun").await;
         Instant::now()
     };
     let waited = timeout(Duration::from_secs(15), async {
         tokio::join!(sandbox.execute(&first, &request, &listener), watch)
     });
-    let (ended, begun) = waited.await.expect("a lost sandbox is noticed");
+    let (ended, started) = waited.await.expect("a lost sandbox is noticed");
     assert!(matches!(error(ended), SandboxError::Lost { .. }));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert!(matches!(error(backend.provider().attach(sandbox.lease()).await), SandboxError::Lost { .. }));
     remove(backend, sandbox).await;
 }

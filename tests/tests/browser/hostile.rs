@@ -28,7 +28,7 @@ async fn a_page_of_any_size_is_told_within_bounds() {
     let seen = scene.act("goto('SITE/longest-text')").await;
     assert!(seen.text.contains("heading 'Long'") || seen.page.error, "{}", seen.text);
     assert!(seen.text.len() < LONGEST_OBSERVATION);
-    scene.act("goto('SITE/many-nodes')").await.has("The page is too large to be told as a whole");
+    scene.act("goto('SITE/many-nodes')").await.has("The page is too large to be described as a whole");
     scene.act("scroll(0, 1000)").await.well().has("What is above the window is left out.");
 
     let seen = scene.act("goto('SITE/many-tabs')").await.well();

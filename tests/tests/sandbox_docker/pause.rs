@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxError, SandboxState, SnapshotPurpose};
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
+use tests::sandbox_contract::{
+    Backend, OutputRecorder, command, command_result, error, id, place, remove, run,
+};
 use tokio::time::{sleep, timeout};
 
 /// Longer than the pings of both sides wait.
@@ -17,10 +19,10 @@ async fn shell_processes_and_connection_survive_a_pause() {
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
-    let (heard, second) = (OutputRecorder::default(), id(2));
-    let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), heard.listener());
+    let (output, second) = (OutputRecorder::default(), id(2));
+    let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), output.listener());
     let pausing = async {
-        heard.until("begun").await;
+        output.until("begun").await;
         provider.pause(&name).await.unwrap();
         provider.pause(&name).await.unwrap(); // no error twice
         let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
@@ -30,7 +32,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
         provider.resume(&name).await.unwrap();
     };
     let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
-    let ran = ran(ended.unwrap(), &heard);
+    let ran = command_result(ended.unwrap(), &output);
     assert!(ran.content.contains("value"), "{}", ran.content);
 
     // Asked while it is frozen, it answers when it goes on.

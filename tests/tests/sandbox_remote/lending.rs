@@ -15,7 +15,7 @@ use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, 
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::TcpStream;
 
-fn lent() -> SandboxHostBackend<Local> {
+fn leased_backend() -> SandboxHostBackend<Local> {
     SandboxHostBackend::over_local().unwrap()
 }
 
@@ -52,7 +52,7 @@ fn conversation(spec: &SandboxSpec) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
-    let backend = lent();
+    let backend = leased_backend();
     let config = SandboxHostConfig {
         max_sandboxes: 2,
         max_sandboxes_per_key: 1,
@@ -91,7 +91,7 @@ async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
 
 #[tokio::test]
 async fn a_wrong_key_and_requests_without_one_are_refused() {
-    let backend = lent();
+    let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let failed = error(impatient(address, "nobody-0123456789").create(&spec(&backend), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
@@ -106,7 +106,7 @@ async fn a_wrong_key_and_requests_without_one_are_refused() {
 
 #[tokio::test]
 async fn what_asks_for_too_much_is_refused_and_said() {
-    let backend = lent();
+    let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let (status, _) = ask(address, of_ann("POST", "/start", vec![b' '; 5 << 20])).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -132,7 +132,7 @@ async fn what_asks_for_too_much_is_refused_and_said() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
-    let backend = lent();
+    let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let start = json!({
         "image": "ours:1", "command": ["/openhands/micromamba/bin/micromamba", "run"], "working_dir": "/openhands/code/",
@@ -183,7 +183,7 @@ async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
-    let backend = lent();
+    let backend = leased_backend();
     let config = SandboxHostConfig {
         idle_timeout: Duration::from_secs(1),
         ..SandboxHostBackend::<Local>::host_config()

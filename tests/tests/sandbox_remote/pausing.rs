@@ -6,7 +6,9 @@ use engine::sandbox::{SandboxError, SandboxProvider, SandboxState};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::faults::FaultInjection as _;
 use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_of, lent_name};
-use tests::sandbox_contract::{Backend, OutputRecorder, command, error, id, place, ran, remove, run};
+use tests::sandbox_contract::{
+    Backend, OutputRecorder, command, command_result, error, id, place, remove, run,
+};
 use tokio::time::{sleep, timeout};
 
 async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> SandboxState {
@@ -21,10 +23,10 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
-    let (heard, second) = (OutputRecorder::default(), id(2));
-    let (request, listener) = (command("echo beg''un; sleep 1; echo $kept"), heard.listener());
+    let (output, second) = (OutputRecorder::default(), id(2));
+    let (request, listener) = (command("echo beg''un; sleep 1; echo $kept"), output.listener());
     let pausing = async {
-        heard.until("begun").await;
+        output.until("begun").await;
         for _ in 0..2 {
             provider.pause(&name).await.unwrap(); // no error twice
             assert_eq!(condition(&*provider, &name).await, SandboxState::Paused);
@@ -43,7 +45,7 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
         }
     };
     let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
-    assert!(ran(ended.unwrap(), &heard).content.contains("value"));
+    assert!(command_result(ended.unwrap(), &output).content.contains("value"));
 
     // Who attaches lets it go on, as at the machine itself.
     let lease = sandbox.lease().clone();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::Home;
 use tests::sandbox_contract::local::Local;
 use tests::sandbox_contract::remote::{SECRET, client_of};
-use tests::sandbox_contract::{OutputRecorder, command, id, ran, run, spec};
+use tests::sandbox_contract::{OutputRecorder, command, command_result, id, run, spec};
 
 /// The program, serving.
 struct Host {
@@ -52,11 +52,11 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     let lease = sandbox.lease().clone();
 
     // What runs does not notice, and its ending comes to whoever waits.
-    let (heard, first) = (OutputRecorder::default(), id(1));
+    let (output, first) = (OutputRecorder::default(), id(1));
     let (listener, request) =
-        (heard.listener(), command("echo beg''un; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
+        (output.listener(), command("echo beg''un; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
     let again = async {
-        heard.until("begun").await;
+        output.until("begun").await;
         host.kill();
         let host = Host::start(&home, &address.to_string(), &[]);
         let listed = provider.list().await.unwrap();
@@ -66,8 +66,8 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
         host
     };
     let (ended, host) = tokio::join!(sandbox.execute(&first, &request, &listener), again);
-    let ran = ran(ended.unwrap(), &heard);
-    assert!(ran.exit_code == 0 && String::from_utf8_lossy(&ran.heard).contains("done"), "{ran:?}");
+    let ran = command_result(ended.unwrap(), &output);
+    assert!(ran.exit_code == 0 && String::from_utf8_lossy(&ran.streamed).contains("done"), "{ran:?}");
     drop(sandbox);
 
     // At an ordinary end they stay too.

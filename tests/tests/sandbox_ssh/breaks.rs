@@ -5,7 +5,9 @@ use std::time::Duration;
 use engine::sandbox::Sandbox;
 use tests::sandbox_contract::faults;
 use tests::sandbox_contract::ssh::Ssh;
-use tests::sandbox_contract::{Backend, CommandResult, OutputRecorder, command, id, ran, remove, run, spec};
+use tests::sandbox_contract::{
+    Backend, CommandResult, OutputRecorder, command, command_result, id, remove, run, spec,
+};
 use tests::sshd::{Options, USER};
 use tests::tcp_proxy::TcpProxy;
 use tokio::time::timeout;
@@ -17,10 +19,10 @@ const PRINTING: &str = "echo once >> ran; i=0; while [ $i -lt 400 ]; do printf '
 
 /// Runs the command, and `breaks` when about a quarter of its output has come.
 async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> CommandResult {
-    let (heard, first) = (OutputRecorder::default(), id(1));
-    let (listener, request) = (heard.listener(), command(PRINTING));
+    let (output, first) = (OutputRecorder::default(), id(1));
+    let (listener, request) = (output.listener(), command(PRINTING));
     let broken = async {
-        heard.until("line 00100").await;
+        output.until("line 00100").await;
         breaks().await;
     };
     let (ended, ()) = timeout(Duration::from_secs(50), async {
@@ -28,13 +30,13 @@ async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Comma
     })
     .await
     .expect("an action ends although its connection breaks");
-    ran(ended.unwrap(), &heard)
+    command_result(ended.unwrap(), &output)
 }
 
 /// The output is whole, in order, and the command ran once.
 async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
     assert_eq!(ran.exit_code, 7);
-    let text = String::from_utf8_lossy(&ran.heard).replace("\r\n", "\n");
+    let text = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
     let lines: Vec<&str> =
         text.lines().filter(|line| line.starts_with("line ") && line.len() == 10).collect();
     let expected: Vec<String> = (0..LINES).map(|number| format!("line {number:05}")).collect();

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use conversations::{ConversationParts, FollowOptions};
 use engine::agent::{Agent, AgentStep, TeamMember};
 use engine::conversation::NOT_PERFORMED;
-use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+use engine::llm::{Llm, LlmError, LlmProgress};
 use engine::testing::{ScriptedProvider, ScriptedResult};
 use engine::view::View;
 use protocol::action::{EditAction, EditCommand, FileImplementation, SystemAction};
@@ -15,7 +15,7 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Event, EventBody, Observation, ObservationKind};
 use tokio::sync::Notify;
 
-use super::{conversations, start_with, until};
+use super::{HangingLlm, conversations, start_with, until};
 
 /// Drafts an edit of the same file in each step.
 struct DraftingAgent;
@@ -47,31 +47,6 @@ impl Agent for DraftingAgent {
     }
 }
 
-/// Draft editor that never responds.
-struct HangingEditor {
-    called: Arc<Notify>,
-}
-
-#[async_trait]
-impl Llm for HangingEditor {
-    fn model(&self) -> &str {
-        "hanging"
-    }
-
-    fn max_cost(&self, _: u64) -> f64 {
-        0.0
-    }
-
-    async fn complete(
-        &self,
-        _: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        self.called.notify_one();
-        std::future::pending().await
-    }
-}
-
 /// Edits that the sandbox was asked to perform.
 #[derive(Default)]
 struct Edits {
@@ -95,17 +70,17 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
         }
         _ => ScriptedResult::Observation(Observation::error("there is no such file", "")),
     });
-    let called = Arc::new(Notify::new());
-    let editor = Arc::new(HangingEditor { called: Arc::clone(&called) });
+    let editor = Arc::new(HangingLlm::default());
+    let draft_editor = Arc::clone(&editor);
     let conversations = conversations();
     let id = start_with(&conversations, Some("Edit"), |parts| ConversationParts {
-        own: TeamMember { agent: Arc::new(DraftingAgent), draft_editor: editor, ..parts.own.clone() },
+        own: TeamMember { agent: Arc::new(DraftingAgent), draft_editor, ..parts.own.clone() },
         provider: Arc::new(provider),
         ..parts
     })
     .await;
     if file_exists {
-        called.notified().await;
+        editor.called.notified().await;
     } else {
         edits.started.notified().await;
     }

@@ -9,19 +9,12 @@ use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmReque
 use engine::testing::UnusedLlm;
 use protocol::ConversationId;
 use protocol::risk::ConfirmationPolicy;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::{conversations, embedded, follow, start_with};
+use super::{HangingLlm, conversations, embedded, follow, start_with};
 
 /// Fails each call, so that the title is the first line of the message.
 struct FailingLlm;
-
-/// Never responds.
-#[derive(Default)]
-struct HangingLlm {
-    called: Notify,
-}
 
 #[async_trait]
 impl Llm for FailingLlm {
@@ -39,26 +32,6 @@ impl Llm for FailingLlm {
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         Err(LlmError { kind: LlmErrorKind::Unavailable, detail: String::new(), retry_after: None })
-    }
-}
-
-#[async_trait]
-impl Llm for HangingLlm {
-    fn model(&self) -> &str {
-        "hanging"
-    }
-
-    fn max_cost(&self, _: u64) -> f64 {
-        0.0
-    }
-
-    async fn complete(
-        &self,
-        _: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        self.called.notify_one();
-        std::future::pending().await
     }
 }
 

@@ -82,12 +82,12 @@ async fn pull(
         RegistryLogin::find(config.client_config.as_deref(), repository).await;
     let mut messages = engine.docker.create_image(Some(options.build()), None, credentials);
     let mut progress = PullProgress::default();
-    let (mut last_message, mut last_told) = (Instant::now(), None);
+    let (mut last_message, mut last_report) = (Instant::now(), None);
     loop {
-        if last_told.is_none_or(|told: Instant| told.elapsed() >= MIN_PROGRESS_INTERVAL) {
+        if last_report.is_none_or(|at: Instant| at.elapsed() >= MIN_PROGRESS_INTERVAL) {
             let (received_bytes, total_bytes) = progress.bytes();
             on_progress(StartProgress::Pulling { image: name.to_owned(), received_bytes, total_bytes });
-            last_told = Some(Instant::now());
+            last_report = Some(Instant::now());
         }
         match timeout(HEARTBEAT_INTERVAL, messages.next()).await {
             Ok(None) => return Ok(()),

@@ -270,12 +270,15 @@ mod tests {
             let (_folder, path) = helper(script);
             request_credentials(path.as_os_str(), "r.test", Duration::from_secs(5)).await
         };
-        let told = asked(
+        let credentials = asked(
             r#"[ "$1 $(cat)" = "get r.test" ] && echo '{"ServerURL":"r.test","Username":"me","Secret":"s"}'"#,
         )
         .await;
-        let told = told.unwrap().unwrap();
-        assert_eq!((told.username.as_deref(), told.password.as_deref()), (Some("me"), Some("s")));
+        let credentials = credentials.unwrap().unwrap();
+        assert_eq!(
+            (credentials.username.as_deref(), credentials.password.as_deref()),
+            (Some("me"), Some("s"))
+        );
         let token = asked(r#"echo '{"Username":"<token>","Secret":"t"}'"#).await.unwrap().unwrap();
         assert_eq!((token.identitytoken.as_deref(), token.password), (Some("t"), None));
         assert_eq!(asked("echo credentials not found in native keychain; exit 1").await, Ok(None));
@@ -285,11 +288,11 @@ mod tests {
         assert!(asked("yes").await.is_err(), "an answer without end");
 
         let (_folder, path) = helper("exec sleep 1000");
-        let begun = Instant::now();
+        let started = Instant::now();
         let late =
             request_credentials(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
         assert!(
-            late.contains("did not answer within 0.2 s") && begun.elapsed() < Duration::from_secs(5),
+            late.contains("did not answer within 0.2 s") && started.elapsed() < Duration::from_secs(5),
             "{late}"
         );
     }

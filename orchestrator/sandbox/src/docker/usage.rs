@@ -17,9 +17,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 impl Engine {
     /// Measures the current usage of a container. [`SandboxError::Lost`] if it has stopped or does not exist.
     pub(super) async fn usage(&self, container: &str) -> Result<ResourceUsage, SandboxError> {
-        let (first, begun) = (self.stats(container).await?, Instant::now());
+        let (first, started) = (self.stats(container).await?, Instant::now());
         sleep(SAMPLE_INTERVAL).await;
-        let (last, took) = (self.stats(container).await?, begun.elapsed());
+        let (last, took) = (self.stats(container).await?, started.elapsed());
         usage(&first, &last, took).ok_or_else(|| SandboxError::Lost {
             detail: format!("nothing runs in the container {container}"),
         })

@@ -83,9 +83,10 @@ impl Connection {
         self.run_detached(async move {
             let _permit = this.commands.acquire().await; // never closed
             let (mut output, control) = this.open_session().await?.split();
-            let ran = timeout(limit, exec_and_collect(&mut output, &control, command, input)).await;
+            let result = timeout(limit, exec_and_collect(&mut output, &control, command, input)).await;
             let _ = control.close().await; // fails if the connection is closed
-            ran.map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
+            result
+                .map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
                 .map_err(|error| SshError::unreachable(&this.destination, error))
         })
         .await
@@ -218,29 +219,29 @@ async fn exec_and_collect(
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        ran = collect_output(output) => ran,
+        result = collect_output(output) => result,
         () = feeding => Ok(CommandOutput::default()),
     }
 }
 
 async fn collect_output(output: &mut ChannelReadHalf) -> Result<CommandOutput, russh::Error> {
-    let mut ran = CommandOutput::default();
+    let mut result = CommandOutput::default();
     let mut is_whole = false;
     while let Some(message) = output.wait().await {
         match message {
-            ChannelMsg::Data { data } => append_bounded(&mut ran.stdout, &data),
-            ChannelMsg::ExtendedData { data, .. } => append_bounded(&mut ran.stderr, &data),
-            ChannelMsg::ExitStatus { exit_status } => ran.code = Some(exit_status),
+            ChannelMsg::Data { data } => append_bounded(&mut result.stdout, &data),
+            ChannelMsg::ExtendedData { data, .. } => append_bounded(&mut result.stderr, &data),
+            ChannelMsg::ExitStatus { exit_status } => result.code = Some(exit_status),
             ChannelMsg::Eof => is_whole = true,
             ChannelMsg::Failure | ChannelMsg::Close => break,
             _ => {}
         }
-        if is_whole && ran.code.is_some() {
+        if is_whole && result.code.is_some() {
             break;
         }
     }
     // Neither output nor exit code: the connection broke, or the account has no usable shell.
-    Ok(ran)
+    Ok(result)
 }
 
 /// Appends up to [`MAX_OUTPUT_BYTES`]. The parser detects a truncated reply, because its last line is missing.

@@ -100,11 +100,11 @@ impl SshProvider {
         };
         let socket = steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
-        let begun = async {
+        let starting = async {
             let client = ActionClient::first(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
             client.begin_with(&spec.environment).await.map(|()| client)
         };
-        match begun.await {
+        match starting.await {
             Ok(client) => Ok(client),
             Err(error) => Err(with_logs(error, remote_host.logs(sandbox).await.unwrap_or_default())),
         }

@@ -14,12 +14,12 @@ start_time_of() {
 };
 # Whether the recorded server runs. Compares start time and boot id, since process ids are reused.
 runs() {
-    pid=; begun=; kernel=; now=;
-    { read -r pid begun kernel < "$folder/server"; } 2>/dev/null;
-    test -n "$begun" || return 1;
+    pid=; started=; kernel=; now=;
+    { read -r pid started kernel < "$folder/server"; } 2>/dev/null;
+    test -n "$started" || return 1;
     { read -r now < /proc/sys/kernel/random/boot_id; } 2>/dev/null;
     test "$kernel" = "$now" || return 1;
-    start_time_of "$pid"; test "$ticks" = "$begun";
+    start_time_of "$pid"; test "$ticks" = "$started";
 };
 # Sets $found to all descendants of $pid.
 descendants() {
@@ -38,7 +38,7 @@ descendants() {
 wait_for_end() {
     n=0;
     while test "$n" -lt "$1"; do
-        start_time_of "$pid"; test "$ticks" = "$begun" || return 0;
+        start_time_of "$pid"; test "$ticks" = "$started" || return 0;
         sleep 0.02 2>/dev/null || { sleep 1; n=$((n + 49)); };
         n=$((n + 1));
     done;
