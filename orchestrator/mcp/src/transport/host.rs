@@ -95,8 +95,11 @@ impl Drop for HostProgram {
         if let Some(group) = pid {
             let _ = kill_process_group(group, Signal::KILL);
         }
+        // While a process executes another program, it has no environment for a moment: one empty round is not enough.
+        let mut empty_rounds = 0;
         for _ in 0..MAX_KILL_ROUNDS {
-            if kill_marked(self.marker.as_bytes()) == 0 {
+            empty_rounds = if kill_marked(self.marker.as_bytes()) == 0 { empty_rounds + 1 } else { 0 };
+            if empty_rounds == 2 {
                 return;
             }
         }
