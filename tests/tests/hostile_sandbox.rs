@@ -61,7 +61,8 @@ async fn a_socket_in_the_server_s_place_receives_nothing(backend: &Local) {
         assert!(refused.to_string().contains("in the place of the sandbox's server"), "{refused}");
     }
     // A second connection of the sandbox that is in use.
-    let refused = error(sandbox.download("go", engine::sandbox::TransferKind::File).await.map(drop));
+    let refused =
+        error(sandbox.files().unwrap().download("go", engine::sandbox::TransferKind::File).await.map(drop));
     assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     wait_until("the connections were accepted", || workspace.join("heard").exists());

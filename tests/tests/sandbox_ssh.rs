@@ -193,7 +193,7 @@ async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
     let folder = backend.sshd.home().join(".glovebox/sandboxes").join(sandbox.lease().sandbox_id.as_str());
     let modes = [&folder, &folder.join("s")].map(|path| path.metadata().unwrap().mode() & 0o777);
     assert_eq!(modes, [0o700, 0o600]);
-    assert_eq!(backend.provider().logs(&sandbox.lease().sandbox_id).await.unwrap(), "");
+    assert_eq!(backend.provider().monitoring().unwrap().logs(&sandbox.lease().sandbox_id).await.unwrap(), "");
     remove(&backend, sandbox).await;
 }
 

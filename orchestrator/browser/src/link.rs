@@ -70,12 +70,16 @@ impl Link {
             };
             let pieces = stream::unfold(sent, |mut sent| async { Some((sent.recv().await?, sent)) });
             let stdin = StreamReader::new(Box::pin(pieces.map(Ok::<_, std::io::Error>)));
+            let exec = async {
+                place.sandbox.processes()?.exec(&id, &request, Some(Box::new(stdin)), &on_output).await
+            };
             let exit = tokio::select! {
-                exit = place.sandbox.exec(&id, &request, Some(Box::new(stdin)), &on_output) => Some(exit),
+                exit = exec => Some(exit),
                 () = ended.cancelled() => None,
             };
             if !matches!(exit, Some(Ok(_))) {
-                let ended = timeout(TERMINATION_TIMEOUT, place.sandbox.kill_process(&id)).await;
+                let kill = async { place.sandbox.processes()?.kill_process(&id).await };
+                let ended = timeout(TERMINATION_TIMEOUT, kill).await;
                 tracing::debug!(?exit, ?ended, "ended the link to a browser");
             }
         });
@@ -112,8 +116,9 @@ pub(crate) fn launch(place: &BrowserFolder, until: CancellationToken) -> Result<
     // The task ends with the browser or with its owner, so that it does not keep the sandbox alive. The browser continues.
     tokio::spawn(async move {
         let on_output = |_, chunk: OutputChunk<'_>| observer.words.hear(chunk);
+        let exec = async { place.sandbox.processes()?.exec(&id, &request, None, &on_output).await };
         let exit = tokio::select! {
-            exit = place.sandbox.exec(&id, &request, None, &on_output) => exit,
+            exit = exec => exit,
             () = until.cancelled() => return,
         };
         tracing::debug!(?exit, "a browser has ended");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::browsing::{BrowserCall, Button, Modifier};
-use engine::sandbox::Sandbox;
+use engine::sandbox::{Sandbox, SandboxError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -189,6 +189,8 @@ impl Browser {
         element: &str,
         files: &[String],
     ) -> Result<(), BrowserError> {
+        let refused = |error: SandboxError| BrowserError::Refused(error.to_string());
+        let sandbox_files = sandbox.files().map_err(refused)?;
         let mut paths = Vec::new();
         for file in files {
             let path = match file.starts_with('/') {
@@ -196,10 +198,9 @@ impl Browser {
                 false => format!("{}/{file}", sandbox.lease().working_dir.trim_end_matches('/')),
             };
             // The browser accepts a missing file, and the page would then fail to read it.
-            match sandbox.status(&path).await {
-                Ok(Some(_)) => paths.push(path),
-                Ok(None) => return Err(BrowserError::Refused(format!("there is no file {path}"))),
-                Err(error) => return Err(BrowserError::Refused(error.to_string())),
+            match sandbox_files.status(&path).await.map_err(refused)? {
+                Some(_) => paths.push(path),
+                None => return Err(BrowserError::Refused(format!("there is no file {path}"))),
             }
         }
         let object = self.find(element).await?;

@@ -114,7 +114,8 @@ impl BrowserFolder {
             timeout_seconds: Some(STEP_TIMEOUT.as_secs_f64()),
             ..self.request(verb, &[argument], ProcessStdin::Null)
         };
-        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, self.sandbox.exec(&id, &request, None, &on_output)).await {
+        let processes = self.sandbox.processes()?;
+        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, processes.exec(&id, &request, None, &on_output)).await {
             Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.end()),
             Ok(Ok(_)) => {
                 Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.end()) })

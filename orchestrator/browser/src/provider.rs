@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
-    Snapshot, SnapshotPurpose, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
+    SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -85,36 +85,16 @@ impl SandboxProvider for BrowsingProvider {
         self.provider.list().await
     }
 
-    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.provider.pause(sandbox).await
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        self.provider.pausing()
     }
 
-    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.provider.resume(sandbox).await
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        self.provider.snapshots()
     }
 
-    async fn snapshot(
-        &self,
-        sandbox: &SandboxId,
-        purpose: SnapshotPurpose<'_>,
-    ) -> Result<String, SandboxError> {
-        self.provider.snapshot(sandbox, purpose).await
-    }
-
-    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
-        self.provider.snapshots().await
-    }
-
-    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
-        self.provider.remove_snapshot(image).await
-    }
-
-    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        self.provider.usage(sandbox).await
-    }
-
-    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        self.provider.logs(sandbox).await
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        self.provider.monitoring()
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {

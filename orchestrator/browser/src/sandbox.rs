@@ -1,20 +1,15 @@
 //! A sandbox with a browser alongside its action server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::browsing::{self, BrowserCall};
-use engine::sandbox::{
-    ByteSource, ByteStream, OnOutput, OnProgramOutput, Sandbox, SandboxError, StreamTarget, TransferKind,
-};
+use engine::sandbox::{OnOutput, Sandbox, SandboxError, SandboxFiles, SandboxProcesses, SandboxStreams};
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{
-    ActionRequest, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest, SandboxAction,
-    ServerInfo,
-};
-use protocol::{ActionId, Observation, ProcessId};
+use protocol::sandbox_api::{ActionRequest, SandboxAction};
+use protocol::{ActionId, Observation};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -127,55 +122,15 @@ impl Sandbox for BrowsingSandbox {
         }
     }
 
-    async fn info(&self) -> Result<ServerInfo, SandboxError> {
-        self.sandbox.info().await
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+        self.sandbox.processes()
     }
 
-    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
-        self.sandbox.set_environment(variables).await
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+        self.sandbox.streams()
     }
 
-    async fn exec(
-        &self,
-        id: &ProcessId,
-        request: &ProcessRequest,
-        stdin: Option<ByteSource>,
-        on_output: &OnProgramOutput<'_>,
-    ) -> Result<ProcessExit, SandboxError> {
-        self.sandbox.exec(id, request, stdin, on_output).await
-    }
-
-    async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
-        self.sandbox.kill_process(id).await
-    }
-
-    async fn open(&self, target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
-        self.sandbox.open(target).await
-    }
-
-    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
-        self.sandbox.ports().await
-    }
-
-    async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError> {
-        self.sandbox.wait_for_port(port, timeout).await
-    }
-
-    async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        self.sandbox.status(path).await
-    }
-
-    async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError> {
-        self.sandbox.download(path, kind).await
-    }
-
-    async fn upload(
-        &self,
-        path: &str,
-        kind: TransferKind,
-        mode: Option<FileMode>,
-        content: ByteSource,
-    ) -> Result<(), SandboxError> {
-        self.sandbox.upload(path, kind, mode, content).await
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+        self.sandbox.files()
     }
 }

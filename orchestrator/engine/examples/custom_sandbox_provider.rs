@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Lifetime, OnOutput, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary,
-    StartProgress,
+    Lifetime, OnOutput, Sandbox, SandboxError, SandboxFiles, SandboxMonitoring, SandboxPausing,
+    SandboxProcesses, SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxState, SandboxStreams,
+    SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::action::ReadAction;
 use protocol::observation::{ReadObservation, WriteObservation};
@@ -92,6 +93,22 @@ impl SandboxProvider for MemoryProvider {
         Ok(lock(&self.0).values().map(summary).collect())
     }
 
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+    }
+
+    async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
+    }
+
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         lock(&self.0).remove(sandbox);
         Ok(())
@@ -123,6 +140,18 @@ impl Sandbox for MemorySandbox {
     /// Actions complete immediately.
     async fn cancel(&self, _: &ActionId) -> Result<(), SandboxError> {
         Ok(())
+    }
+
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "memory", what: "run programs" })
+    }
+
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "memory", what: "open streams" })
+    }
+
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "memory", what: "transfer files" })
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let reads_stdin = !arguments.no_stdin;
     let ended =
         with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
-            program::run(sandbox, &id, &request, reads_stdin, &redactor, interrupts).await
+            program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, interrupts).await
         });
     let exit = ended.await?.unwrap_or(Exit::Interrupted);
     if exit == Exit::Interrupted {

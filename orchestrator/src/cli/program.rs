@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::sandbox::{ByteSource, OutputChunk, Sandbox, SandboxError};
+use engine::sandbox::{ByteSource, OutputChunk, SandboxError, SandboxProcesses};
 use engine::secrets::{Redactor, StreamRedactor};
 use protocol::ProcessId;
 use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
@@ -26,7 +26,7 @@ const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// its remaining output is shown for up to two seconds or until a second interrupt. It reads standard input if `reads_stdin`.
 /// Secrets are redacted in its output.
 pub(super) async fn run(
-    sandbox: &dyn Sandbox,
+    processes: &dyn SandboxProcesses,
     id: &ProcessId,
     request: &ProcessRequest,
     reads_stdin: bool,
@@ -36,7 +36,7 @@ pub(super) async fn run(
     let stdin = reads_stdin.then(|| Box::new(tokio::io::stdin()) as ByteSource);
     let output = Output::new(redactor);
     let on_output = |stream, chunk: OutputChunk<'_>| output.on_chunk(stream, chunk);
-    let mut executing = sandbox.exec(id, request, stdin, &on_output);
+    let mut executing = processes.exec(id, request, stdin, &on_output);
     tokio::select! {
         exit = &mut executing => {
             output.finish();
@@ -50,12 +50,12 @@ pub(super) async fn run(
             }
         }
         exit = output.write_status.failed() => {
-            kill(sandbox, id).await;
+            kill(processes, id).await;
             exit
         }
         () = interrupts.next() => {
             let remaining_output = async {
-                kill(sandbox, id).await;
+                kill(processes, id).await;
                 sleep(LAST_OUTPUT_TIMEOUT).await;
             };
             tokio::select! {
@@ -70,8 +70,8 @@ pub(super) async fn run(
     }
 }
 
-async fn kill(sandbox: &dyn Sandbox, id: &ProcessId) {
-    if let Err(error) = sandbox.kill_process(id).await {
+async fn kill(processes: &dyn SandboxProcesses, id: &ProcessId) {
+    if let Err(error) = processes.kill_process(id).await {
         print::warning(&format!("ending the program: {error}"));
     }
 }

@@ -37,7 +37,7 @@ async fn exec(
     };
     let id: ProcessId = id.parse().unwrap();
     let stdin = stdin.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _);
-    let exit = sandbox.exec(&id, &program(argv), stdin, &on_output).await.unwrap();
+    let exit = sandbox.processes().unwrap().exec(&id, &program(argv), stdin, &on_output).await.unwrap();
     let (stdout, stderr) = output.into_inner().unwrap();
     (exit, stdout, stderr)
 }
@@ -58,7 +58,11 @@ pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn 
     // A program that ignores its stdin exits too.
     let (exit, ..) = exec(&*sandbox, "deaf", &["true"], Some(input)).await;
     assert_eq!(exit.code, Some(0));
-    let none = sandbox.exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {}).await;
+    let none = sandbox
+        .processes()
+        .unwrap()
+        .exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {})
+        .await;
     let none = none.unwrap_err();
     assert!(matches!(none, SandboxError::NoProgram { exists: false, .. }), "{none}");
     assert!(none.to_string().contains("no-such-program"));
@@ -74,11 +78,11 @@ pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) 
     let on_output = |_, _: OutputChunk<'_>| started.notify_one();
     let end = async {
         started.notified().await;
-        sandbox.kill_process(&id).await.unwrap();
+        sandbox.processes().unwrap().kill_process(&id).await.unwrap();
     };
-    let (exit, ()) = tokio::join!(sandbox.exec(&id, &request, None, &on_output), end);
+    let (exit, ()) = tokio::join!(sandbox.processes().unwrap().exec(&id, &request, None, &on_output), end);
     assert_eq!(exit.unwrap().reason, ExitReason::Killed);
-    sandbox.kill_process(&id).await.unwrap();
+    sandbox.processes().unwrap().kill_process(&id).await.unwrap();
     remove(backend, sandbox).await;
 }
 
@@ -88,7 +92,12 @@ pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
     spec.environment = [("TOKEN".to_owned(), "s3cret".to_owned())].into();
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo $TOKEN").await.content.trim(), "s3cret");
-    sandbox.set_environment(&[("OTHER".to_owned(), "o".to_owned())].into()).await.unwrap();
+    sandbox
+        .processes()
+        .unwrap()
+        .set_environment(&[("OTHER".to_owned(), "o".to_owned())].into())
+        .await
+        .unwrap();
     let (_, stdout, _) = exec(&*sandbox, "env", &["sh", "-c", "echo [$TOKEN$OTHER]"], None).await;
     assert_eq!(stdout, b"[o]\n");
     remove(backend, sandbox).await;
@@ -103,7 +112,7 @@ pub async fn a_terminal_is_one(backend: &dyn Backend) {
         command: Some("stty size; read word; echo got $word; exit 5".into()),
         ..TerminalQuery::default()
     };
-    let mut stream = sandbox.open(&StreamTarget::Terminal(query)).await.unwrap();
+    let mut stream = sandbox.streams().unwrap().open(&StreamTarget::Terminal(query)).await.unwrap();
     let mut typed = Vec::new();
     TerminalInput::Keys(b"green\r".to_vec()).encode(&mut typed).unwrap();
     stream.write_all(&typed).await.unwrap();
@@ -136,17 +145,21 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
     sandbox
+        .files()
+        .unwrap()
         .upload("a dir/file?&x", TransferKind::File, Some(FileMode::from_bits(0o750)), source())
         .await
         .unwrap();
-    let status = sandbox.status("a dir/file?&x").await.unwrap().unwrap();
+    let status = sandbox.files().unwrap().status("a dir/file?&x").await.unwrap().unwrap();
     assert_eq!(
         (status.kind, status.size, status.mode),
         (FileKind::File, 5_000_000, FileMode::from_bits(0o750))
     );
-    assert_eq!(sandbox.status("a dir/none").await.unwrap(), None);
+    assert_eq!(sandbox.files().unwrap().status("a dir/none").await.unwrap(), None);
     let mut came = Vec::new();
     sandbox
+        .files()
+        .unwrap()
         .download("a dir/file?&x", TransferKind::File)
         .await
         .unwrap()
@@ -155,16 +168,29 @@ pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
         .unwrap();
     assert!(came == content);
     let mut archive = Vec::new();
-    sandbox.download("a dir", TransferKind::Tree).await.unwrap().read_to_end(&mut archive).await.unwrap();
-    sandbox.upload("copy", TransferKind::Tree, None, Box::new(std::io::Cursor::new(archive))).await.unwrap();
+    sandbox
+        .files()
+        .unwrap()
+        .download("a dir", TransferKind::Tree)
+        .await
+        .unwrap()
+        .read_to_end(&mut archive)
+        .await
+        .unwrap();
+    sandbox
+        .files()
+        .unwrap()
+        .upload("copy", TransferKind::Tree, None, Box::new(std::io::Cursor::new(archive)))
+        .await
+        .unwrap();
     let sums = run(&*sandbox, 1, "cmp 'a dir/file?&x' 'copy/file?&x' && echo same").await;
     assert_eq!(sums.content.trim(), "same", "{sums:?}");
-    let missing = sandbox.download("none", TransferKind::File).await.err().unwrap();
+    let missing = sandbox.files().unwrap().download("none", TransferKind::File).await.err().unwrap();
     assert!(missing.to_string().contains("404"), "{missing}");
     // A failed upload leaves nothing.
     let failing = failing_source();
-    sandbox.upload("half", TransferKind::File, None, failing).await.unwrap_err();
-    assert_eq!(sandbox.status("half").await.unwrap(), None);
+    sandbox.files().unwrap().upload("half", TransferKind::File, None, failing).await.unwrap_err();
+    assert_eq!(sandbox.files().unwrap().status("half").await.unwrap(), None);
     remove(backend, sandbox).await;
 }
 
@@ -187,9 +213,9 @@ fn failing_source() -> engine::sandbox::ByteSource {
 pub async fn a_port_without_a_listener_is_told(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert!(!sandbox.wait_for_port(free, Duration::from_millis(50)).await.unwrap());
-    let error = sandbox.open(&StreamTarget::Port(free)).await.err().unwrap().to_string();
+    assert!(!sandbox.streams().unwrap().wait_for_port(free, Duration::from_millis(50)).await.unwrap());
+    let error = sandbox.streams().unwrap().open(&StreamTarget::Port(free)).await.err().unwrap().to_string();
     assert!(error.contains("nothing listens"), "{error}");
-    assert!(sandbox.ports().await.unwrap().iter().all(|port| port.port != free));
+    assert!(sandbox.streams().unwrap().ports().await.unwrap().iter().all(|port| port.port != free));
     remove(backend, sandbox).await;
 }

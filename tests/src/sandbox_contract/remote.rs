@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
+use engine::sandbox::{
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
+    SandboxSummary, ServerAccess, StartProgress,
+};
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
@@ -292,6 +295,22 @@ impl SandboxProvider for StartedByHand {
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         Ok(Vec::new())
+    }
+
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+    }
+
+    async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -37,7 +37,7 @@ async fn a_cell_and_a_file_in_the_browser_work_under_landlock() {
         let cell = json!({"action": "run_ipython", "args": {"code": code}, "timeout": 60.0});
         let cell: ActionRequest = serde_json::from_value(cell).unwrap();
         let environment = [("PYTHONPATH".to_owned(), format!("{folder}/ipython"))].into();
-        scene.sandbox.set_environment(&environment).await.unwrap();
+        scene.sandbox.processes().unwrap().set_environment(&environment).await.unwrap();
         let told = scene.perform(scene.next_id(), &cell).await.unwrap();
         assert!(told.content.starts_with("2\n[Jupyter current"), "{told:?}");
     }

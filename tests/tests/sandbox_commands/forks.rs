@@ -54,7 +54,7 @@ async fn what_a_fork_left_that_was_killed_half_way_is_pruned() {
     let provider = DockerProvider::new(DockerConfig { owner: secret.owner(), ..backend.config() });
     let purpose = SnapshotPurpose::Fork(&"never-placed".parse().unwrap());
     let sandbox = format!("glovebox-{}", scene.name()).parse().unwrap();
-    let image = provider.snapshot(&sandbox, purpose).await.unwrap();
+    let image = provider.snapshots().unwrap().create_snapshot(&sandbox, purpose).await.unwrap();
     assert_eq!(scene.run(&["prune"]).expect(0).stdout, format!("{image}\n"));
     assert_eq!(snapshots(&scene), Vec::<Value>::new());
     scene.end();

@@ -23,24 +23,24 @@ async fn shell_processes_and_connection_survive_a_pause() {
     let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), output.listener());
     let pausing = async {
         output.until("begun").await;
-        provider.pause(&name).await.unwrap();
-        provider.pause(&name).await.unwrap(); // no error twice
+        provider.pausing().unwrap().pause(&name).await.unwrap();
+        provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
         let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
         assert_eq!(found.unwrap().condition, SandboxState::Paused);
         sleep(LONG).await;
-        provider.resume(&name).await.unwrap();
-        provider.resume(&name).await.unwrap();
+        provider.pausing().unwrap().resume(&name).await.unwrap();
+        provider.pausing().unwrap().resume(&name).await.unwrap();
     };
     let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
     let ran = command_result(ended.unwrap(), &output);
     assert!(ran.content.contains("value"), "{}", ran.content);
 
     // Asked while it is frozen, it answers when it goes on.
-    provider.pause(&name).await.unwrap();
+    provider.pausing().unwrap().pause(&name).await.unwrap();
     let asking = run(&*sandbox, 3, "echo $kept");
     let resuming = async {
         sleep(Duration::from_secs(1)).await;
-        provider.resume(&name).await.unwrap();
+        provider.pausing().unwrap().resume(&name).await.unwrap();
     };
     assert_eq!(tokio::join!(asking, resuming).0.content.trim(), "value");
     remove(&backend, sandbox).await;
@@ -53,17 +53,24 @@ async fn who_attaches_to_a_frozen_sandbox_lets_it_go_on() {
     run(&*sandbox, 1, "kept=value").await;
     let lease = sandbox.lease().clone();
     drop(sandbox);
-    backend.provider().pause(&lease.sandbox_id).await.unwrap();
+    backend.provider().pausing().unwrap().pause(&lease.sandbox_id).await.unwrap();
     let sandbox = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
     assert_eq!(run(&*sandbox, 2, "echo $kept").await.content.trim(), "value");
     remove(&backend, sandbox).await;
 
     for failed in [
-        error(backend.provider().pause(&lease.sandbox_id).await),
-        error(backend.provider().resume(&lease.sandbox_id).await),
-        error(backend.provider().usage(&lease.sandbox_id).await),
-        error(backend.provider().logs(&lease.sandbox_id).await),
-        error(backend.provider().snapshot(&lease.sandbox_id, SnapshotPurpose::Keep(None)).await),
+        error(backend.provider().pausing().unwrap().pause(&lease.sandbox_id).await),
+        error(backend.provider().pausing().unwrap().resume(&lease.sandbox_id).await),
+        error(backend.provider().monitoring().unwrap().usage(&lease.sandbox_id).await),
+        error(backend.provider().monitoring().unwrap().logs(&lease.sandbox_id).await),
+        error(
+            backend
+                .provider()
+                .snapshots()
+                .unwrap()
+                .create_snapshot(&lease.sandbox_id, SnapshotPurpose::Keep(None))
+                .await,
+        ),
     ] {
         assert!(matches!(failed, SandboxError::Lost { .. }), "{failed:?}");
     }

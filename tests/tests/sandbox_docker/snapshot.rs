@@ -14,8 +14,13 @@ async fn a_fork_has_the_files_and_a_life_of_its_own() {
     let engine = backend.engine().await;
     let first = place(&backend).await;
     run(&*first, 1, "echo one > file; mkdir -p /opt/tool && echo two > /opt/tool/file").await;
-    let snapshot =
-        backend.provider().snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None)).await.unwrap();
+    let snapshot = backend
+        .provider()
+        .snapshots()
+        .unwrap()
+        .create_snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None))
+        .await
+        .unwrap();
     assert!(snapshot.starts_with("glovebox-snapshot:"), "{snapshot}");
     run(&*first, 2, "echo later > file").await;
 
@@ -29,7 +34,9 @@ async fn a_fork_has_the_files_and_a_life_of_its_own() {
     // A fork of the fork: nothing of ours is in its way either.
     let again = backend
         .provider()
-        .snapshot(&fork.lease().sandbox_id, SnapshotPurpose::Keep(Some("glovebox-test-fork:again")))
+        .snapshots()
+        .unwrap()
+        .create_snapshot(&fork.lease().sandbox_id, SnapshotPurpose::Keep(Some("glovebox-test-fork:again")))
         .await
         .unwrap();
     assert_eq!(again, "glovebox-test-fork:again");
@@ -72,8 +79,13 @@ async fn fork_has_the_images_settings_when_it_has_a_workspace() {
     let spec_with = SandboxSpec { workspace: Some(workspace.path().into()), ..spec(&backend) };
     let first = backend.provider().create(&spec_with, &|_| {}).await.unwrap();
     run(&*first, 1, "echo mounted > file").await;
-    let snapshot =
-        backend.provider().snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None)).await.unwrap();
+    let snapshot = backend
+        .provider()
+        .snapshots()
+        .unwrap()
+        .create_snapshot(&first.lease().sandbox_id, SnapshotPurpose::Keep(None))
+        .await
+        .unwrap();
     let fork = SandboxSpec { image: Some(snapshot.clone()), ..spec(&backend) };
     let fork = backend.provider().create(&fork, &|_| {}).await.unwrap();
     let ran = run(&*fork, 1, "id -u; ls; touch new $HOME/new && echo fine").await;
@@ -90,7 +102,9 @@ async fn a_snapshot_that_cannot_be_named_leaves_no_image() {
     let sandbox = place(&backend).await;
     let owner = format!("glovebox.snapshot={}", backend.config().owner);
     let purpose = SnapshotPurpose::Keep(Some("No Name!"));
-    let failed = error(backend.provider().snapshot(&sandbox.lease().sandbox_id, purpose).await);
+    let failed = error(
+        backend.provider().snapshots().unwrap().create_snapshot(&sandbox.lease().sandbox_id, purpose).await,
+    );
     assert!(failed.to_string().contains("No Name!"), "{failed}");
     let filters = HashMap::from([("label", vec![owner]), ("dangling", vec!["true".to_owned()])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
@@ -117,12 +131,15 @@ async fn a_fork_leaves_no_image_whichever_sandbox_goes_first() {
         for generation in 1..=2 {
             let wanted = spec(&backend);
             let purpose = SnapshotPurpose::Fork(&wanted.conversation);
-            let image = provider.snapshot(&origin, purpose).await.unwrap();
+            let image = provider.snapshots().unwrap().create_snapshot(&origin, purpose).await.unwrap();
             let wanted = SandboxSpec { image: Some(image.clone()), ..wanted };
             let fork = provider.create(&wanted, &|_| {}).await.unwrap();
             run(&*fork, 1, "echo more >> file").await;
             assert_eq!(run(&*fork, 2, "grep -c more file").await.content.trim(), generation.to_string());
-            assert!(matches!(error(provider.remove_snapshot(&image).await), SandboxError::InUse { .. }));
+            assert!(matches!(
+                error(provider.snapshots().unwrap().remove_snapshot(&image).await),
+                SandboxError::InUse { .. }
+            ));
             assert_eq!(sweep_snapshots(&provider, &|_| false).await.unwrap(), Vec::<String>::new());
             origin = fork.lease().sandbox_id.clone();
             forks.push(origin.clone());
@@ -131,10 +148,14 @@ async fn a_fork_leaves_no_image_whichever_sandbox_goes_first() {
             forks.reverse();
         }
         for fork in forks {
-            assert_ne!(provider.snapshots().await.unwrap(), []);
+            assert_ne!(provider.snapshots().unwrap().list_snapshots().await.unwrap(), []);
             provider.destroy(&fork).await.unwrap();
         }
-        assert_eq!(provider.snapshots().await.unwrap(), [], "the oldest first: {oldest_first}");
+        assert_eq!(
+            provider.snapshots().unwrap().list_snapshots().await.unwrap(),
+            [],
+            "the oldest first: {oldest_first}"
+        );
     }
     provider.destroy(&root).await.unwrap();
 }
@@ -145,23 +166,34 @@ async fn sweep_removes_only_snapshots_of_killed_forks() {
     let provider = lone_provider(&backend, "swept");
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap().lease().sandbox_id.clone();
     let (killed, working) = (spec(&backend).conversation, spec(&backend).conversation);
-    let left = provider.snapshot(&sandbox, SnapshotPurpose::Fork(&killed)).await.unwrap();
-    let used = provider.snapshot(&sandbox, SnapshotPurpose::Fork(&working)).await.unwrap();
-    let kept = provider.snapshot(&sandbox, SnapshotPurpose::Keep(None)).await.unwrap();
+    let left = provider
+        .snapshots()
+        .unwrap()
+        .create_snapshot(&sandbox, SnapshotPurpose::Fork(&killed))
+        .await
+        .unwrap();
+    let used = provider
+        .snapshots()
+        .unwrap()
+        .create_snapshot(&sandbox, SnapshotPurpose::Fork(&working))
+        .await
+        .unwrap();
+    let kept =
+        provider.snapshots().unwrap().create_snapshot(&sandbox, SnapshotPurpose::Keep(None)).await.unwrap();
     let is_used = |conversation: &_| *conversation == working;
     assert_eq!(sweep_snapshots(&provider, &is_used).await.unwrap(), [left]);
-    assert_eq!(provider.snapshots().await.unwrap().len(), 2);
+    assert_eq!(provider.snapshots().unwrap().list_snapshots().await.unwrap().len(), 2);
 
     // Another installation's, and what is no snapshot at all, are not ours to remove.
     for (provider, image) in
         [(&lone_provider(&backend, "others"), &kept), (&provider, &backend.image().unwrap())]
     {
-        let refused = error(provider.remove_snapshot(image).await);
+        let refused = error(provider.snapshots().unwrap().remove_snapshot(image).await);
         assert!(matches!(&refused, SandboxError::NoSuchImage { .. }), "{refused}");
     }
     for image in [&used, &kept, &kept] {
-        provider.remove_snapshot(image).await.unwrap(); // no error twice
+        provider.snapshots().unwrap().remove_snapshot(image).await.unwrap(); // no error twice
     }
-    assert_eq!(provider.snapshots().await.unwrap(), []);
+    assert_eq!(provider.snapshots().unwrap().list_snapshots().await.unwrap(), []);
     provider.destroy(&sandbox).await.unwrap();
 }

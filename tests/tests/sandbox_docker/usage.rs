@@ -10,9 +10,9 @@ async fn usage_tells_what_is_busy_and_what_is_allowed() {
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let ResourceLimits { memory_bytes, .. } = spec(&backend).resources;
-    let idle = backend.provider().usage(&name).await.unwrap();
+    let idle = backend.provider().monitoring().unwrap().usage(&name).await.unwrap();
     run(&*sandbox, 1, "(while :; do :; done) & sleep 0.1").await;
-    let busy = backend.provider().usage(&name).await.unwrap();
+    let busy = backend.provider().monitoring().unwrap().usage(&name).await.unwrap();
     assert!(busy.cpus > idle.cpus && busy.cpus > 0.1, "{idle:?} {busy:?}");
     assert_eq!(busy.memory_limit_bytes, Some(memory_bytes));
     assert!(busy.memory_bytes > 0 && busy.memory_bytes < memory_bytes, "{busy:?}");
@@ -29,7 +29,7 @@ async fn logs_are_what_the_server_wrote() {
     run(&*sandbox, 1, "(sleep 0.1; kill -9 $PPID) &").await;
     let mut logs = String::new();
     for _ in 0..100 {
-        logs = backend.provider().logs(&name).await.unwrap();
+        logs = backend.provider().monitoring().unwrap().logs(&name).await.unwrap();
         if !logs.is_empty() {
             break;
         }

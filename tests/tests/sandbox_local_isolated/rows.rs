@@ -433,7 +433,7 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &Local) {
         OutputChunk::Bytes { bytes, .. } => output.lock().unwrap().extend_from_slice(bytes),
         other => panic!("{other:?}"),
     };
-    sandbox.exec(&"search".parse().unwrap(), &request, None, &on_output).await.unwrap();
+    sandbox.processes().unwrap().exec(&"search".parse().unwrap(), &request, None, &on_output).await.unwrap();
     let seen = seen + &String::from_utf8(output.into_inner().unwrap()).unwrap();
     let path = folder.path().to_string_lossy().into_owned();
     assert!(!seen.contains("canary") && !seen.contains(&path), "{seen}");

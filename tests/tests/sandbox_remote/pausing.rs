@@ -28,7 +28,7 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
     let pausing = async {
         output.until("begun").await;
         for _ in 0..2 {
-            provider.pause(&name).await.unwrap(); // no error twice
+            provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
             assert_eq!(condition(&*provider, &name).await, SandboxState::Paused);
             assert_eq!(
                 condition(&*backend.below().provider(), &lent_name(&name)).await,
@@ -40,7 +40,7 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
         sleep(Duration::from_secs(3)).await;
         assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, SandboxState::Paused);
         for _ in 0..2 {
-            provider.resume(&name).await.unwrap();
+            provider.pausing().unwrap().resume(&name).await.unwrap();
             assert_eq!(condition(&*provider, &name).await, SandboxState::Running);
         }
     };
@@ -49,14 +49,17 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
 
     // Who attaches lets it go on, as at the machine itself.
     let lease = sandbox.lease().clone();
-    provider.pause(&name).await.unwrap();
+    provider.pausing().unwrap().pause(&name).await.unwrap();
     let again = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
     assert_eq!(run(&*again, 3, "echo $kept").await.content.trim(), "value");
     drop(again);
     // One that is paused can be removed.
-    provider.pause(&name).await.unwrap();
+    provider.pausing().unwrap().pause(&name).await.unwrap();
     remove(&backend, sandbox).await;
-    for failed in [error(provider.pause(&name).await), error(provider.resume(&name).await)] {
+    for failed in [
+        error(provider.pausing().unwrap().pause(&name).await),
+        error(provider.pausing().unwrap().resume(&name).await),
+    ] {
         assert!(matches!(failed, SandboxError::Lost { .. }), "{failed:?}");
     }
 }
@@ -68,7 +71,7 @@ async fn nobody_pauses_what_another_key_has() {
     let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_of(address, secret));
     let sandbox = ann.create(&tests::sandbox_contract::spec(&backend), &|_| {}).await.unwrap();
     let name = sandbox.lease().sandbox_id.clone();
-    assert!(matches!(error(bob.pause(&name).await), SandboxError::Lost { .. }));
+    assert!(matches!(error(bob.pausing().unwrap().pause(&name).await), SandboxError::Lost { .. }));
     assert_eq!(condition(&ann, &name).await, SandboxState::Running);
     ann.destroy(&name).await.unwrap();
 }
@@ -77,7 +80,7 @@ async fn nobody_pauses_what_another_key_has() {
 async fn a_host_that_cannot_pause_says_so() {
     let backend = SandboxHostBackend::over_local().unwrap();
     let sandbox = place(&backend).await;
-    let failed = error(backend.provider().pause(&sandbox.lease().sandbox_id).await);
+    let failed = error(backend.provider().pausing().unwrap().pause(&sandbox.lease().sandbox_id).await);
     assert!(matches!(failed, SandboxError::Unsupported { .. }), "{failed:?}");
     remove(&backend, sandbox).await;
 }

@@ -145,8 +145,8 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     for route in ["POST /api/pause", "POST /api/stop"] {
         service.script(route, [(502, Value::Null), (200, Value::Null)]);
     }
-    provider.pause(&lease.sandbox_id).await.unwrap();
-    provider.resume(&lease.sandbox_id).await.unwrap();
+    provider.pausing().unwrap().pause(&lease.sandbox_id).await.unwrap();
+    provider.pausing().unwrap().resume(&lease.sandbox_id).await.unwrap();
     provider.destroy(&lease.sandbox_id).await.unwrap();
     let asked = service.asked();
     let told: Vec<_> = asked.iter().filter(|(route, _)| route.starts_with("POST")).collect();

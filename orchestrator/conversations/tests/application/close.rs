@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{CloseReason, ConversationParts, Conversations, ConversationsError, FollowOptions};
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
+use engine::sandbox::{
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
+    SandboxSummary, ServerAccess, StartProgress,
+};
 use engine::testing::{ScriptedProvider, ScriptedResult};
 use protocol::record::SandboxLeased;
 use protocol::{ConversationId, Observation, SandboxId};
@@ -53,6 +56,22 @@ impl SandboxProvider for SlowProvider {
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.inner.list().await
+    }
+
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        self.inner.pausing()
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        self.inner.snapshots()
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        self.inner.monitoring()
+    }
+
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        self.inner.server_access(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

@@ -164,7 +164,9 @@ impl Task {
         let Some(sandbox) = self.latest_sandbox.take() else { return Ok(()) };
         if afterwards == Afterwards::Pause {
             // Where the runtime cannot pause a sandbox, it keeps running.
-            if let Err(error) = self.parts.provider.pause(&sandbox).await {
+            if let Ok(pausing) = self.parts.provider.pausing()
+                && let Err(error) = pausing.pause(&sandbox).await
+            {
                 tracing::debug!(%sandbox, %error, "cannot pause the sandbox");
             }
             return Ok(());

@@ -108,7 +108,7 @@ async fn read_file(
     if !path.starts_with('/') {
         return Ok(Err(format!("the path {path} is not absolute")));
     }
-    match sandbox.status(path).await? {
+    match sandbox.files()?.status(path).await? {
         None => return Ok(Ok(None)),
         Some(status) if status.kind != FileKind::File => return Ok(Err(format!("{path} is no file"))),
         Some(status) if status.size > MAX_FILE_BYTES => {

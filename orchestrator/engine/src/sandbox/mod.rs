@@ -1,23 +1,22 @@
 //! The traits of sandboxes. A provider creates a sandbox with an action server, and returns a client of it.
 
 mod access;
+mod capability;
 mod error;
 mod snapshot;
 mod spec;
 mod summary;
 mod transfer;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{
-    ActionRequest, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest, ServerInfo,
-};
-use protocol::{ActionId, Observation, ProcessId, SandboxId};
+use protocol::sandbox_api::ActionRequest;
+use protocol::{ActionId, Observation, SandboxId};
 
 pub use access::{ByteStream, OpenStream, ServerAccess};
+pub use capability::{
+    SandboxFiles, SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxSnapshots, SandboxStreams,
+};
 pub use error::SandboxError;
 pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
 pub use spec::{Lifetime, ResourceLimits, SandboxSpec, Volume, VolumeError};
@@ -59,79 +58,29 @@ pub trait SandboxProvider: Send + Sync {
     /// See [`SandboxError`]. A retry may succeed.
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError>;
 
-    /// Freezes the processes of a sandbox; memory and files are kept. Idempotent.
+    /// Returns the capability to pause sandboxes.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn pause(&self, _sandbox: &SandboxId) -> Result<(), SandboxError> {
-        Err(self.unsupported("pause a sandbox"))
-    }
+    /// [`SandboxError::Unsupported`].
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError>;
 
-    /// Resumes a paused sandbox. Idempotent.
+    /// Returns the capability to make snapshots of sandboxes.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn resume(&self, _sandbox: &SandboxId) -> Result<(), SandboxError> {
-        Err(self.unsupported("resume a sandbox"))
-    }
+    /// [`SandboxError::Unsupported`].
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError>;
 
-    /// Creates an image of a sandbox's files, without its mounts, from which sandboxes can be created. Returns its name.
+    /// Returns the capability to monitor sandboxes.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn snapshot(
-        &self,
-        _sandbox: &SandboxId,
-        _purpose: SnapshotPurpose<'_>,
-    ) -> Result<String, SandboxError> {
-        Err(self.unsupported("make a snapshot"))
-    }
-
-    /// Returns all snapshots of this installation. Empty if the runtime does not support snapshots.
-    ///
-    /// # Errors
-    /// See [`SandboxError`]. A retry may succeed.
-    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
-        Ok(Vec::new())
-    }
-
-    /// Removes a snapshot of this installation. Idempotent.
-    ///
-    /// # Errors
-    /// [`SandboxError::InUse`] while sandboxes or snapshots are based on it, [`SandboxError::NoSuchImage`] if the image is
-    /// not a snapshot of this installation, or see [`SandboxError`].
-    async fn remove_snapshot(&self, _image: &str) -> Result<(), SandboxError> {
-        Err(self.unsupported("remove a snapshot"))
-    }
-
-    /// Returns the current resource usage of a sandbox.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn usage(&self, _sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        Err(self.unsupported("measure the resource usage of a sandbox"))
-    }
-
-    /// Returns the last 64 KiB of the logs of a sandbox's action server.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn logs(&self, _sandbox: &SandboxId) -> Result<String, SandboxError> {
-        Err(self.unsupported("show the logs of a sandbox"))
-    }
+    /// [`SandboxError::Unsupported`].
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError>;
 
     /// Returns direct access to a sandbox's action server, for a sandbox host. Does not check whether the sandbox exists.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn server_access(&self, _sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(self.unsupported("lease a sandbox to clients"))
-    }
-
-    /// Returns the error of an operation that this runtime does not support.
-    fn unsupported(&self, what: &'static str) -> SandboxError {
-        SandboxError::Unsupported { runtime: self.runtime(), what }
-    }
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError>;
 
     /// Removes a sandbox and everything in it. Idempotent.
     ///
@@ -170,106 +119,23 @@ pub trait Sandbox: Send + Sync {
     /// See [`SandboxError`].
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError>;
 
-    /// Returns the version, capabilities and limits of the action server.
+    /// Returns the capability to run programs.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn info(&self) -> Result<ServerInfo, SandboxError> {
-        Err(unsupported("describe itself"))
-    }
+    /// [`SandboxError::Unsupported`].
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError>;
 
-    /// Sets the environment variables of all processes that are started from now on. Replaces those of an earlier call.
+    /// Returns the capability to open streams.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn set_environment(&self, _variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
-        Err(unsupported("set an environment"))
-    }
+    /// [`SandboxError::Unsupported`].
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError>;
 
-    /// Runs a program without a terminal until it exits. The same id never runs twice. Survives lost connections, except
-    /// while input is being sent: then the program is killed. Dropping the future does not stop it;
-    /// [`Sandbox::kill_process`] does.
+    /// Returns the capability to transfer files.
     ///
     /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn exec(
-        &self,
-        _id: &ProcessId,
-        _request: &ProcessRequest,
-        _stdin: Option<ByteSource>,
-        _on_output: &OnProgramOutput<'_>,
-    ) -> Result<ProcessExit, SandboxError> {
-        Err(unsupported("run programs without a terminal"))
-    }
-
-    /// Kills the process tree of a program. Its exit still follows. Does nothing if the program has exited.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn kill_process(&self, _id: &ProcessId) -> Result<(), SandboxError> {
-        Err(unsupported("run programs without a terminal"))
-    }
-
-    /// Opens a byte stream into the sandbox.
-    ///
-    /// # Errors
-    /// [`SandboxError::Refused`] if the target does not accept it, [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn open(&self, _target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
-        Err(unsupported("open a stream"))
-    }
-
-    /// Returns the ports on which processes in the sandbox listen.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
-        Err(unsupported("list its ports"))
-    }
-
-    /// Waits until a process listens on a port. Returns whether it does before the timeout.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn wait_for_port(&self, _port: u16, _timeout: Duration) -> Result<bool, SandboxError> {
-        Err(unsupported("wait for a port"))
-    }
-
-    /// Returns the metadata of a file, following links. `None` if it does not exist. A relative path is resolved against
-    /// the initial working directory of shells.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn status(&self, _path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        Err(unsupported("inspect files"))
-    }
-
-    /// Returns the content of a file or folder.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn download(&self, _path: &str, _kind: TransferKind) -> Result<ByteSource, SandboxError> {
-        Err(unsupported("download files"))
-    }
-
-    /// Writes a file, or unpacks an archive, at a path in the sandbox. Atomic: if the source fails, nothing changes. Creates
-    /// missing parent folders. The mode applies to a file.
-    ///
-    /// # Errors
-    /// [`SandboxError::Unsupported`], or see [`SandboxError`].
-    async fn upload(
-        &self,
-        _path: &str,
-        _kind: TransferKind,
-        _mode: Option<FileMode>,
-        _content: ByteSource,
-    ) -> Result<(), SandboxError> {
-        Err(unsupported("upload files"))
-    }
-}
-
-/// Returns the error of an operation that a kind of sandbox does not support.
-fn unsupported(what: &'static str) -> SandboxError {
-    SandboxError::Unsupported { runtime: "of this sandbox", what }
+    /// [`SandboxError::Unsupported`].
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError>;
 }
 
 /// Receives the output of an action. An alias, because `async_trait` would name the lifetime of the chunk.

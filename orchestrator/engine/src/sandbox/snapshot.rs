@@ -37,11 +37,12 @@ pub async fn sweep_snapshots(
     is_used: &(dyn Fn(&ConversationId) -> bool + Send + Sync),
 ) -> Result<Vec<String>, SandboxError> {
     let mut removed = Vec::new();
-    for Snapshot { image, fork, .. } in provider.snapshots().await? {
+    let Ok(snapshots) = provider.snapshots() else { return Ok(removed) };
+    for Snapshot { image, fork, .. } in snapshots.list_snapshots().await? {
         if fork.as_ref().is_none_or(is_used) {
             continue;
         }
-        match provider.remove_snapshot(&image).await {
+        match snapshots.remove_snapshot(&image).await {
             Ok(()) => removed.push(image),
             Err(SandboxError::InUse { .. }) => {}
             Err(error) => tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses"),

@@ -119,6 +119,7 @@ impl ToolServers for SandboxTools {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use protocol::record::SandboxLeased;
@@ -127,7 +128,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sandbox::{ByteSource, OnOutput, OnProgramOutput, OutputChunk, SandboxError};
+    use crate::sandbox::{
+        ByteSource, OnOutput, OnProgramOutput, OutputChunk, SandboxError, SandboxFiles, SandboxProcesses,
+        SandboxStreams,
+    };
     use crate::tool_servers::NoToolServers;
 
     /// Counts how often it is asked.
@@ -156,6 +160,25 @@ mod tests {
             Ok(())
         }
 
+        fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+            Ok(self)
+        }
+
+        fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+            Err(SandboxError::Unsupported { runtime: "scripted", what: "open streams" })
+        }
+
+        fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+            Err(SandboxError::Unsupported { runtime: "scripted", what: "transfer files" })
+        }
+    }
+
+    #[async_trait]
+    impl SandboxProcesses for Answering {
+        async fn set_environment(&self, _: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+            Ok(())
+        }
+
         async fn exec(
             &self,
             _: &ProcessId,
@@ -175,6 +198,10 @@ mod tests {
                 out_of_memory: false,
                 usage: None,
             })
+        }
+
+        async fn kill_process(&self, _: &ProcessId) -> Result<(), SandboxError> {
+            Ok(())
         }
     }
 

@@ -81,7 +81,12 @@ pub(super) async fn probe(sandbox: &dyn Sandbox) -> Result<SandboxFacts, Sandbox
             output.extend(bytes.iter().take(room));
         }
     };
-    match timeout(PROBE_TIMEOUT + PROBE_GRACE_PERIOD, sandbox.exec(&id, &request, None, &collect)).await {
+    match timeout(
+        PROBE_TIMEOUT + PROBE_GRACE_PERIOD,
+        sandbox.processes()?.exec(&id, &request, None, &collect),
+    )
+    .await
+    {
         Ok(exit) => drop(exit?),
         Err(_) => return Ok(SandboxFacts::new()),
     }

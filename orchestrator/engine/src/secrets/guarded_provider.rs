@@ -9,8 +9,8 @@ use protocol::record::SandboxLeased;
 use super::guarded_sandbox::{GuardedSandbox, redact_error};
 use super::{Redactor, SecretRegistry};
 use crate::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
-    Snapshot, SnapshotPurpose, StartProgress,
+    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 
 /// Wraps the sandbox provider of a conversation.
@@ -66,37 +66,16 @@ impl SandboxProvider for GuardedProvider {
         self.provider.list().await
     }
 
-    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.provider.pause(sandbox).await
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        self.provider.pausing()
     }
 
-    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.provider.resume(sandbox).await
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        self.provider.snapshots()
     }
 
-    async fn snapshot(
-        &self,
-        sandbox: &SandboxId,
-        purpose: SnapshotPurpose<'_>,
-    ) -> Result<String, SandboxError> {
-        self.provider.snapshot(sandbox, purpose).await
-    }
-
-    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
-        self.provider.snapshots().await
-    }
-
-    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
-        self.provider.remove_snapshot(image).await
-    }
-
-    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        self.provider.usage(sandbox).await
-    }
-
-    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        let logs = self.provider.logs(sandbox).await?;
-        Ok(self.redactor.text(&logs).into_owned())
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Ok(self)
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -109,5 +88,17 @@ impl SandboxProvider for GuardedProvider {
 
     async fn wait_for_cleanup(&self) {
         self.provider.wait_for_cleanup().await;
+    }
+}
+
+#[async_trait]
+impl SandboxMonitoring for GuardedProvider {
+    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
+        self.provider.monitoring()?.usage(sandbox).await
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        let logs = self.provider.monitoring()?.logs(sandbox).await?;
+        Ok(self.redactor.text(&logs).into_owned())
     }
 }

@@ -13,8 +13,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::sandbox::{
-    Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxState,
-    SandboxSummary, StartProgress,
+    ByteSource, Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxFiles, SandboxMonitoring,
+    SandboxPausing, SandboxProcesses, SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxState,
+    SandboxStreams, SandboxSummary, ServerAccess, StartProgress, TransferKind,
 };
 
 /// The prefix of the ids of its sandboxes.
@@ -185,6 +186,22 @@ impl SandboxProvider for ScriptedProvider {
         Ok(lock(&self.machines).iter().map(placed).collect())
     }
 
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+    }
+
+    async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
+    }
+
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         if let Some(machine) = lock(&self.machines).remove(sandbox) {
             machine.lost.cancel();
@@ -233,6 +250,27 @@ impl Sandbox for ScriptedSandbox {
         }
     }
 
+    async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
+        lock(&self.machine.cancelled).push(id.clone());
+        self.machine.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "scripted", what: "run programs" })
+    }
+
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "scripted", what: "open streams" })
+    }
+
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl SandboxFiles for ScriptedSandbox {
     /// A file exists wherever the script returns one for a read action.
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file(path)), None);
@@ -253,10 +291,18 @@ impl Sandbox for ScriptedSandbox {
         }))
     }
 
-    async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        lock(&self.machine.cancelled).push(id.clone());
-        self.machine.changed.notify_waiters();
-        Ok(())
+    async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "scripted", what: "download files" })
+    }
+
+    async fn upload(
+        &self,
+        _: &str,
+        _: TransferKind,
+        _: Option<FileMode>,
+        _: ByteSource,
+    ) -> Result<(), SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "scripted", what: "upload files" })
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
+use engine::sandbox::{
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
+    SandboxSummary, ServerAccess, StartProgress,
+};
 use engine::testing::ScriptedProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -61,6 +64,22 @@ impl SandboxProvider for Provider {
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.scripted.list().await
+    }
+
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        self.scripted.pausing()
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        self.scripted.snapshots()
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        self.scripted.monitoring()
+    }
+
+    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        self.scripted.server_access(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

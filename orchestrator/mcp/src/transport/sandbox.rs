@@ -108,8 +108,9 @@ impl Follower {
             // Lost output cannot be recovered, and corrupts the message stream.
             (OutputStream::Stdout, _) => end.cancel(),
         };
+        let exec = async { sandbox.processes()?.exec(&id, &request, Some(input), &on_output).await };
         let exit = tokio::select! {
-            exit = sandbox.exec(&id, &request, Some(input), &on_output) => Some(exit),
+            exit = exec => Some(exit),
             () = end.cancelled() => None,
         };
         match &exit {
@@ -119,7 +120,8 @@ impl Follower {
         }
         stderr.end();
         if !matches!(exit, Some(Ok(_))) {
-            let ended = timeout(KILL_TIMEOUT, sandbox.kill_process(&id)).await;
+            let kill = async { sandbox.processes()?.kill_process(&id).await };
+            let ended = timeout(KILL_TIMEOUT, kill).await;
             tracing::debug!(program = %id, ?ended, "ended a tool server in the sandbox");
         }
     }

@@ -25,14 +25,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::sandbox::{
-    ByteSource, ByteStream, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, ServerAccess,
-    StreamTarget, TransferKind,
+    ByteSource, ByteStream, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, SandboxFiles,
+    SandboxProcesses, SandboxStreams, ServerAccess, StreamTarget, TransferKind,
 };
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
     ActionRequest, ErrorCode, FileMode, FileStatus, ListeningPort, PortState, ProcessExit, ProcessRequest,
-    ServerInfo,
 };
 use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
@@ -195,10 +194,21 @@ impl Sandbox for ActionClient {
         }
     }
 
-    async fn info(&self) -> Result<ServerInfo, SandboxError> {
-        self.get("/v1/info").await
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+        Ok(self)
     }
 
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+        Ok(self)
+    }
+
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl SandboxProcesses for ActionClient {
     async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
         let body: Bytes = serde_json::to_vec(variables)
             .map_err(|error| SandboxError::Malformed { detail: format!("the environment: {error}") })?
@@ -221,7 +231,10 @@ impl Sandbox for ActionClient {
     async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
         program::end(&self.link, &self.key, id).await
     }
+}
 
+#[async_trait]
+impl SandboxStreams for ActionClient {
     async fn open(&self, door: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         // Keys must not wait behind what is downloaded.
         let link = if matches!(door, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
@@ -242,7 +255,10 @@ impl Sandbox for ActionClient {
             }
         }
     }
+}
 
+#[async_trait]
+impl SandboxFiles for ActionClient {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         let path = format!("/v1/files/stat?follow=true&path={}", request::escaped(path));
         let request = || request::request(&self.key, Method::GET, &path, Bytes::new());

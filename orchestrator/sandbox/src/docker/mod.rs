@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess,
-    Snapshot, SnapshotPurpose, StartProgress,
+    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot, SnapshotPurpose, StartProgress,
 };
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
@@ -228,36 +228,16 @@ impl SandboxProvider for DockerProvider {
         self.engine().await?.containers_of(&self.installation.config.owner).await
     }
 
-    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.engine().await?.pause(sandbox.as_str()).await
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Ok(self)
     }
 
-    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.engine().await?.resume(sandbox.as_str()).await
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Ok(self)
     }
 
-    async fn snapshot(
-        &self,
-        sandbox: &SandboxId,
-        purpose: SnapshotPurpose<'_>,
-    ) -> Result<String, SandboxError> {
-        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, purpose).await
-    }
-
-    async fn snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
-        snapshots::list(self.engine().await?, &self.installation.config.owner).await
-    }
-
-    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
-        snapshots::remove(self.engine().await?, &self.installation.config.owner, image).await
-    }
-
-    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        self.engine().await?.usage(sandbox.as_str()).await
-    }
-
-    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        self.engine().await?.logs(sandbox.as_str()).await
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Ok(self)
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -283,6 +263,47 @@ impl SandboxProvider for DockerProvider {
         }
         self.installation.removals.close();
         self.installation.removals.wait().await;
+    }
+}
+
+#[async_trait]
+impl SandboxPausing for DockerProvider {
+    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.engine().await?.pause(sandbox.as_str()).await
+    }
+
+    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.engine().await?.resume(sandbox.as_str()).await
+    }
+}
+
+#[async_trait]
+impl SandboxSnapshots for DockerProvider {
+    async fn create_snapshot(
+        &self,
+        sandbox: &SandboxId,
+        purpose: SnapshotPurpose<'_>,
+    ) -> Result<String, SandboxError> {
+        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, purpose).await
+    }
+
+    async fn list_snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
+        snapshots::list(self.engine().await?, &self.installation.config.owner).await
+    }
+
+    async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError> {
+        snapshots::remove(self.engine().await?, &self.installation.config.owner, image).await
+    }
+}
+
+#[async_trait]
+impl SandboxMonitoring for DockerProvider {
+    async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
+        self.engine().await?.usage(sandbox.as_str()).await
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        self.engine().await?.logs(sandbox.as_str()).await
     }
 }
 

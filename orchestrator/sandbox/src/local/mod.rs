@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress, Volume,
+    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress, Volume,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -262,8 +263,16 @@ impl SandboxProvider for LocalProvider {
         folder::all_below(&self.config.state_dir)
     }
 
-    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        Ok(self.folder(sandbox)?.log_tail())
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Ok(self)
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -277,6 +286,17 @@ impl SandboxProvider for LocalProvider {
     async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
+    }
+}
+
+#[async_trait]
+impl SandboxMonitoring for LocalProvider {
+    async fn usage(&self, _: &SandboxId) -> Result<ResourceUsage, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "measure the resource usage of a sandbox" })
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        Ok(self.folder(sandbox)?.log_tail())
     }
 }
 

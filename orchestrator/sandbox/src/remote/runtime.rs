@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary,
-    ServerAccess, StartProgress,
+    Lifetime, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxState, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -384,12 +384,16 @@ impl SandboxProvider for RemoteRuntimeProvider {
         Ok(listed.runtimes.into_iter().filter_map(placed).collect())
     }
 
-    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.ask_of_session(sandbox, "/pause").await
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Ok(self)
     }
 
-    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.ask_of_session(sandbox, "/resume").await
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "monitor sandboxes" })
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -403,6 +407,17 @@ impl SandboxProvider for RemoteRuntimeProvider {
     async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
+    }
+}
+
+#[async_trait]
+impl SandboxPausing for RemoteRuntimeProvider {
+    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.ask_of_session(sandbox, "/pause").await
+    }
+
+    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        self.ask_of_session(sandbox, "/resume").await
     }
 }
 

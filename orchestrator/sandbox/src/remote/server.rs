@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
+    SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -123,6 +124,18 @@ impl SandboxProvider for RemoteServerProvider {
     /// None: nothing there was placed by us.
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         Ok(Vec::new())
+    }
+
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "monitor sandboxes" })
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {

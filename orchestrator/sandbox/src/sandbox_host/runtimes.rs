@@ -126,7 +126,7 @@ pub(super) async fn stop(State(shared): State<Arc<Shared>>, caller: Caller, body
 
 pub(super) async fn pause(State(shared): State<Arc<Shared>>, caller: Caller, body: Body) -> Answer<Runtime> {
     let (lending, sandbox) = caller.own(&shared, body).await?;
-    shared.provider.pause(&sandbox).await?;
+    shared.provider.pausing()?.pause(&sandbox).await?;
     Ok(Json(Runtime { status: Status::Paused, ..told(&lending, &sandbox) }))
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn resume(State(shared): State<Arc<Shared>>, caller: Caller, bo
     let (lending, sandbox) = caller.own(&shared, body).await?;
     // One that goes on has just been spoken to.
     let _use = shared.register.begin_use(&sandbox)?;
-    shared.provider.resume(&sandbox).await?;
+    shared.provider.pausing()?.resume(&sandbox).await?;
     Ok(Json(Runtime { status: Status::Running, ..told(&lending, &sandbox) }))
 }
 

@@ -30,7 +30,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, StartProgress};
+use engine::sandbox::{
+    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+};
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -188,8 +191,20 @@ impl SandboxProvider for SshProvider {
         self.remote_host().await?.list().await
     }
 
-    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        self.remote_host().await?.logs(sandbox).await
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "pause a sandbox" })
+    }
+
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+    }
+
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        Ok(self)
+    }
+
+    async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "lease a sandbox to clients" })
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -199,6 +214,17 @@ impl SandboxProvider for SshProvider {
     async fn wait_for_cleanup(&self) {
         self.removals.close();
         self.removals.wait().await;
+    }
+}
+
+#[async_trait]
+impl SandboxMonitoring for SshProvider {
+    async fn usage(&self, _: &SandboxId) -> Result<ResourceUsage, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "measure the resource usage of a sandbox" })
+    }
+
+    async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
+        self.remote_host().await?.logs(sandbox).await
     }
 }
 

@@ -64,5 +64,5 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
     let (host, sandbox) = hosts.connect(&arguments.name).await?;
     let (id, redactor) = (program::new_id()?, compose::redactor(&host.config)?);
     let reads_stdin = !arguments.no_stdin;
-    program::run(sandbox.as_ref(), &id, &request, reads_stdin, &redactor, &mut interrupts).await
+    program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, &mut interrupts).await
 }

@@ -38,12 +38,13 @@ pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyh
     // Invalid arguments are reported before the snapshot, which takes long.
     let spec = create::spec(&host.config, &new, None, arguments.wishes)?;
     let reserved = create::reserve(host, &new).await?;
+    let snapshots = host.provider.snapshots()?;
     let purpose = SnapshotPurpose::Fork(new.conversation());
-    let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
+    let image = snapshots.create_snapshot(&placed.sandbox, purpose).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..spec };
     let exit = create::create(host, &reserved, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
-        && let Err(error) = host.provider.remove_snapshot(&image).await
+        && let Err(error) = snapshots.remove_snapshot(&image).await
     {
         print::warning(&format!("{error:#}; `glovebox sandbox prune` tries again"));
     }

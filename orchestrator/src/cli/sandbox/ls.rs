@@ -61,7 +61,10 @@ fn as_json(placed: &SandboxSummary, host: &Host) -> Value {
 }
 
 async fn list_snapshots(host: &Host, json: bool) -> anyhow::Result<Exit> {
-    let mut all = host.provider.snapshots().await?;
+    let mut all = match host.provider.snapshots() {
+        Ok(snapshots) => snapshots.list_snapshots().await?,
+        Err(_) => Vec::new(),
+    };
     all.sort_by(|one, other| (one.created_at, &one.image).cmp(&(other.created_at, &other.image)));
     if json {
         let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();

@@ -20,11 +20,13 @@ async fn change(arguments: SomeSandboxes, overrides: &Overrides, pauses: bool) -
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let (existing, mut exit) = hosts.existing_of(&arguments.names).await?;
     for (host, placed) in existing {
-        let changed = match pauses {
-            true => host.provider.pause(&placed.sandbox).await,
-            false => host.provider.resume(&placed.sandbox).await,
+        let changed = async {
+            match pauses {
+                true => host.provider.pausing()?.pause(&placed.sandbox).await,
+                false => host.provider.pausing()?.resume(&placed.sandbox).await,
+            }
         };
-        if let Err(error) = changed {
+        if let Err(error) = changed.await {
             print::problem(&format!("{}: {error:#}", Name::of(&placed)));
             exit = Exit::Failed;
         }

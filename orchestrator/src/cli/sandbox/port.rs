@@ -98,7 +98,7 @@ pub(super) async fn run(arguments: PortArguments, overrides: &Overrides) -> anyh
 }
 
 async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
-    let ports = sandbox.ports().await?;
+    let ports = sandbox.streams()?.ports().await?;
     if as_json {
         print::line(&serde_json::to_string(&ports)?)?;
         return Ok(Exit::Finished);
@@ -126,7 +126,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
     }
     if let Some(seconds) = arguments.wait {
         for (inside, _) in &listeners {
-            if !sandbox.wait_for_port(*inside, Duration::from_secs(seconds.into())).await? {
+            if !sandbox.streams()?.wait_for_port(*inside, Duration::from_secs(seconds.into())).await? {
                 anyhow::bail!("nothing listens on port {inside} inside after {seconds} s");
             }
         }
@@ -178,7 +178,7 @@ async fn forward_connection(
     inside: u16,
     mut connection: TcpStream,
 ) -> anyhow::Result<()> {
-    let mut tunnel = match sandbox.open(&StreamTarget::Port(inside)).await {
+    let mut tunnel = match sandbox.streams()?.open(&StreamTarget::Port(inside)).await {
         Ok(tunnel) => tunnel,
         Err(lost @ SandboxError::Lost { .. }) => return Err(lost.into()),
         Err(error) => {

@@ -60,16 +60,17 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
 }
 
 async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
+    let snapshots = host.provider.snapshots()?;
     let latest = format!("{image}:latest");
     let is_meant = |snapshot: &Snapshot| {
         [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image) || snapshot.image == latest
     };
-    let Some(found) = host.provider.snapshots().await?.into_iter().find(is_meant) else {
+    let Some(found) = snapshots.list_snapshots().await?.into_iter().find(is_meant) else {
         let text =
             format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists those there are");
         return Err(UsageError(text).into());
     };
-    Ok(host.provider.remove_snapshot(&found.image).await?)
+    Ok(snapshots.remove_snapshot(&found.image).await?)
 }
 
 /// The sandboxes to remove, and the exit code so far. One that does not exist is reported and keeps none of the others.

@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let (_, sandbox) = hosts.connect(&arguments.name).await?;
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
-    let stream = sandbox.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
+    let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
     let raw = RawMode::enter().context("setting the terminal to pass every key on")?;
     let ended = tokio::select! {
         exit = carry(stream, resized) => exit.map(Some),

@@ -31,7 +31,7 @@ pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> 
     let hosts = Hosts::open(&arguments.at, overrides).await?;
     let (host, placed) = hosts.existing(&arguments.name).await?;
     let purpose = SnapshotPurpose::Keep(arguments.image.as_deref());
-    let image = host.provider.snapshot(&placed.sandbox, purpose).await?;
+    let image = host.provider.snapshots()?.create_snapshot(&placed.sandbox, purpose).await?;
     print::line(&image)?;
     Ok(Exit::Finished)
 }

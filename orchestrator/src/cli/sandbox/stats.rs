@@ -32,7 +32,8 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
     let mut used: Vec<(String, ResourceUsage)> = Vec::new();
     let (chosen, mut exit) = choose(&hosts, &arguments.names).await?;
     for (host, placed) in chosen {
-        match host.provider.usage(&placed.sandbox).await {
+        let measured = async { host.provider.monitoring()?.usage(&placed.sandbox).await };
+        match measured.await {
             Ok(usage) => used.push((Name::of(&placed), usage)),
             // It was not asked for by its name.
             Err(error) if arguments.names.is_empty() => {

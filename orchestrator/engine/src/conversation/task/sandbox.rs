@@ -45,7 +45,9 @@ impl Task {
         let provider = Arc::clone(&self.parts.provider);
         self.work.spawn(async move {
             // The sandbox may be paused. If it cannot be resumed, attaching fails.
-            if let Err(error) = provider.resume(&lease.sandbox_id).await {
+            if let Ok(pausing) = provider.pausing()
+                && let Err(error) = pausing.resume(&lease.sandbox_id).await
+            {
                 tracing::debug!(sandbox = %lease.sandbox_id, %error, "cannot resume the sandbox");
             }
             WorkResult::Sandbox(provider.attach(&lease).await.map(Arc::from))

@@ -112,7 +112,7 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
 
 /// Returns the kind of a file. `None` if it does not exist, or the sandbox does not support files.
 async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
-    match sandbox.status(path).await {
+    match sandbox.files()?.status(path).await {
         Ok(status) => Ok(status.map(|status| status.kind)),
         Err(SandboxError::Unsupported { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -126,7 +126,7 @@ async fn download(
     at_most: u64,
 ) -> Result<Vec<u8>, SandboxError> {
     let mut content = Vec::new();
-    let read = sandbox.download(path, kind).await?.take(at_most).read_to_end(&mut content).await;
+    let read = sandbox.files()?.download(path, kind).await?.take(at_most).read_to_end(&mut content).await;
     match read {
         Ok(_) => Ok(content),
         Err(error) => Err(SandboxError::Lost { detail: format!("reading {path}: {error}") }),

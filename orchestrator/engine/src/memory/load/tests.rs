@@ -6,7 +6,7 @@ use protocol::{ActionId, Observation};
 
 use super::*;
 use crate::memory::{Memory, Recalled, WorkspaceFacts};
-use crate::sandbox::{ByteSource, OnOutput};
+use crate::sandbox::{ByteSource, OnOutput, SandboxFiles, SandboxProcesses, SandboxStreams};
 
 fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
@@ -98,6 +98,21 @@ impl Sandbox for Sandboxed {
         Ok(())
     }
 
+    fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "test", what: "run programs" })
+    }
+
+    fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "test", what: "open streams" })
+    }
+
+    fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
+        Ok(self)
+    }
+}
+
+#[async_trait]
+impl SandboxFiles for Sandboxed {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         match self.0 {
             Says::Nothing => Err(SandboxError::Unsupported { runtime: "test", what: "look at files" }),
@@ -122,6 +137,16 @@ impl Sandbox for Sandboxed {
             drop(never_written);
         });
         Ok(Box::new(hangs))
+    }
+
+    async fn upload(
+        &self,
+        _: &str,
+        _: TransferKind,
+        _: Option<FileMode>,
+        _: ByteSource,
+    ) -> Result<(), SandboxError> {
+        unimplemented!()
     }
 }
 

@@ -119,7 +119,7 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
     if metadata.is_dir() {
         let progress = Progress::of(None);
         let (archive, packing) = pack::pack(source.to_owned());
-        sandbox.upload(&target, TransferKind::Tree, None, progress.of_source(archive)).await?;
+        sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.of_source(archive)).await?;
         return packing.await.context("packing");
     }
     if !metadata.is_file() {
@@ -129,21 +129,24 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
         tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
     let progress = Progress::of(Some(metadata.len()));
     let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
-    sandbox.upload(&target, TransferKind::File, Some(mode), progress.of_source(Box::new(file))).await?;
+    sandbox
+        .files()?
+        .upload(&target, TransferKind::File, Some(mode), progress.of_source(Box::new(file)))
+        .await?;
     Ok(LeftOut::default())
 }
 
 async fn from_stdin(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
     let progress = Progress::of(None);
     let stdin = progress.of_source(Box::new(tokio::io::stdin()));
-    sandbox.upload(inside, TransferKind::File, None, stdin).await?;
+    sandbox.files()?.upload(inside, TransferKind::File, None, stdin).await?;
     Ok(LeftOut::default())
 }
 
 /// A path inside, or the place of that name in it if it is a folder.
 async fn target_inside(sandbox: &dyn Sandbox, inside: &str, name: Option<&str>) -> anyhow::Result<String> {
     let is_folder = inside.ends_with('/')
-        || sandbox.status(inside).await?.is_some_and(|status| status.kind == FileKind::Directory);
+        || sandbox.files()?.status(inside).await?.is_some_and(|status| status.kind == FileKind::Directory);
     Ok(match name {
         Some(name) if is_folder => format!("{}/{name}", inside.trim_end_matches('/')),
         _ => inside.to_owned(),
@@ -151,7 +154,7 @@ async fn target_inside(sandbox: &dyn Sandbox, inside: &str, name: Option<&str>) 
 }
 
 async fn existing(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<FileStatus> {
-    let status = sandbox.status(inside).await?;
+    let status = sandbox.files()?.status(inside).await?;
     status.ok_or_else(|| UsageError(format!("there is no {inside} in the sandbox")).into())
 }
 
@@ -164,12 +167,12 @@ async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Resu
     match status.kind {
         FileKind::Directory => {
             let progress = Progress::of(None);
-            let archive = progress.of_source(sandbox.download(inside, TransferKind::Tree).await?);
+            let archive = progress.of_source(sandbox.files()?.download(inside, TransferKind::Tree).await?);
             unpack::unpack(archive, target).await
         }
         FileKind::File => {
             let progress = Progress::of(Some(status.size));
-            let content = progress.of_source(sandbox.download(inside, TransferKind::File).await?);
+            let content = progress.of_source(sandbox.files()?.download(inside, TransferKind::File).await?);
             save(content, &target, status.mode).await?;
             Ok(LeftOut::default())
         }
@@ -183,7 +186,7 @@ async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> 
     if shape == TransferKind::Tree && std::io::stdout().is_terminal() {
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
-    let mut content = sandbox.download(inside, shape).await?;
+    let mut content = sandbox.files()?.download(inside, shape).await?;
     let (mut buffer, write_status) = (vec![0; PIECE], WriteStatus::default());
     loop {
         let count = content.read(&mut buffer).await.with_context(|| format!("reading {inside}"))?;
